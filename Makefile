@@ -1,0 +1,51 @@
+# Two commands a new user needs: `make demo` and `make test`. Everything else is listed by `make help`.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PROCGEN_PACKAGES := libqt5gui5
+CHROMIUM_PACKAGES := chromium
+
+.PHONY: help demo test setup debian bench learn lint clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+demo: setup  ## train PPO on Pendulum-v1 and show the learning curve
+	$(BIN)/python -m benchmarks.demo
+
+test: setup debian  ## set up and run the tests
+	$(BIN)/python -m pytest
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null 2>&1 && py=$(PYTHON) || py=python3; \
+	  test -x $(BIN)/python || "$$py" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@touch $(STAMP)
+
+# EnvPool's Procgen needs Qt; the page tests need a browser. Installed only where missing and only where apt and root are at hand.
+debian:
+	@missing=""; \
+	for package in $(PROCGEN_PACKAGES) $(CHROMIUM_PACKAGES); do \
+	  dpkg -s $$package >/dev/null 2>&1 || missing="$$missing $$package"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	  else echo "please install Debian packages:$$missing"; exit 1; fi; \
+	fi
+
+bench: setup  ## measure against Stable-Baselines3 and write docs/results/bench.json
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m benchmarks.throughput
+
+learn: setup  ## run every learning result and write docs/results/learning.json and its page
+	$(BIN)/python -m benchmarks.learn
+
+lint: setup  ## format and lint
+	$(BIN)/ruff format src tests benchmarks && $(BIN)/ruff check --fix src tests benchmarks
+
+clean:  ## remove the environment and caches
+	rm -rf $(VENV) .pytest_cache .hypothesis build *.egg-info

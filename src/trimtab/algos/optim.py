@@ -1,0 +1,50 @@
+"""Step sizes and parameter updates, with every number traced."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+Hypers = dict[str, Float[Array, ""]]
+
+
+def transform(kind: str, hypers: Hypers) -> optax.GradientTransformation:
+    """The direction a gradient is turned into, before the step size."""
+    if kind == "adam":
+        return optax.scale_by_adam(hypers["adam_beta1"], hypers["adam_beta2"], hypers["adam_eps"])
+    return optax.trace(hypers["momentum"])
+
+
+def schedule(kind: str, progress: Float[Array, ""]) -> Float[Array, ""]:
+    """Share of the step size left after a fraction `progress` of training."""
+    if kind == "linear":
+        return 1.0 - progress
+    if kind == "cosine":
+        return 0.5 * (1.0 + jnp.cos(jnp.pi * progress))
+    return jnp.ones(())
+
+
+def warmup(env_steps: Float[Array, ""], warmup_steps: Float[Array, ""], batch: int) -> Float[Array, ""]:
+    """Linear rise over the first `warmup_steps` environment steps (whole iterations), then 1."""
+    return jnp.minimum(1.0, (env_steps + batch) / jnp.maximum(warmup_steps, float(batch)))
+
+
+def anneal(progress: Float[Array, ""], fraction: Float[Array, ""]) -> Float[Array, ""]:
+    """1, falling linearly to 0 over the last `fraction` of training."""
+    return jnp.clip((1.0 - progress) / jnp.maximum(fraction, 1e-8), 0.0, 1.0)
+
+
+def global_norm(*gradients: Float[Array, " P"]) -> Float[Array, ""]:
+    return jnp.sqrt(sum(jnp.vdot(g, g) for g in gradients))
+
+
+def clip_factor(norm: Float[Array, ""], max_norm: Float[Array, ""]) -> Float[Array, ""]:
+    """What gradients are multiplied by so that their global norm is at most `max_norm`."""
+    return jnp.where(norm > max_norm, max_norm / jnp.maximum(norm, 1e-12), 1.0)
+
+
+def descend(kind: str, hypers: Hypers, params, gradient, opt_state, learning_rate):
+    """θ ← θ - α (direction(g) + weight_decay · θ)."""
+    direction, opt_state = transform(kind, hypers).update(gradient, opt_state)
+    return params - learning_rate * (direction + hypers["weight_decay"] * params), opt_state

@@ -1,0 +1,204 @@
+"""A measured number with its interval, and the bootstrap over rows that gives the interval."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+CONFIDENCE = 0.95
+NUM_RESAMPLES = 1000
+MIN_ROWS = 8  # below this many rows a bootstrap interval means nothing
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value, the ends of its 95% interval, and whether the data resolve it at all."""
+
+    value: float
+    lo: float
+    hi: float
+    resolved: bool = True
+
+    def __str__(self) -> str:
+        if not self.resolved:
+            return "not resolved"
+        digits = next((d for d in range(2, 8) if _compact(self.lo, d) != _compact(self.hi, d)), 3)
+        lo, hi = _compact(self.lo, digits), _compact(self.hi, digits)
+        return f"{_compact(self.value, max(3, digits))} [{lo}, {hi}]"
+
+
+UNRESOLVED = Estimate(math.nan, math.nan, math.nan, resolved=False)
+
+
+def _compact(x: float, digits: int) -> str:
+    """x with so many significant digits: 1.23e-4, 0.0123, 1230, 1.23e6."""
+    if x == 0 or not math.isfinite(x):
+        return f"{x:g}"
+    if 1e-3 <= abs(x) < 1e5:
+        return np.format_float_positional(x, precision=digits, fractional=False, trim="-")
+    mantissa, exponent = f"{x:.{digits - 1}e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def percentile(resampled, confidence: float = CONFIDENCE):
+    """Ends of the percentile interval along the first axis: (q_lo, q_hi) of the resampled values."""
+    tail = (1 - confidence) / 2
+    lo, hi = np.quantile(np.asarray(resampled), [tail, 1 - tail], axis=0)
+    return lo, hi
+
+
+def reversed_bootstrap(estimate, resampled, centre, confidence: float = CONFIDENCE):
+    """Ends of the reversed interval: [est − (q_hi − centre), est − (q_lo − centre)].
+
+    `centre` is what the resampled values scatter about, which for an unbiased square is not the estimate.
+    """
+    lo, hi = percentile(resampled, confidence)
+    return estimate - (hi - centre), estimate - (lo - centre)
+
+
+def bootstrap_weights(
+    num_rows: int, seed: int, num_strata: int = 1, num_resamples: int = NUM_RESAMPLES
+) -> Float[np.ndarray, "resamples rows"]:
+    """How often each row is drawn in each resample; strata are equal, consecutive runs of rows."""
+    rng = np.random.default_rng(seed)
+    size = num_rows // num_strata
+    drawn = rng.integers(0, size, (num_resamples, num_strata, size))
+    drawn += size * np.arange(num_strata)[:, None] + num_rows * np.arange(num_resamples)[:, None, None]
+    counts = np.bincount(drawn.ravel(), minlength=num_resamples * num_rows)
+    return counts.reshape(num_resamples, num_rows).astype(np.float64)
+
+
+class Resampled(NamedTuple):
+    """Means over rows of some columns and their squared standard errors, as measured and in each resample."""
+
+    mean: Float[np.ndarray, " q"]
+    error_sq: Float[np.ndarray, " q"]
+    means: Float[np.ndarray, "resamples q"]
+    errors_sq: Float[np.ndarray, "resamples q"]
+
+
+def resample(terms: Float[np.ndarray, "rows q"], weights, num_strata: int = 1) -> Resampled:
+    """Resample the means of all columns at once."""
+    mean, error_sq = mean_and_error(terms, np.ones((1, len(terms))), num_strata)
+    return Resampled(mean[0], error_sq[0], *mean_and_error(terms, weights, num_strata))
+
+
+def mean_and_error(
+    terms: Float[np.ndarray, "rows q"], weights: Float[np.ndarray, "resamples rows"], num_strata: int = 1
+) -> tuple[Float[np.ndarray, "resamples q"], Float[np.ndarray, "resamples q"]]:
+    """Per resample: the mean of the terms, and its squared standard error within strata.
+
+    mean = Σ_m w_m y_m / M,   se² = Σ_strata Σ_m w_m (y_m − ȳ_stratum)² / M²
+    """
+    num_rows, size = len(terms), len(terms) // num_strata
+    shift = terms.mean(axis=0)
+    total, squares = 0.0, 0.0
+    for start in range(0, num_rows, size):
+        rows = slice(start, start + size)
+        centred = terms[rows] - shift
+        first = weights[:, rows] @ centred / size
+        total = total + first
+        squares = squares + np.maximum(weights[:, rows] @ centred**2 / size - first**2, 0)
+    return shift + total / num_strata, squares / (num_strata * num_rows)
+
+
+def studentized(value, error_sq, means, errors_sq, confidence: float = CONFIDENCE):
+    """Ends of the studentized (bootstrap-t) interval of a mean.
+
+    t = (mean* − mean) / se*,   [value − t_hi se, value − t_lo se]
+    Second-order accurate: it keeps its coverage for skewed terms, where a percentile interval does not.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = (means - value) / np.sqrt(errors_sq)
+    t = np.where(errors_sq > 1e-24 * error_sq, t, 0.0)
+    lo, hi = percentile(t, confidence)
+    return value - hi * np.sqrt(error_sq), value - lo * np.sqrt(error_sq)
+
+
+def positive_estimate(columns: Resampled, column: int, num_rows: int) -> Estimate:
+    """A positive mean, with the bootstrap-t interval of its logarithm: se of log ū = se of ū / ū."""
+    value = float(columns.mean[column])
+    if value <= 0:
+        return Estimate(0.0, 0.0, 0.0)
+    log = [
+        (np.log(mean[..., column]), error_sq[..., column] / mean[..., column] ** 2)
+        for mean, error_sq in (columns[:2], columns[2:])
+    ]
+    lo, hi = np.exp(studentized(*log[0], *log[1]))
+    return Estimate(value, float(lo), float(hi), num_rows >= MIN_ROWS)
+
+
+def ratio_estimate(columns: Resampled, num_rows: int, scale: float) -> Estimate:
+    """scale ū / v̄, where columns 0 to 2 are u, v and v − u, with the bootstrap-t interval of its logarithm.
+
+    se² of log(ū / v̄) = var u / ū² + var v / v̄² − 2 cov(u, v) / (ū v̄)
+    """
+    if columns.mean[1] <= 0:
+        return UNRESOLVED
+    log = []
+    for mean, error_sq in (columns[:2], columns[2:]):
+        u, v = mean[..., 0], mean[..., 1]
+        var_u, var_v, var_difference = error_sq[..., 0], error_sq[..., 1], error_sq[..., 2]
+        joint = var_u / u**2 + var_v / v**2 - (var_u + var_v - var_difference) / (u * v)
+        log.append((np.log(u / v), np.maximum(joint, 0)))
+    lo, hi = np.exp(studentized(*log[0], *log[1]))
+    value = float(columns.mean[0] / columns.mean[1])
+    return Estimate(scale * value, scale * float(lo), scale * float(hi), num_rows >= MIN_ROWS)
+
+
+def square_errors(
+    residual_gram: Float[np.ndarray, "rows rows"],
+    along_mean: Float[np.ndarray, " rows"],
+    mean_sq: float,
+    weights: Float[np.ndarray, "resamples rows"],
+    num_strata: int = 1,
+) -> tuple[Float[np.ndarray, " resamples"], Float[np.ndarray, " resamples"]]:
+    """Bootstrap errors of the unbiased |mean|² of rows, where its truth is θ: 2 √θ linear + quadratic.
+
+    linear = δ·mean / |mean|,   quadratic = Σ_{m≠m'} (w_m − 1)(w_m' − 1) r_m·r_m' / M²
+    with r_m = row − mean (`along_mean` is r_m·mean) and δ = Σ_m w_m r_m / M. No row meets itself in a resample,
+    which removes the offset between |mean|² and the unbiased estimate. The noise in the measured mean is taken
+    out of the spread of the linear part as far as |mean|² stands above it (`share`).
+    """
+    num_rows = len(residual_gram)
+    correction = num_rows / (num_rows - num_strata)
+    pairs = residual_gram.copy()
+    np.fill_diagonal(pairs, 0)
+    excess = weights - 1
+    quadratic = correction * np.einsum("rm,rm->r", excess @ pairs, excess) / num_rows**2
+    mean_variance = correction * np.trace(residual_gram) / num_rows**2
+    noise = correction**2 * np.sum(pairs**2) / num_rows**4  # tr Cov(mean)²
+    along_variance = correction * np.sum(along_mean**2) / num_rows**2  # mean' Cov(mean) mean
+    signal = mean_sq - mean_variance
+    share = max(0.0, 1 - 2 * noise / signal**2) if signal > 0 else 0.0
+    kept = max(0.25, 1 - share * noise / along_variance) if along_variance > 0 else 0.0
+    scale = math.sqrt(kept * correction / (mean_sq - share * mean_variance)) if mean_sq > 0 else 0.0
+    return scale * (excess @ along_mean) / num_rows, quadratic - quadratic.mean()
+
+
+def square_estimate(value: float, linear, quadratic, num_rows: int) -> Estimate:
+    """An unbiased square with its reversed interval; each end θ has the spread of errors that belongs to it.
+
+    lo: value = θ + q_hi(2 √θ linear + quadratic),   hi: value = θ + q_lo(2 √θ linear + quadratic)
+    Below 0 the errors of θ = 0 are used. Resolved if lo is above 0.
+    """
+    width = np.abs(linear).max() + np.sqrt(np.abs(quadratic).max())
+    root = np.linspace(0, math.sqrt(max(value, 0)) + 4 * width, 256)
+    lo, hi = reversed_bootstrap(value, 2 * np.outer(linear, root) + quadratic[:, None], centre=0.0)
+    inside = np.flatnonzero(hi >= root**2)
+    last = inside[-1] if len(inside) else 0
+    first = np.flatnonzero(lo <= root**2)[0]
+    lo = _crossing(root**2, lo - root**2, first) if first > 0 else lo[0]
+    hi = _crossing(root**2, hi - root**2, last + 1) if len(inside) else hi[0]
+    return Estimate(float(value), float(lo), float(hi), bool(lo > 0) and num_rows >= MIN_ROWS)
+
+
+def _crossing(x, y, after: int) -> float:
+    """Where the line from point after − 1 to point after crosses 0."""
+    after = min(after, len(x) - 1)
+    x0, x1, y0, y1 = x[after - 1], x[after], y[after - 1], y[after]
+    return x1 if y0 == y1 else x0 - y0 * (x1 - x0) / (y1 - y0)

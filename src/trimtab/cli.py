@@ -1,0 +1,66 @@
+"""`trimtab`: the command. Nothing heavy is imported until a command needs it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from trimtab.flags import fail
+
+Command = Callable[[list[str]], int]
+
+HELP = {
+    "train": "train an agent",
+    "resume": "go on with an interrupted run",
+    "eval": "evaluate a run with exploration off",
+    "show": "show a run: table and learning curve",
+    "repeat": "run a configuration again and compare every metric bit for bit",
+    "envs": "list environments, and why one is not available",
+    "presets": "list presets, or print one",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    argv = list(sys.argv[1:] if argv is None else argv)
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(
+            "usage: trimtab COMMAND [options]\n\nTrain policy-gradient agents and measure how to spend the batch.\n"
+        )
+        print("\n".join(f"  {name:<10}{text}" for name, text in HELP.items()))
+        print("\n`trimtab COMMAND --help` explains a command's options.")
+        return 0
+    if argv[0] == "--version":
+        from trimtab import __version__
+
+        print(__version__)
+        return 0
+    name, rest = argv[0], argv[1:]
+    if name not in HELP:
+        import difflib
+
+        close = difflib.get_close_matches(name, HELP, n=2, cutoff=0.4)
+        fail(f"{name}: no such command; nearest: {', '.join(close) or ', '.join(HELP)}")
+    return _guarded(name, rest)
+
+
+def _guarded(name: str, rest: list[str]) -> int:
+    """Run a command; what a user can cause ends in one line and code 2, without a traceback."""
+    from trimtab import commands
+    from trimtab.config import ConfigError
+    from trimtab.envs import EnvError
+    from trimtab.records import RunError
+    from trimtab.sinks import MissingPackage
+
+    try:
+        return commands.run(name, rest) or 0
+    except (ConfigError, EnvError, RunError, MissingPackage) as error:
+        fail(error)
+    except KeyboardInterrupt:
+        print("trimtab: interrupted; `trimtab resume` goes on from the last checkpoint", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

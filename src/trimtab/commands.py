@@ -1,0 +1,309 @@
+"""What each command does, and its options."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trimtab import config as configuration
+from trimtab import flags, presets
+from trimtab.cli import HELP
+from trimtab.config import Config, ConfigError
+from trimtab.flags import Parser, fail
+
+
+@dataclass
+class Output:
+    """How a command shows itself."""
+
+    quiet: bool = False
+    """Show no progress."""
+    json: bool = False
+    """End with one JSON object on standard output."""
+
+
+@dataclass
+class RunFlags:
+    """Where a run goes and what else it writes."""
+
+    run_dir: str | None = None
+    """Directory of the run (default: runs/ENV/ALGO-seedS-K)."""
+    seeds: int = 1
+    """Train this many seeds, counting up from --seed, one per core at a time."""
+    checkpoints: int = 20
+    """Checkpoints over the run, evenly spaced."""
+    tensorboard: bool = False
+    """Also write TensorBoard events."""
+    track: bool = False
+    """Also log to Weights & Biases (WANDB_MODE=offline works)."""
+
+
+def parser(name: str, *classes: type, positional: str | None = None, help: str = "") -> Parser:
+    made = Parser(
+        prog=f"trimtab {name}", description=HELP[name][0].upper() + HELP[name][1:] + ".", allow_abbrev=False
+    )
+    if positional:
+        made.add_argument(positional, help=help)
+    for cls in classes:
+        flags.add_fields(made.add_argument_group(cls.__name__), cls)
+    return made
+
+
+def filled(cls: type, given) -> Any:
+    """An options dataclass with what was given."""
+    return cls(**flags.values(cls, given))
+
+
+# Training --------------------------------------------------------------------------------------------------
+
+
+def layered_config(given, base: dict[str, Any] | None = None) -> Config:
+    """Flags over file over preset."""
+    chosen = flags.values(Config, given)
+    file = read_yaml(given.config) if given.config else {}
+    env_id = chosen.get("env_id", file.get("env_id"))
+    algo = chosen.get("algo", file.get("algo", "ppo"))
+    name = given.preset
+    if name is None and not given.config and env_id is not None:
+        name = presets.find(env_id, algo)
+    layers = [presets.load(name) if name and name != "none" else {}, file, chosen]
+    if env_id is None and "env_id" not in layers[0]:
+        raise ConfigError("env_id", None, "name an environment, for example: trimtab train CartPole-v1")
+    merged: dict[str, Any] = dict(base or {})
+    for layer in layers:
+        merged |= layer
+        for one, other in (("minibatch_size", "num_minibatches"), ("num_minibatches", "minibatch_size")):
+            if layer.get(one) is not None and other not in layer:
+                merged.pop(other, None)
+    return configuration.from_dict(merged)
+
+
+def read_yaml(path: str) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(Path(path).read_text())
+    except OSError as error:
+        raise ConfigError("config", path, error.strerror or "cannot be read") from None
+    except yaml.YAMLError as error:
+        raise ConfigError("config", path, f"is not YAML ({error})") from None
+    if not isinstance(values, dict):
+        raise ConfigError("config", path, "must hold fields and values, for example 'num_envs: 8'")
+    return values
+
+
+def train(argv: list[str]) -> int:
+    made = parser("train", RunFlags, Output, Config)
+    made.add_argument("env", nargs="?", default=None, help="environment id, the same as --env-id")
+    made.add_argument(
+        "--preset", metavar="NAME", help="preset to start from; the environment's own by default, or none"
+    )
+    made.add_argument(
+        "--config", metavar="FILE", help="YAML file of fields, over the preset, under the flags"
+    )
+    given = made.parse(argv)
+    if given.env is not None:
+        if getattr(given, "env_id", given.env) != given.env:
+            fail(f"env_id={given.env_id!r}: the environment was given twice ({given.env})")
+        given.env_id = given.env
+    options, output = filled(RunFlags, given), filled(Output, given)
+    config = layered_config(given)
+    if options.checkpoints < 1:
+        raise ConfigError("checkpoints", options.checkpoints, "must be at least 1; nearest: 1")
+    if options.seeds < 1:
+        raise ConfigError("seeds", options.seeds, "must be at least 1; nearest: 1")
+    if options.seeds > 1:
+        from trimtab.seeds import train_seeds
+
+        summaries = train_seeds(config, options, quiet=output.quiet or output.json)
+        return _finish_seeds(summaries, output)
+
+    from trimtab import training
+
+    if not output.quiet and not output.json:
+        describe(config)
+    run = training.train(
+        config,
+        options.run_dir,
+        quiet=output.quiet or output.json,
+        checkpoints=options.checkpoints,
+        tensorboard=options.tensorboard,
+        track=options.track,
+    )
+    return _finish(run, output)
+
+
+def describe(config: Config) -> None:
+    """The derived quantities, before a run starts."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        title=f"{config.algo} on {config.env_id}, seed {config.seed}", show_header=False, title_justify="left"
+    )
+    for name, value in config.derived().items():
+        table.add_row(name, value)
+    Console(stderr=True).print(table)
+
+
+def _finish(run, output: Output) -> int:
+    summary = run.summary()
+    if output.json:
+        print(json.dumps(summary))
+    elif not output.quiet:
+        mean = summary["ep_rew_mean"]
+        print(
+            f"{summary['total_timesteps']:,} steps in {summary['seconds']:.1f} s ({summary['fps']:,.0f} steps/s, "
+            f"compiling {summary['compile_seconds']:.1f} s); return of the last 100 episodes: "
+            + ("no episode finished" if mean is None else f"{mean:.4g}")
+        )
+        print(f"run: {run.path}    look at it: trimtab show {run.path}")
+    return 0
+
+
+def _finish_seeds(summaries: list[dict[str, Any]], output: Output) -> int:
+    if output.json:
+        print(json.dumps(summaries))
+    elif not output.quiet:
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(
+            "seed", "return", "steps/s", "run", title=f"{len(summaries)} seeds", title_justify="left"
+        )
+        for s in summaries:
+            mean = s["ep_rew_mean"]
+            table.add_row(
+                str(s["seed"]), "none" if mean is None else f"{mean:.4g}", f"{s['fps']:,.0f}", s["run"]
+            )
+        Console().print(table)
+        print(f"all seeds together: {summaries[0]['aggregate_fps']:,.0f} steps/s")
+    return 0
+
+
+def resume(argv: list[str]) -> int:
+    made = parser("resume", Output, positional="run", help="run directory")
+    made.add_argument("--tensorboard", action="store_true", help="also write TensorBoard events")
+    made.add_argument("--checkpoints", type=int, default=20, help="checkpoints over the run, as in train")
+    given = made.parse(argv)
+    output = filled(Output, given)
+    from trimtab import training
+
+    run = training.resume(
+        given.run,
+        quiet=output.quiet or output.json,
+        checkpoints=max(1, given.checkpoints),
+        tensorboard=given.tensorboard,
+    )
+    return _finish(run, output)
+
+
+# Looking ---------------------------------------------------------------------------------------------------
+
+
+def eval(argv: list[str]) -> int:
+    made = parser("eval", Output, positional="run", help="run directory")
+    made.add_argument("--episodes", type=int, default=10, help="episodes, one per environment (default: 10)")
+    made.add_argument(
+        "--at", type=int, default=None, metavar="STEP", help="checkpoint to evaluate (default: the last)"
+    )
+    made.add_argument("--seed", type=int, default=0, help="seed of the episodes (default: 0)")
+    given = made.parse(argv)
+    if given.episodes < 1:
+        raise ConfigError("episodes", given.episodes, "must be at least 1; nearest: 1")
+    output = filled(Output, given)
+    from trimtab.training import evaluate_run
+
+    result = {"run": given.run, **evaluate_run(given.run, given.episodes, given.at, given.seed)}
+    if output.json:
+        print(json.dumps(result))
+    else:
+        print(
+            f"{result['eval/episodes']} episodes at step {result['step']:,}: mean {result['eval/mean_reward']:.4g}, "
+            f"median {result['eval/median_reward']:.4g}, IQR {result['eval/iqr_low']:.4g} to {result['eval/iqr_high']:.4g}"
+        )
+    return 0
+
+
+def show(argv: list[str]) -> int:
+    made = parser("show", Output, positional="run", help="run directory")
+    made.add_argument(
+        "--save", metavar="FILE", help="also save the learning curve (.png, .svg, .pdf or .html)"
+    )
+    given = made.parse(argv)
+    from trimtab.report.terminal import show_run
+
+    return show_run(given.run, filled(Output, given).json, given.save)
+
+
+def repeat(argv: list[str]) -> int:
+    made = parser("repeat", Output, positional="run", help="run directory")
+    made.add_argument("--run-dir", metavar="DIR", help="where the repetition goes (default: beside the run)")
+    given = made.parse(argv)
+    output = filled(Output, given)
+    from trimtab.training import repeat as repeat_run
+
+    result = repeat_run(given.run, given.run_dir, quiet=output.quiet or output.json)
+    if output.json:
+        print(json.dumps(result))
+    elif result["identical"]:
+        print(f"identical, bit for bit: {result['compared']} metrics over {result['iterations']} iterations")
+    else:
+        first = result["first_difference"]
+        print(
+            f"not identical: {first['metric']} differs first, at iteration {first['iteration']}: {first['was']} then {first['now']}"
+        )
+    return 0 if result["identical"] else 1
+
+
+def envs(argv: list[str]) -> int:
+    made = parser("envs", Output)
+    made.add_argument("filter", nargs="?", default="", help="only ids that contain this")
+    made.add_argument("--backend", default=None, help="only this backend")
+    given = made.parse(argv)
+    from trimtab.envs import catalogue
+
+    rows = [
+        row
+        for row in catalogue()
+        if given.filter.lower() in row.env_id.lower() and given.backend in (None, row.backend)
+    ]
+    if filled(Output, given).json:
+        print(json.dumps([row._asdict() for row in rows]))
+        return 0
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("environment", "backend", "available")
+    for row in rows:
+        table.add_row(row.env_id, row.backend, "yes" if row.available else f"no: {row.reason}")
+    Console().print(table)
+    return 0
+
+
+def presets_(argv: list[str]) -> int:
+    made = parser("presets")
+    made.add_argument("name", nargs="?", help="print this preset")
+    given = made.parse(argv)
+    if given.name:
+        print(yaml.safe_dump(presets.load(given.name), sort_keys=False), end="")
+    else:
+        print("\n".join(presets.names()))
+    return 0
+
+
+COMMANDS = {
+    "train": train,
+    "resume": resume,
+    "eval": eval,
+    "show": show,
+    "repeat": repeat,
+    "envs": envs,
+    "presets": presets_,
+}
+
+
+def run(name: str, argv: list[str]) -> int | None:
+    return COMMANDS[name](argv)

@@ -1,0 +1,215 @@
+"""Compiled iterations: several per call on compiled environments, one at a time around host environments."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from trimtab import envs, rollout
+from trimtab.algos.core import Algorithm, hypers_of, replace
+from trimtab.algos.state import Info, State
+from trimtab.config import Config
+from trimtab.rollout import Carry
+
+
+class Engine(Protocol):
+    """`advance` takes up to `count` iterations and returns their Infos stacked on a leading axis."""
+
+    algorithm: Algorithm
+    compile_seconds: float
+    chunk: int
+    exact: bool  # whether a resumed run continues bit for bit
+
+    def init(self, seed: int) -> State: ...
+
+    def compile(self, state: State) -> None: ...
+
+    def advance(self, state: State, count: int) -> tuple[State, Info]: ...
+
+    def adopt(self, state: State, iteration: int) -> State: ...
+
+    def close(self) -> None: ...
+
+
+def build(config: Config) -> Engine:
+    """The engine for a configuration; raises EnvError for environments that cannot be had."""
+    make = lambda n: envs.make(
+        config.env_id,
+        num_envs=n,
+        backend=config.backend,
+        env_kwargs=config.env_kwargs,
+        time_limit=config.time_limit,
+        seed=config.seed,
+    )
+    env = make(config.num_envs)
+    check_against_env(config, env.spec)
+    algorithm = Algorithm(config, env, make)
+    return CompiledEngine(algorithm) if env.spec.compiled else HostEngine(algorithm)
+
+
+def check_against_env(config: Config, spec) -> None:
+    """What can only be refused once the environment is known."""
+    from trimtab.config import ConfigError
+
+    if config.network == "impala" and len(spec.obs_shape) != 3:
+        raise ConfigError(
+            "network", "impala", f"needs images, {spec.env_id} has shape {spec.obs_shape}; nearest: mlp"
+        )
+    if config.norm_obs and spec.obs_dtype == "uint8":
+        raise ConfigError(
+            "norm_obs", True, "images are scaled to [0, 1] by the network already; nearest: false"
+        )
+    if config.algo == "reinforce" and not config.baseline:
+        if spec.time_limit is None:
+            raise ConfigError(
+                "baseline", False, f"{spec.env_id} has no time limit; nearest: true, or give time_limit"
+            )
+        if config.num_steps < spec.time_limit:
+            raise ConfigError(
+                "num_steps",
+                config.num_steps,
+                f"REINFORCE without a baseline needs whole episodes; nearest: {spec.time_limit}, or baseline=true",
+            )
+        if not spec.compiled:
+            raise ConfigError(
+                "baseline", False, "needs environments that can restart every iteration; nearest: true"
+            )
+
+
+def strong(tree):
+    """The same arrays without weak types, so that the first call's types are every call's."""
+    return jax.tree.map(
+        lambda x: jax.lax.convert_element_type(x, x.dtype) if hasattr(x, "weak_type") else x, tree
+    )
+
+
+class CompiledEngine:
+    """Everything in one program: the loop over iterations too, with a traced count, so that stopping at any iteration
+    (a checkpoint, the end, a resume) runs the same compiled code and gives the same bits."""
+
+    exact = True
+
+    def __init__(self, algorithm: Algorithm):
+        self.algorithm, self.hypers = algorithm, hypers_of(algorithm.config)
+        self.chunk = max(1, min(1024, 65_536 // algorithm.config.batch, algorithm.config.iterations))
+        self.compile_seconds = 0.0
+
+    def init(self, seed: int) -> State:
+        return strong(jax.jit(self.algorithm.init)(jax.random.key(seed), self.hypers))
+
+    def adopt(self, state: State, iteration: int) -> State:
+        return state
+
+    def compile(self, state: State) -> None:
+        begun = time.perf_counter()
+        self._run = jax.jit(self._loop, donate_argnums=0).lower(state, self.hypers, 1).compile()
+        self.compile_seconds += time.perf_counter() - begun
+
+    def _loop(self, state: State, hypers, count):
+        _, info = jax.eval_shape(self.algorithm.step, state, hypers)
+        room = jax.tree.map(lambda x: jnp.zeros((self.chunk, *x.shape), x.dtype), info)
+
+        def going(carry):
+            done, _, _, healthy = carry
+            return (done < count) & healthy
+
+        def iterate(carry):
+            done, state, infos, _ = carry
+            state, info = self.algorithm.step(state, hypers)
+            infos = jax.tree.map(lambda room, x: room.at[done].set(x), infos, info)
+            return done + 1, state, infos, jnp.stack(list(info.finite.values())).all()
+
+        done, state, infos, _ = jax.lax.while_loop(going, iterate, (0, state, room, jnp.ones((), bool)))
+        return strong(state), infos, done
+
+    def advance(self, state: State, count: int) -> tuple[State, Info]:
+        state, infos, done = self._run(state, self.hypers, min(count, self.chunk))
+        done = int(done)
+        return state, jax.tree.map(lambda x: np.asarray(x)[:done], infos)
+
+    def close(self) -> None:
+        pass
+
+
+class HostEngine:
+    """Collection in Python, learning compiled: the same `learn` as everywhere."""
+
+    exact = False
+    chunk = 1
+
+    def __init__(self, algorithm: Algorithm):
+        self.algorithm, self.hypers = algorithm, hypers_of(algorithm.config)
+        self.compile_seconds = 0.0
+        # One call per environment step: hand it only the number it needs.
+        self._act_hypers = {k: self.hypers[k] for k in ("clip_obs",) if algorithm.config.norm_obs}
+
+    def _carry(self, seed: int) -> Carry:
+        config, env = self.algorithm.config, self.algorithm.env
+        obs = env.reset(seed)
+        if config.stagger_resets:
+            obs = self._stagger(obs, seed)
+        zeros = np.zeros(config.num_envs, np.float32)
+        return Carry((), obs, zeros, zeros.copy())
+
+    def _stagger(self, obs: np.ndarray, seed: int) -> np.ndarray:
+        """Random actions, each environment being reset at a random moment, so that episodes are out of step."""
+        config, env = self.algorithm.config, self.algorithm.env
+        longest = env.spec.time_limit or config.num_steps
+        phase = np.random.default_rng(seed).integers(0, longest, config.num_envs)
+        sample = jax.jit(lambda key: rollout.random_action(self.algorithm.dist, key, config.num_envs))
+        for t in range(longest):
+            obs = env.step(np.asarray(sample(jax.random.fold_in(jax.random.key(seed), t)))).obs
+            if (phase == t).any():
+                obs = env.reset_some(phase == t)
+        return obs
+
+    def init(self, seed: int) -> State:
+        carry = self._carry(seed)
+        self._key = jax.random.key(seed)
+        init = jax.jit(lambda key, hypers: self.algorithm.init(key, hypers, jax.tree.map(jnp.asarray, carry)))
+        return strong(init(self._key, self.hypers))
+
+    def adopt(self, state: State, iteration: int) -> State:
+        """Environment states cannot be saved: after a resume, episodes start over."""
+        carry = self._carry(self.algorithm.config.seed + iteration)
+        return replace(state, env=jax.tree.map(jnp.asarray, carry))
+
+    def compile(self, state: State) -> None:
+        begun = time.perf_counter()
+        algorithm, config = self.algorithm, self.algorithm.config
+
+        def draw(key):
+            key, noise_key = jax.random.split(key)
+            return key, algorithm.dist.noise(noise_key, (config.num_steps, config.num_envs))
+
+        self._draw = jax.jit(draw).lower(state.key).compile()
+        noise = jax.eval_shape(draw, state.key)[1]
+        step_noise = jax.ShapeDtypeStruct(noise.shape[1:], noise.dtype)
+        self._act = (
+            jax.jit(algorithm.act)
+            .lower(state.params, state.obs_stats, state.env.obs, step_noise, self._act_hypers)
+            .compile()
+        )
+        self._learn = jax.jit(algorithm.learn, donate_argnums=0)
+        self.compile_seconds += time.perf_counter() - begun
+
+    def advance(self, state: State, count: int) -> tuple[State, Info]:
+        algorithm, config = self.algorithm, self.algorithm.config
+        key, noise = self._draw(state.key)
+        act = lambda obs, noise: self._act(state.params, state.obs_stats, obs, noise, self._act_hypers)
+        carry, rows = rollout.collect_host(algorithm.env, act, np.asarray(noise), state.env, config.num_steps)
+        state = strong(replace(state, key=key, env=jax.tree.map(jnp.asarray, carry)))
+        rows = jax.tree.map(jnp.asarray, rows)
+        if not hasattr(self, "_learned"):
+            begun = time.perf_counter()
+            self._learned = self._learn.lower(state, rows, self.hypers).compile()
+            self.compile_seconds += time.perf_counter() - begun
+        state, info = self._learned(state, rows, self.hypers)
+        return strong(state), jax.tree.map(lambda x: np.asarray(x)[None], info)
+
+    def close(self) -> None:
+        self.algorithm.env.close()

@@ -1,0 +1,161 @@
+"""Environments: one `make` over finite MDPs, gymnax, EnvPool and Gymnasium.
+
+Importing this package imports none of them; each is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Any, get_args
+
+from .base import (
+    Backend,
+    CompiledEnv,
+    Continuous,
+    Discrete,
+    EnvError,
+    HostEnv,
+    HostStep,
+    Spec,
+    Step,
+    nearest,
+)
+from .catalogue import CatalogueRow, catalogue, gymnasium_ids, missing_package
+from .names import (
+    ENVPOOL_IDS,
+    GYMNASIUM_FIRST,
+    NATIVE_IDS,
+    NATIVE_LEFT_OUT,
+    PROCGEN_ALIASES,
+    TABULAR_IDS,
+    canonical,
+)
+
+if TYPE_CHECKING:
+    from .tabular import FiniteMDP, TabularEnv
+
+__all__ = [
+    "Backend",
+    "CatalogueRow",
+    "CompiledEnv",
+    "Continuous",
+    "Discrete",
+    "EnvError",
+    "FiniteMDP",
+    "HostEnv",
+    "HostStep",
+    "Spec",
+    "Step",
+    "TabularEnv",
+    "catalogue",
+    "make",
+]
+
+BACKENDS: tuple[str, ...] = get_args(Backend)
+
+
+def make(
+    env_id: str,
+    *,
+    num_envs: int,
+    backend: str = "auto",
+    env_kwargs: dict[str, Any] | None = None,
+    time_limit: int | None = None,
+    seed: int = 0,
+) -> CompiledEnv | HostEnv:
+    """The environment of an id: compiled if it can be, else `num_envs` host environments.
+
+    `auto` tries finite MDPs, gymnax, EnvPool, Gymnasium, in this order. `env_kwargs` go to the environment's
+    own constructor or parameters (for Gymnasium, `vectorization` "sync" or "async" may stand among them).
+    `time_limit` overrides the environment's own limit; None keeps it. `seed` is the one a host environment is
+    reset with unless `reset` is given another; compiled environments take keys instead.
+    """
+    if backend not in ("auto", *BACKENDS):
+        raise EnvError(f"backend: {backend!r} is none of auto, {', '.join(BACKENDS)}")
+    if num_envs < 1:
+        raise EnvError(f"num_envs: {num_envs} is too few; the least is 1")
+    chosen = _choose(env_id, backend)
+    options = dict(env_kwargs or {})
+    if chosen == "tabular":
+        from .tabular import FiniteMDP, TabularEnv
+
+        return TabularEnv(FiniteMDP.from_gymnasium(env_id, **options), time_limit)
+    if chosen == "native":
+        _refuse_missing(chosen)
+        from .native import make_native
+
+        return make_native(env_id, options, time_limit)
+    if chosen == "envpool":
+        from .pool import PoolEnv
+
+        return PoolEnv(env_id, num_envs, options, time_limit, seed)
+    from .gym import GymEnv
+
+    vectorization = options.pop("vectorization", "sync")
+    return GymEnv(env_id, num_envs, options, time_limit, seed, vectorization)
+
+
+def _choose(env_id: str, backend: str) -> str:
+    """The backend to use; raises with what would have worked."""
+    having = _backends_with(env_id)
+    if backend == "auto":
+        usable = [name for name in having if name == "native" or not missing_package(name)]
+        if usable:
+            return usable[0]
+        if having:
+            raise EnvError(f"env_id: {env_id} runs on {having[0]}, which {missing_package(having[0])}")
+        raise EnvError(f"env_id: no environment is called {env_id!r}{_suggestion(env_id)}")
+    if backend in having:
+        _refuse_missing(backend)
+        return backend
+    if backend == "native" and env_id in NATIVE_LEFT_OUT:
+        raise EnvError(f"env_id: {env_id} does not run on backend native: {NATIVE_LEFT_OUT[env_id]}")
+    if having:
+        raise EnvError(f"backend: {backend} does not have {env_id}; {', '.join(having)} has it")
+    raise EnvError(f"env_id: no environment is called {env_id!r}{_suggestion(env_id)}")
+
+
+def _backends_with(env_id: str) -> list[str]:
+    """The backends that have an id, in the order they are tried, installed or not."""
+    listed = {
+        "tabular": env_id in TABULAR_IDS,
+        "native": env_id in NATIVE_IDS,
+        "envpool": canonical(env_id) in _known_to_envpool(canonical(env_id)),
+        "gymnasium": env_id in gymnasium_ids() or ":" in env_id,
+    }
+    having = [backend for backend, has in listed.items() if has]
+    return having[::-1] if env_id in GYMNASIUM_FIRST else having
+
+
+def _known_to_envpool(env_id: str) -> list[str] | tuple[str, ...]:
+    """Ask the light list first, and EnvPool itself (seconds to import) only if that does not know the id."""
+    elsewhere = (*TABULAR_IDS, *NATIVE_IDS)
+    if env_id in ENVPOOL_IDS or env_id in elsewhere or importlib.util.find_spec("envpool") is None:
+        return ENVPOOL_IDS
+    from .pool import pool_ids
+
+    return pool_ids()
+
+
+def _refuse_missing(backend: str) -> None:
+    reason = missing_package(backend)
+    if reason:
+        raise EnvError(f"backend: {backend} {reason}")
+
+
+def _suggestion(env_id: str) -> str:
+    """The nearest ids that exist, or why a known one was left out."""
+    if env_id in NATIVE_LEFT_OUT:
+        return f": {NATIVE_LEFT_OUT[env_id]}"
+    known = (*TABULAR_IDS, *NATIVE_IDS, *PROCGEN_ALIASES, *ENVPOOL_IDS, *gymnasium_ids())
+    close = nearest(env_id, known)
+    return f"; nearest: {', '.join(close)}" if close else "; `trimtab envs` lists them"
+
+
+def __getattr__(name: str) -> Any:
+    """`FiniteMDP` and `TabularEnv` are public names here, but loading them loads JAX."""
+    if name in ("FiniteMDP", "TabularEnv"):
+        from . import tabular
+
+        return getattr(tabular, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

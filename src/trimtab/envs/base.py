@@ -1,0 +1,153 @@
+"""What an environment is here: two protocols, and the plain types they share.
+
+Nothing in this module imports JAX, so that commands which only look at names stay light.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Float, Num, Shaped
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, PRNGKeyArray
+
+Backend = Literal["tabular", "native", "envpool", "gymnasium"]
+
+
+class EnvError(ValueError):
+    """An environment was asked for that cannot be given; the message says what can."""
+
+
+class Discrete(NamedTuple):
+    """Actions 0, 1, ..., n - 1."""
+
+    n: int
+
+
+class Continuous(NamedTuple):
+    """A box of actions, one entry per action dimension."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a network and a rollout need to know about an environment.
+
+    `obs_shape` is the shape the policy sees: images are height x width x channels and stay uint8, everything
+    else is float32. `time_limit` is the step at which an episode is truncated, None if it never is.
+    """
+
+    env_id: str
+    backend: Backend
+    obs_shape: tuple[int, ...]
+    obs_dtype: Literal["float32", "uint8"]
+    action: Discrete | Continuous
+    time_limit: int | None
+    compiled: bool
+
+
+class Step(NamedTuple):
+    """One transition of one compiled environment.
+
+    `obs` is what the policy sees next, after any reset; `next_obs` is the observation the action really led
+    to, before any reset. At most one of `terminated` and `truncated` is true.
+    """
+
+    obs: Shaped[Array, " ..."]
+    next_obs: Shaped[Array, " ..."]
+    reward: Float[Array, ""]
+    terminated: Bool[Array, ""]
+    truncated: Bool[Array, ""]
+
+
+class HostStep(NamedTuple):
+    """One transition of N host environments, in NumPy; the fields of `Step`, and `valid`.
+
+    A row with `valid` false is not experience: the environment ignored the action because it was resetting.
+    """
+
+    obs: Shaped[np.ndarray, "N ..."]
+    next_obs: Shaped[np.ndarray, "N ..."]
+    reward: Float[np.ndarray, " N"]
+    terminated: Bool[np.ndarray, " N"]
+    truncated: Bool[np.ndarray, " N"]
+    valid: Bool[np.ndarray, " N"]
+
+
+@runtime_checkable
+class CompiledEnv(Protocol):
+    """One environment as pure functions of a key, to be vmapped and scanned by the caller.
+
+    It resets itself in the step that ends an episode. It is hashable by value, so a compiled function may
+    close over it or take it as a static argument. Discrete actions are int32 scalars, continuous ones float32
+    [d], already clipped to the box.
+    """
+
+    spec: Spec
+
+    def reset(self, key: PRNGKeyArray) -> tuple[Any, Shaped[Array, " ..."]]: ...
+
+    def step(self, key: PRNGKeyArray, env_state: Any, action: Num[Array, " ..."]) -> tuple[Any, Step]: ...
+
+    def without_time_limit(self) -> CompiledEnv:
+        """The same environment, with the same state type, that never truncates."""
+        ...
+
+
+@runtime_checkable
+class HostEnv(Protocol):
+    """N environments stepped outside JAX."""
+
+    spec: Spec
+    num_envs: int
+
+    def reset(self, seed: int | None = None) -> Shaped[np.ndarray, "N ..."]:
+        """Start every environment anew; the same seed gives the same episodes (None: the seed of `make`)."""
+        ...
+
+    def step(self, actions: Num[np.ndarray, "N ..."]) -> HostStep: ...
+
+    def reset_some(self, mask: Bool[np.ndarray, " N"]) -> Shaped[np.ndarray, "N ..."]:
+        """Reset the environments of `mask`; returns the current observations of all of them."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def nearest(name: str, candidates: Iterable[str], count: int = 3) -> list[str]:
+    """The candidates most like `name`, upper and lower case alike, best first."""
+    by_lower: dict[str, str] = {}
+    for candidate in candidates:
+        by_lower.setdefault(candidate.lower(), candidate)
+    return [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, count, 0.5)]
+
+
+def refuse_unknown_options(env_id: str, given: Iterable[str], valid: Iterable[str]) -> None:
+    """Raise for the first option that is not among `valid`, naming the nearest ones."""
+    valid = sorted(valid)
+    for name in given:
+        if name not in valid:
+            offered = ", ".join(nearest(name, valid) or valid) or "it takes none"
+            raise EnvError(f"env_kwargs: {env_id} has no option {name!r}; nearest: {offered}")
+
+
+def refuse_bad_time_limit(env_id: str, time_limit: int | None) -> None:
+    """Raise unless the time limit is absent or at least one step."""
+    if time_limit is not None and time_limit < 1:
+        raise EnvError(f"time_limit: {env_id} cannot be cut after {time_limit} steps; the least is 1")
+
+
+def spread_seeds(seed: int, num_envs: int) -> list[int]:
+    """One seed per environment, unrelated between neighbouring seeds.
+
+    seed, seed + 1, ... would share all but one environment between run 0 and run 1.
+    """
+    words = np.random.SeedSequence(seed).generate_state(num_envs, np.uint32)
+    return [int(word & 0x7FFFFFFF) for word in words]

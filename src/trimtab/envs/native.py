@@ -1,0 +1,150 @@
+"""Environments written in JAX: gymnax's dynamics under our own time limit, resets and types.
+
+Only `reset_env` and `step_env` of gymnax are used. Its `step` keeps the limit in its parameters, where some
+environments also read it for other things, and calls a termination at the limit a truncation as well.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Num, PRNGKeyArray
+
+from .base import Continuous, Discrete, EnvError, Spec, Step, refuse_bad_time_limit, refuse_unknown_options
+from .names import NATIVE_IDS, NATIVE_LEFT_OUT
+
+Options = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class NativeEnv:
+    """One gymnax environment as a `CompiledEnv`.
+
+    `options` are constructor arguments or fields of gymnax's parameters. `time_limit` overrides the
+    environment's own; `truncates` false never cuts an episode. Two with equal fields are equal.
+    """
+
+    env_id: str
+    options: Options = ()
+    time_limit: int | None = None
+    truncates: bool = True
+    spec: Spec = field(init=False, compare=False, repr=False)
+    _game: Any = field(init=False, compare=False, repr=False)
+    _params: Any = field(init=False, compare=False, repr=False)
+    _state_types: Any = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        refuse_bad_time_limit(self.env_id, self.time_limit)
+        with jax.ensure_compile_time_eval():  # gymnax builds arrays; they must not belong to a trace
+            game, params = _build(self.env_id, dict(self.options), self.time_limit)
+            obs, state = jax.eval_shape(lambda: _first_transition(game, params))
+            action = _action_of(game, params)
+        limit = int(params.max_steps_in_episode) if self.truncates else None
+        spec = Spec(self.env_id, "native", obs.shape, "float32", action, limit, compiled=True)
+        object.__setattr__(self, "spec", spec)
+        object.__setattr__(self, "_game", game)
+        object.__setattr__(self, "_params", params)
+        object.__setattr__(self, "_state_types", jax.tree.map(lambda leaf: leaf.dtype, state))
+
+    def reset(self, key: PRNGKeyArray) -> tuple[Any, Float[Array, " ..."]]:
+        obs, state = self._game.reset_env(key, self._params)
+        return self._settled(state), jnp.asarray(obs, jnp.float32)
+
+    def step(self, key: PRNGKeyArray, env_state: Any, action: Num[Array, " ..."]) -> tuple[Any, Step]:
+        key_step, key_reset = jax.random.split(key)
+        next_obs, stepped, reward, terminated, _ = self._game.step_env(
+            key_step, env_state, action, self._params
+        )
+        stepped = self._settled(stepped)
+        next_obs = jnp.asarray(next_obs, jnp.float32)
+        terminated = jnp.asarray(terminated, bool)
+        limit = self.spec.time_limit
+        truncated = jnp.zeros((), bool) if limit is None else (stepped.time >= limit) & ~terminated
+
+        fresh, fresh_obs = self.reset(key_reset)
+        done = terminated | truncated
+        following = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh, stepped)
+        obs = jnp.where(done, fresh_obs, next_obs)
+        return following, Step(obs, next_obs, jnp.asarray(reward, jnp.float32), terminated, truncated)
+
+    def without_time_limit(self) -> NativeEnv:
+        """The same dynamics and the same state, never truncated."""
+        return dataclasses.replace(self, truncates=False)
+
+    def _settled(self, state: Any) -> Any:
+        """Give every leaf the type it has after a step: some resets give Python numbers and weak types."""
+        return jax.tree.map(lambda leaf, dtype: jnp.asarray(leaf, dtype), state, self._state_types)
+
+
+def make_native(env_id: str, env_kwargs: dict[str, Any], time_limit: int | None) -> NativeEnv:
+    """The environment of an id, with options given as a dictionary."""
+    options = tuple(sorted((name, _hashable(value)) for name, value in env_kwargs.items()))
+    return NativeEnv(env_id, options, time_limit)
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
+
+
+def _build(env_id: str, options: dict[str, Any], time_limit: int | None) -> tuple[Any, Any]:
+    """gymnax's environment and parameters, the options shared out between the two."""
+    gymnax = _import_gymnax()
+    if env_id not in NATIVE_IDS:
+        reason = NATIVE_LEFT_OUT.get(env_id, "gymnax does not have it")
+        raise EnvError(f"env_id: {env_id} does not run on backend native: {reason}")
+    game, params = gymnax.make(env_id)
+    arguments = set(inspect.signature(type(game)).parameters)
+    fields = {field.name for field in dataclasses.fields(params)}
+    refuse_unknown_options(env_id, options, arguments | fields)
+    if arguments & set(options):
+        game, params = gymnax.make(env_id, **{k: v for k, v in options.items() if k in arguments})
+    changes = {name: value for name, value in options.items() if name not in arguments}
+    if time_limit is not None:
+        changes["max_steps_in_episode"] = time_limit
+    changes = {name: _like(getattr(params, name), value) for name, value in changes.items()}
+    params = params.replace(**changes)
+    return game, _consistent_cart(params, changes) if env_id == "CartPole-v1" else params
+
+
+def _import_gymnax() -> Any:
+    try:
+        import gymnax
+    except ModuleNotFoundError as error:
+        raise EnvError(
+            f"backend: native needs the Python package {error.name!r}: pip install {error.name}"
+        ) from error
+    return gymnax
+
+
+def _like(default: Any, value: Any) -> Any:
+    """An option for an array parameter arrives as a tuple."""
+    return jnp.asarray(value, default.dtype) if isinstance(default, jax.Array) else value
+
+
+def _consistent_cart(params: Any, changes: dict[str, Any]) -> Any:
+    """gymnax stores total mass and moment beside the masses they follow from; keep them in step."""
+    total_mass = changes.get("total_mass", params.masscart + params.masspole)
+    moment = changes.get("polemass_length", params.masspole * params.length)
+    return params.replace(total_mass=total_mass, polemass_length=moment)
+
+
+def _first_transition(game: Any, params: Any) -> tuple[Array, Any]:
+    """Observation and state after a first step, to read their shapes and types."""
+    key = jax.random.key(0)
+    _, state = game.reset_env(key, params)
+    action = game.action_space(params).sample(key)
+    obs, state, *_ = game.step_env(key, state, action, params)
+    return obs, state
+
+
+def _action_of(game: Any, params: Any) -> Discrete | Continuous:
+    space = game.action_space(params)
+    if hasattr(space, "n"):
+        return Discrete(int(space.n))
+    low, high = (jnp.broadcast_to(jnp.asarray(bound), space.shape) for bound in (space.low, space.high))
+    return Continuous(tuple(map(float, low)), tuple(map(float, high)))

@@ -1,0 +1,161 @@
+"""Policy and value networks of a run, as functions of two flat parameter vectors.
+
+The policy vector holds every parameter the policy depends on (and, for PPG, the auxiliary value head that trains its
+trunk); the value vector holds the rest. One vector each makes the optimizer, the EWMA, gradient norms and per-sample
+gradients single operations, and small networks train a third faster for it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from trimtab.nets.heads import Categorical, Distribution, Gaussian
+from trimtab.nets.impala import Impala
+from trimtab.nets.mlp import MLP, Dense
+
+
+class Params(NamedTuple):
+    """The two flat vectors."""
+
+    policy: Float[Array, " P"]
+    value: Float[Array, " V"]
+
+
+class PolicyNet(eqx.Module):
+    """Trunk, action head, free log standard deviations (Gaussian), auxiliary value head (PPG)."""
+
+    trunk: eqx.Module
+    head: Dense
+    log_std: Float[Array, " d"] | None
+    auxiliary: Dense | None
+
+    def act(self, features: Float[Array, " features"]) -> Float[Array, " outputs"]:
+        """Distribution parameters from the trunk's features."""
+        outputs = self.head(features)
+        return outputs if self.log_std is None else jnp.concatenate([outputs, self.log_std])
+
+    def __call__(self, obs):
+        return self.act(self.trunk(obs))
+
+
+class ValueNet(eqx.Module):
+    """A trunk of its own (dual) or none, and the value head (none: there is no critic)."""
+
+    trunk: eqx.Module | None
+    head: Dense | None
+
+
+class Agent:
+    """Static description of the networks; every method is a pure function of `Params`."""
+
+    def __init__(
+        self,
+        obs_shape: tuple[int, ...],
+        obs_dtype: str,
+        dist: Distribution,
+        *,
+        network: str = "mlp",
+        hidden_sizes: tuple[int, ...] = (64, 64),
+        impala_channels: tuple[int, ...] = (16, 32, 32),
+        activation: str = "tanh",
+        arch: str = "dual",
+        critic: bool = True,
+        auxiliary: bool = False,
+        log_std_init: float = 0.0,
+    ):
+        self.dist, self.arch, self.critic, self.auxiliary = dist, arch, critic, auxiliary
+        self._obs_shape, self._scale = obs_shape, 1 / 255 if obs_dtype == "uint8" else 1.0
+        self._network, self._hidden, self._channels = network, hidden_sizes, impala_channels
+        self._activation, self._log_std_init = activation, log_std_init
+        policy, value = jax.eval_shape(self._build, jax.random.key(0))
+        self._policy_unravel, self.policy_layout = _layout(policy)
+        self._value_unravel, self.value_layout = _layout(value)
+
+    def _trunk(self, key: PRNGKeyArray) -> eqx.Module:
+        if self._network == "impala":
+            return Impala(key, self._obs_shape, self._channels, self._hidden, self._scale)
+        inputs = 1
+        for size in self._obs_shape:
+            inputs *= size
+        return MLP(key, inputs, self._hidden, self._activation)
+
+    def _build(self, key: PRNGKeyArray) -> tuple[PolicyNet, ValueNet]:
+        trunk_key, head_key, value_key, value_head_key, aux_key = jax.random.split(key, 5)
+        trunk = self._trunk(trunk_key)
+        features = self._features()
+        log_std = jnp.full(self.dist.d, self._log_std_init) if isinstance(self.dist, Gaussian) else None
+        auxiliary = Dense(aux_key, features, 1, 1.0) if self.auxiliary else None
+        policy = PolicyNet(trunk, Dense(head_key, features, self.dist.num_outputs, 0.01), log_std, auxiliary)
+        if not self.critic:
+            return policy, ValueNet(None, None)
+        value_trunk = self._trunk(value_key) if self.arch == "dual" else None
+        return policy, ValueNet(value_trunk, Dense(value_head_key, features, 1, 1.0))
+
+    def _features(self) -> int:
+        if self._hidden:
+            return self._hidden[-1]
+        size = jax.eval_shape(lambda key: self._trunk(key)(jnp.zeros(self._obs_shape)), jax.random.key(0))
+        return size.shape[0]
+
+    def init(self, key: PRNGKeyArray) -> Params:
+        policy, value = self._build(key)
+        return Params(ravel_pytree(policy)[0], ravel_pytree(value)[0].astype(jnp.float32))
+
+    def policy_net(self, policy: Float[Array, " P"]) -> PolicyNet:
+        """The policy network with these parameters, as a module."""
+        return self._policy_unravel(policy)
+
+    def policy(self, policy: Float[Array, " P"], obs: Float[Array, "B *shape"]) -> Float[Array, "B outputs"]:
+        """Distribution parameters for a batch of observations."""
+        return jax.vmap(self._policy_unravel(policy))(obs)
+
+    def value(self, params: Params, obs: Float[Array, "B *shape"]) -> Float[Array, " B"]:
+        net = self._value_unravel(params.value)
+        trunk = net.trunk if net.trunk is not None else self._policy_unravel(params.policy).trunk
+        return jax.vmap(lambda o: net.head(trunk(o))[0])(obs)
+
+    def both(
+        self, params: Params, obs: Float[Array, "B *shape"]
+    ) -> tuple[Float[Array, "B outputs"], Float[Array, " B"]]:
+        """Distribution parameters and values, sharing the trunk where it is shared; `detach` cuts its gradient."""
+        if self.arch == "dual":
+            return self.policy(params.policy, obs), self.value(params, obs)
+        policy_net, value_net = self._policy_unravel(params.policy), self._value_unravel(params.value)
+
+        def one(o):
+            features = policy_net.trunk(o)
+            seen = jax.lax.stop_gradient(features) if self.arch == "detach" else features
+            return policy_net.act(features), value_net.head(seen)[0]
+
+        return jax.vmap(one)(obs)
+
+    def policy_and_auxiliary(
+        self, policy: Float[Array, " P"], obs: Float[Array, "B *shape"]
+    ) -> tuple[Float[Array, "B outputs"], Float[Array, " B"]]:
+        """Distribution parameters and the auxiliary value of the policy network (PPG)."""
+        net = self._policy_unravel(policy)
+
+        def one(o):
+            features = net.trunk(o)
+            return net.act(features), net.auxiliary(features)[0]
+
+        return jax.vmap(one)(obs)
+
+
+def distribution_for(space) -> Distribution:
+    """The action distribution of an environment's action space."""
+    return Categorical(space.n) if hasattr(space, "n") else Gaussian(tuple(space.low), tuple(space.high))
+
+
+def _layout(module) -> tuple:
+    """(unravel, {tree path: shape}) of a module of abstract arrays, in raveling order."""
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), module)
+    _, unravel = ravel_pytree(zeros)
+    paths = jax.tree_util.tree_flatten_with_path(zeros)[0]
+    return unravel, {jax.tree_util.keystr(path).lstrip("."): leaf.shape for path, leaf in paths}

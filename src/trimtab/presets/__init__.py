@@ -1,0 +1,33 @@
+"""Configurations that train an environment well: `ALGO/ENV.yaml`, found by environment and algorithm."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trimtab.config import ConfigError
+
+_ROOT = Path(__file__).parent
+
+
+def names() -> list[str]:
+    """Every preset, as --preset takes it."""
+    return sorted(str(p.relative_to(_ROOT).with_suffix("")) for p in _ROOT.rglob("*.yaml"))
+
+
+def find(env_id: str, algo: str) -> str | None:
+    """The preset for an environment and algorithm, if there is one."""
+    family = "procgen" if env_id.startswith("procgen/") else env_id
+    name = f"{algo}/{family}"
+    return name if name in names() else None
+
+
+def load(name: str) -> dict[str, Any]:
+    """The fields a preset sets."""
+    if name not in names():
+        close = difflib.get_close_matches(name, names(), n=3, cutoff=0.3)
+        raise ConfigError("preset", name, f"no such preset; nearest: {', '.join(close) or 'none'}")
+    return yaml.safe_load((_ROOT / f"{name}.yaml").read_text()) or {}

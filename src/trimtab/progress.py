@@ -1,0 +1,59 @@
+"""What a person sees while something long runs: a live bar in a terminal, plain lines elsewhere, nothing if quiet."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+
+class Progress:
+    """Steps, steps/s, return and time left. Use as a context manager; call `update` as often as you like."""
+
+    def __init__(self, total: int, title: str, quiet: bool = False, unit: str = "steps"):
+        self.total, self.title, self.quiet, self.unit = total, title, quiet, unit
+        self._live, self._begun, self._printed, self._first = None, time.perf_counter(), 0.0, 0
+
+    def __enter__(self) -> Progress:
+        if not self.quiet and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+
+            self._live = Bar(
+                TextColumn("[bold]{task.description}"),
+                BarColumn(bar_width=32),
+                TextColumn("{task.completed:,.0f}/{task.total:,.0f} " + self.unit),
+                TextColumn("{task.fields[note]}"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
+            self._live.start()
+            self._task = self._live.add_task(self.title, total=self.total, note="compiling")
+        return self
+
+    def start(self, done: int = 0) -> None:
+        """Work begins now (what went before was compiling), `done` of it already behind us."""
+        self._begun, self._first = time.perf_counter(), done
+        if self._live:
+            self._live.reset(self._task, completed=done, note="")
+
+    def update(self, done: int, note: str = "") -> None:
+        if self.quiet:
+            return
+        if self._live:
+            self._live.update(self._task, completed=done, note=note)
+            return
+        now = time.perf_counter()
+        if now - self._printed > 5.0 or done >= self.total:
+            self._printed = now
+            rate = (done - self._first) / max(now - self._begun, 1e-9)
+            left = (self.total - done) / max(rate, 1e-9)
+            print(
+                f"{self.title}: {done:,}/{self.total:,} {self.unit} {note} {left:.0f} s left",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def __exit__(self, *_) -> None:
+        if self._live:
+            self._live.stop()

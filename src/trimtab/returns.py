@@ -1,0 +1,63 @@
+"""Advantages and returns along rows; every array is [T, N] and row t leads to row t + 1."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+Scalar = float | Float[Array, ""]
+
+
+def _backward_sum(term: Float[Array, "T N"], keep: Float[Array, "T N"]) -> Float[Array, "T N"]:
+    """x_t = term_t + keep_t · x_{t+1} with x_T = 0, for all t in log T passes."""
+
+    def combine(later, earlier):
+        return earlier[0] + earlier[1] * later[0], earlier[1] * later[1]
+
+    return jax.lax.associative_scan(combine, (term, keep), reverse=True)[0]
+
+
+def gae(
+    reward: Float[Array, "T N"],
+    value: Float[Array, "T N"],
+    next_value: Float[Array, "T N"],
+    terminated: Bool[Array, "T N"],
+    truncated: Bool[Array, "T N"],
+    gamma: Scalar,
+    gae_lambda: Scalar,
+    valid: Bool[Array, "T N"] | None = None,
+) -> tuple[Float[Array, "T N"], Float[Array, "T N"]]:
+    """Generalized advantages and value targets (Schulman et al. 2016, arXiv 1506.02438).
+
+    δ_t = r_t + γ (1 - terminated_t) V(s'_t) - V(s_t)
+    A_t = δ_t + γ λ (1 - terminated_t)(1 - truncated_t) A_{t+1},  A_T = 0;  target = A + V
+
+    `next_value` is the value of the observation the action really led to, so a truncated episode is bootstrapped
+    from its own last state. Rows that are not experience (`valid` false) have advantage 0 and cut the sum.
+    """
+    alive = 1.0 - terminated.astype(reward.dtype)
+    keep = alive * (1.0 - truncated.astype(reward.dtype))
+    delta = reward + gamma * alive * next_value - value
+    if valid is not None:
+        delta = jnp.where(valid, delta, 0.0)
+        keep = jnp.where(valid, keep, 0.0)
+    advantage = _backward_sum(delta, gamma * gae_lambda * keep)
+    return advantage, advantage + value
+
+
+def reward_to_go(
+    reward: Float[Array, "T N"],
+    terminated: Bool[Array, "T N"],
+    truncated: Bool[Array, "T N"],
+    gamma: Scalar,
+) -> Float[Array, "T N"]:
+    """G_t = r_t + γ (1 - done_t) G_{t+1}: what really followed, nothing bootstrapped."""
+    keep = 1.0 - (terminated | truncated).astype(reward.dtype)
+    return _backward_sum(reward, gamma * keep)
+
+
+def first_episode(terminated: Bool[Array, "T N"], truncated: Bool[Array, "T N"]) -> Bool[Array, "T N"]:
+    """Which samples belong to the first episode of their row."""
+    done = (terminated | truncated).astype(jnp.int32)
+    return jnp.cumsum(done, axis=0) - done == 0

@@ -1,0 +1,139 @@
+"""N × T samples from a policy, with the true next observation of every step kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from trimtab.nets.heads import Distribution, clip_action
+
+
+class Rollout(NamedTuple):
+    """All [T, N, ...]. `dist` are the behavior policy's distribution parameters; episode sums are read where done."""
+
+    obs: Array
+    next_obs: Array
+    action: Array
+    dist: Float[Array, "T N outputs"]
+    logp: Float[Array, "T N"]
+    reward: Float[Array, "T N"]
+    terminated: Bool[Array, "T N"]
+    truncated: Bool[Array, "T N"]
+    valid: Bool[Array, "T N"]
+    episode_return: Float[Array, "T N"]
+    episode_length: Float[Array, "T N"]
+
+
+class Carry(NamedTuple):
+    """What environments keep between iterations."""
+
+    env_state: Any
+    obs: Array
+    episode_return: Float[Array, " N"]
+    episode_length: Float[Array, " N"]
+
+
+Policy = Callable[[Array], Float[Array, "N outputs"]]
+
+
+def start(env, key: PRNGKeyArray, num_envs: int) -> Carry:
+    """Fresh episodes in every environment of a compiled backend."""
+    env_state, obs = jax.vmap(env.reset)(jax.random.split(key, num_envs))
+    return Carry(env_state, obs, jnp.zeros(num_envs), jnp.zeros(num_envs))
+
+
+def stagger(env, dist: Distribution, carry: Carry, key: PRNGKeyArray, longest: int) -> Carry:
+    """Step each environment a random number (below `longest`) of steps with random actions."""
+    num_envs = carry.obs.shape[0]
+    phase_key, key = jax.random.split(key)
+    phase = jax.random.randint(phase_key, (num_envs,), 0, longest)
+
+    def step(t, carry: Carry) -> Carry:
+        action_key, step_key = jax.random.split(jax.random.fold_in(key, t))
+        action = random_action(dist, action_key, num_envs)
+        env_state, out = jax.vmap(env.step)(jax.random.split(step_key, num_envs), carry.env_state, action)
+        moving = t < phase
+        kept = jax.tree.map(
+            lambda new, old: _where(moving, new, old), (env_state, out.obs), (carry.env_state, carry.obs)
+        )
+        return Carry(*kept, carry.episode_return, carry.episode_length)
+
+    return jax.lax.fori_loop(0, longest, step, carry)
+
+
+def random_action(dist: Distribution, key: PRNGKeyArray, num_envs: int) -> Array:
+    """Uniform over a categorical's actions, uniform in a Gaussian's (finite) box."""
+    if hasattr(dist, "n"):
+        return jax.random.randint(key, (num_envs,), 0, dist.n, dtype=jnp.int32)
+    low, high = jnp.clip(jnp.asarray(dist.low), -1e3), jnp.clip(jnp.asarray(dist.high), None, 1e3)
+    return jax.random.uniform(key, (num_envs, dist.d), minval=low[None], maxval=high[None])
+
+
+def _where(mask: Bool[Array, " N"], new: Array, old: Array) -> Array:
+    return jnp.where(mask.reshape(mask.shape + (1,) * (new.ndim - 1)), new, old)
+
+
+def collect(
+    env, dist: Distribution, policy: Policy, carry: Carry, key: PRNGKeyArray, num_steps: int
+) -> tuple[Carry, Rollout]:
+    """T steps in N compiled environments. All randomness is drawn ahead: one large draw is far cheaper than T small."""
+    num_envs = carry.obs.shape[0]
+    noise_key, env_key = jax.random.split(key)
+    noise = dist.noise(noise_key, (num_steps, num_envs))
+    keys = jax.random.split(env_key, (num_steps, num_envs))
+
+    def step(carry: Carry, inputs):
+        noise, key = inputs
+        params = policy(carry.obs)
+        action = dist.sample(params, noise)
+        env_state, out = jax.vmap(env.step)(key, carry.env_state, clip_action(dist, action))
+        done = out.terminated | out.truncated
+        total, length = carry.episode_return + out.reward, carry.episode_length + 1.0
+        row = Rollout(
+            obs=carry.obs,
+            next_obs=out.next_obs,
+            action=action,
+            dist=params,
+            logp=dist.logp(params, action),
+            reward=out.reward,
+            terminated=out.terminated,
+            truncated=out.truncated,
+            valid=jnp.ones(num_envs, bool),
+            episode_return=total,
+            episode_length=length,
+        )
+        carry = Carry(env_state, out.obs, jnp.where(done, 0.0, total), jnp.where(done, 0.0, length))
+        return carry, row
+
+    return jax.lax.scan(step, carry, (noise, keys))
+
+
+def collect_host(
+    env, act: Callable[[Array, Array], tuple[Array, ...]], noise: np.ndarray, carry: Carry, num_steps: int
+) -> tuple[Carry, Rollout]:
+    """The same for a host vector environment: a Python loop around one compiled call per step.
+
+    `act(obs, noise)` gives (action, clipped action, distribution parameters, logp). Rows that are not experience
+    (`valid` false: the step after an episode's end under next-step autoreset) count nothing.
+    """
+    obs, total, length = np.asarray(carry.obs), np.array(carry.episode_return), np.array(carry.episode_length)
+    rows: list[tuple] = []
+    for t in range(num_steps):
+        action, clipped, params, logp = act(obs, noise[t])
+        out = env.step(np.asarray(clipped))
+        total += np.where(out.valid, out.reward, 0.0)
+        length += out.valid
+        rows.append(
+            (obs, out.next_obs, action, params, logp, out.reward, out.terminated, out.truncated, out.valid)
+            + (total.copy(), length.copy())
+        )
+        done = out.terminated | out.truncated
+        total[done], length[done] = 0.0, 0.0
+        obs = out.obs
+    rollout = Rollout(*(np.stack([np.asarray(x) for x in column]) for column in zip(*rows)))
+    return Carry((), obs, total, length), rollout

@@ -1,0 +1,76 @@
+"""A finished or unfinished run, opened for reading. No JAX until parameters are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trimtab import config as configuration
+from trimtab.config import Config
+from trimtab.records import Checkpoint, RunDir
+
+
+@dataclass(frozen=True)
+class Run:
+    """What `trimtab.train` returns and `trimtab.load` opens."""
+
+    path: Path
+    timing: dict[str, float] = field(default_factory=dict, compare=False)
+
+    @property
+    def files(self) -> RunDir:
+        return RunDir.open(self.path)
+
+    @property
+    def config(self) -> Config:
+        return configuration.from_dict(self.files.config())
+
+    @property
+    def metrics(self):
+        """Polars frame, one row per iteration."""
+        import polars as pl
+
+        return pl.DataFrame(self.files.metrics(), infer_schema_length=None)
+
+    @property
+    def episodes(self):
+        """Polars frame of finished episodes: step, env, return, length."""
+        return self.files.episodes()
+
+    @property
+    def evaluations(self):
+        import polars as pl
+
+        return pl.DataFrame(self.files.evaluations(), infer_schema_length=None)
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        return self.files.checkpoints()
+
+    @property
+    def finished(self) -> bool:
+        rows = self.files.metrics()
+        return bool(rows) and rows[-1]["iteration"] >= self.config.iterations
+
+    def summary(self) -> dict[str, Any]:
+        """What `train --json` prints."""
+        rows = self.files.metrics()
+        last = rows[-1] if rows else {}
+        config = self.config
+        return {
+            "run": str(self.path),
+            "env_id": config.env_id,
+            "algo": config.algo,
+            "seed": config.seed,
+            "total_timesteps": last.get("time/total_timesteps", 0),
+            "ep_rew_mean": last.get("rollout/ep_rew_mean"),
+            "fps": round(self.timing.get("fps", last.get("time/fps", 0.0)), 1),
+            "seconds": round(self.timing.get("seconds", last.get("time/elapsed", 0.0)), 3),
+            "compile_seconds": round(self.timing.get("compile_seconds", 0.0), 3),
+        } | ({"interval": self.timing["interval"]} if self.timing else {})
+
+
+def load(path: str | Path) -> Run:
+    """Open a run directory."""
+    return Run(RunDir.open(path).path)

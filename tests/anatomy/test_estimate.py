@@ -1,0 +1,50 @@
+import math
+
+import numpy as np
+import pytest
+
+from trimtab.anatomy.estimate import (
+    UNRESOLVED,
+    Estimate,
+    bootstrap_weights,
+    mean_and_error,
+    percentile,
+    reversed_bootstrap,
+)
+
+
+def test_printing():
+    assert str(Estimate(1.234e-4, 1.1e-4, 1.4e-4)) == "1.23e-4 [1.1e-4, 1.4e-4]"
+    assert str(Estimate(1234.5, 1180.0, 1310.0)) == "1230 [1200, 1300]"
+    assert str(Estimate(0.0, 0.0, 0.0)) == "0 [0, 0]"
+    assert str(Estimate(-0.5, -0.61, -0.4)) == "-0.5 [-0.61, -0.4]"
+    assert str(Estimate(1000.0, 1001.0, 1004.0)) == "1000 [1001, 1004]"
+    assert str(UNRESOLVED) == "not resolved"
+    assert math.isnan(UNRESOLVED.value)
+
+
+def test_reversed_interval_mirrors_the_percentiles_about_the_estimate():
+    resampled = np.array([1.0, 2.0, 10.0])
+    assert percentile(resampled, confidence=1.0) == (1.0, 10.0)
+    assert reversed_bootstrap(5.0, resampled, centre=3.0, confidence=1.0) == (-2.0, 7.0)
+
+
+def test_weights_are_resamples_within_strata():
+    weights = bootstrap_weights(12, seed=0, num_strata=3, num_resamples=500)
+    assert weights.shape == (500, 12)
+    np.testing.assert_array_equal(weights.reshape(500, 3, 4).sum(axis=2), 4)
+    np.testing.assert_allclose(weights.mean(axis=0), 1, atol=0.2)
+    np.testing.assert_array_equal(weights, bootstrap_weights(12, 0, 3, 500))
+
+
+def test_mean_and_error_of_a_resample_are_those_of_its_rows():
+    rng = np.random.default_rng(0)
+    terms = rng.normal(size=(12, 2))
+    weights = bootstrap_weights(12, seed=1, num_strata=3, num_resamples=5)
+    means, errors_sq = mean_and_error(terms, weights, num_strata=3)
+    drawn = [np.repeat(terms, w.astype(int), axis=0) for w in weights]
+    np.testing.assert_allclose(means, [rows.mean(axis=0) for rows in drawn])
+    within = [sum(s.var(axis=0) * 4 for s in np.split(rows, 3)) / 12**2 for rows in drawn]
+    np.testing.assert_allclose(errors_sq, within)
+    with pytest.raises(ValueError):
+        mean_and_error(terms, weights[:, :5], num_strata=1)

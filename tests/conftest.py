@@ -1,0 +1,27 @@
+"""Strict numerics: implicit rank promotion raises, shapes in signatures are checked, compiled programs are kept."""
+
+import os
+import tempfile
+
+os.environ.setdefault("NPROC", "1")
+os.environ.setdefault("TRIMTAB_CACHE", os.path.join(tempfile.gettempdir(), "trimtab-test-cache"))
+
+from jaxtyping import install_import_hook
+
+_CHECKED = ("returns", "objectives", "ewma", "normalize", "minibatch", "nets", "rollout")
+install_import_hook([f"trimtab.{name}" for name in _CHECKED], "beartype.beartype")
+
+import jax
+import pytest
+
+from trimtab import device
+
+device.prepare(1)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """A folder of its own to run in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

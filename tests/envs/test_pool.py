@@ -1,0 +1,190 @@
+"""EnvPool: the rows that are not experience, the ends, the layouts, in every family."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import envpool
+import gymnasium
+import numpy as np
+import pytest
+
+from trimtab import envs
+from trimtab.envs import pool
+from trimtab.envs.base import Continuous, Discrete, EnvError
+from trimtab.envs.pool import PoolEnv
+
+FAMILIES = [
+    ("CartPole-v1", None),
+    ("HalfCheetah-v4", 25),
+    ("Breakout-v5", None),
+    ("StarpilotHard-v0", None),
+]
+
+
+def play(env, num_steps: int, seed: int = 0):
+    """Random actions from a fresh reset: (first observation, steps)."""
+    rng = np.random.default_rng(seed)
+    obs, action = env.reset(seed), env.spec.action
+    steps = []
+    for _ in range(num_steps):
+        if isinstance(action, Discrete):
+            actions = rng.integers(0, action.n, env.num_envs)
+        else:
+            actions = rng.uniform(action.low, action.high, (env.num_envs, len(action.low)))
+        steps.append(env.step(actions))
+    return obs, steps
+
+
+@pytest.mark.parametrize("env_id, limit", FAMILIES)
+def test_the_row_after_a_termination_is_not_experience(env_id, limit):
+    """Valid is false exactly after a row EnvPool ended; there the action was ignored and the reward is 0."""
+    env = PoolEnv(env_id, 4, time_limit=limit)
+    obs, steps = play(env, 320)
+    assert obs.shape == (4, *env.spec.obs_shape) and obs.dtype == env.spec.obs_dtype
+    resetting = np.zeros(4, bool)
+    for step in steps:
+        np.testing.assert_array_equal(step.valid, ~resetting)
+        assert (step.reward[resetting] == 0).all()
+        assert not (step.terminated & step.truncated).any()
+        assert not (step.terminated | step.truncated)[resetting].any()
+        resetting = step.terminated.copy()
+    ended = np.sum([step.terminated.sum() for step in steps])
+    cut = np.sum([step.truncated.sum() for step in steps])
+    assert (ended, cut) == (0, 4 * (320 // 25)) if limit else ended > 1
+    env.close()
+
+
+def test_a_done_row_shows_the_true_final_observation():
+    """CartPole's final observation is outside the thresholds, the row after it is a fresh start."""
+    _, steps = play(PoolEnv("CartPole-v1", 4), 200)
+    seen = 0
+    for step, after in pairwise(steps):
+        for row in np.flatnonzero(step.terminated):
+            final = step.next_obs[row]
+            assert abs(final[0]) > 2.4 or abs(final[2]) > 12 * np.pi / 180
+            assert not after.valid[row] and (np.abs(after.next_obs[row]) <= 0.05).all()
+            seen += 1
+    assert seen > 5
+
+
+@pytest.mark.parametrize("env_id", ["Pendulum-v1", "MountainCar-v0"])
+def test_the_default_limit_truncates(env_id):
+    env = PoolEnv(env_id, 2)
+    _, steps = play(env, 401)
+    truncated = np.array([step.truncated for step in steps])
+    assert env.spec.time_limit == gymnasium.spec(env_id).max_episode_steps == 200
+    np.testing.assert_array_equal(np.flatnonzero(truncated.all(1)), [199, 399])
+    assert truncated.sum() == 4 and not any(step.terminated.any() for step in steps)
+    assert all(step.valid.all() for step in steps)
+    assert (steps[199].obs != steps[199].next_obs).any()
+
+
+def until_done(limit: int | None):
+    env = PoolEnv("CartPole-v1", 1, time_limit=limit)
+    env.reset(0)
+    for count in range(1, 60):
+        step = env.step(np.ones(1, np.int32))
+        if step.terminated[0] or step.truncated[0]:
+            return count, bool(step.terminated[0]), bool(step.truncated[0])
+
+
+def test_termination_at_the_limit_is_termination():
+    fall, terminated, truncated = until_done(None)
+    assert (terminated, truncated) == (True, False)
+    assert until_done(fall) == (fall, True, False)
+    assert until_done(fall - 1) == (fall - 1, False, True)
+
+
+def test_procgen_limits():
+    """Its own limit truncates; a shorter one renames no real ending; a longer one is refused."""
+    _, steps = play(PoolEnv("procgen/maze-hard", 4), 500, seed=1)
+    assert not any(step.truncated.any() for step in steps[:499])
+    short = PoolEnv("MazeHard-v0", 4, time_limit=200)
+    assert short.spec.time_limit == 200
+    _, steps = play(short, 400, seed=1)
+    ended = np.array([step.terminated for step in steps])
+    assert ended.any() and any(step.truncated.any() for step in steps)
+    length = np.zeros(4, int)
+    for step in steps:
+        length = np.where(step.valid, length + 1, 0)
+        np.testing.assert_array_equal(step.truncated, (length == 200) & ~step.terminated)
+        length = np.where(step.truncated | step.terminated, 0, length)
+    first, row = np.argwhere(ended)[0]
+    _, steps = play(PoolEnv("MazeHard-v0", 4, time_limit=int(first) + 1), first + 1, seed=1)
+    assert steps[first].terminated[row] and not steps[first].truncated[row]
+    with pytest.raises(EnvError, match="ends after 500 steps by itself"):
+        PoolEnv("MazeHard-v0", 4, time_limit=501)
+
+
+@pytest.mark.parametrize("env_id, shape", [("Breakout-v5", (84, 84, 4)), ("StarpilotHard-v0", (64, 64, 3))])
+def test_images_are_height_width_channels(env_id, shape):
+    env = PoolEnv(env_id, 2)
+    assert (env.spec.obs_shape, env.spec.obs_dtype) == (shape, "uint8")
+    obs = env.reset(3)
+    raw, _ = env._pool.reset()
+    assert raw.shape[1:] == (shape[2], *shape[:2]) and obs.shape == (2, *shape)
+    np.testing.assert_array_equal(env._layout.convert(raw)[1, 10, 20], raw[1, :, 10, 20])
+
+
+def test_mujoco_is_float32_with_a_box():
+    env = PoolEnv("HalfCheetah-v4", 2)
+    assert env.spec.action == Continuous((-1.0,) * 6, (1.0,) * 6) and env.spec.time_limit == 1000
+    obs, steps = play(env, 3)
+    assert obs.dtype == steps[0].next_obs.dtype == steps[0].reward.dtype == np.float32
+
+
+def test_a_subset_is_reset_alone():
+    env = PoolEnv("CartPole-v1", 4)
+    play(env, 5)
+    before = env._obs.copy()
+    mask = np.array([False, True, False, True])
+    after = env.reset_some(mask)
+    np.testing.assert_array_equal(after[~mask], before[~mask])
+    assert (after[mask] != before[mask]).any(1).all() and (np.abs(after[mask]) <= 0.05).all()
+    step = env.step(np.ones(4, np.int32))
+    assert step.valid.all()
+    np.testing.assert_array_equal(env.reset_some(np.zeros(4, bool)), step.obs)
+
+
+def test_resetting_an_ended_environment_leaves_no_lost_row():
+    env = PoolEnv("CartPole-v1", 1)
+    env.reset(0)
+    while not env.step(np.ones(1, np.int32)).terminated[0]:
+        pass
+    env.reset_some(np.array([True]))
+    assert env.step(np.ones(1, np.int32)).valid[0]
+
+
+def test_seeds_decide_episodes_and_neighbours_share_none():
+    env = PoolEnv("CartPole-v1", 4, seed=8)
+    first = env.reset()
+    play(env, 10)
+    np.testing.assert_array_equal(env.reset(8), first)
+    assert not np.isin(first[:, 0], env.reset(9)[:, 0]).any()
+
+
+def test_options_and_their_errors():
+    env = PoolEnv("Breakout-v5", 1, {"stack_num": 2})
+    assert env.spec.obs_shape == (84, 84, 2)
+    assert PoolEnv("CartPole-v1", 1, {"max_episode_steps": 30}).spec.time_limit == 30
+    with pytest.raises(EnvError, match="no option 'stack_nun'; nearest: stack_num"):
+        PoolEnv("Breakout-v5", 1, {"stack_nun": 2})
+    with pytest.raises(EnvError, match="no option 'batch_size'"):
+        PoolEnv("CartPole-v1", 4, {"batch_size": 2})
+
+
+def test_a_missing_system_library_is_named(monkeypatch):
+    def fails(*args, **kwargs):
+        raise ImportError("libQt5Gui.so.5: cannot open shared object file")
+
+    monkeypatch.setattr(envpool, "make_spec", fails)
+    with pytest.raises(EnvError, match="Debian package libqt5gui5"):
+        PoolEnv("StarpilotHard-v0", 1)
+
+
+def test_make_comes_here_for_procgen_atari_and_mujoco():
+    assert set(pool.pool_ids()) >= set(envs.names.ENVPOOL_IDS)
+    for env_id in ("procgen/starpilot-hard", "Ant-v4"):
+        env = envs.make(env_id, num_envs=2)
+        assert env.spec.backend == "envpool" and env.spec.env_id == env_id and env.num_envs == 2
