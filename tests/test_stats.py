@@ -65,7 +65,7 @@ def test_iqm():
 
 
 def test_bootstrap_interval_is_seeded_and_stratified():
-    x = np.random.default_rng(0).normal(size=(10, 2)) + [0, 1000]
+    x = np.random.default_rng(0).normal(size=(10, 2)) + np.array([0, 1000])
     first = stats.bootstrap_interval(x, np.mean, num_resamples=300, seed=1)
     assert first == stats.bootstrap_interval(x, np.mean, num_resamples=300, seed=1)
     assert first != stats.bootstrap_interval(x, np.mean, num_resamples=300, seed=2)

@@ -10,8 +10,10 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Config": "trimtab.config",
     "ConfigError": "trimtab.config",
+    "Rescaled": "trimtab.rescaling",
     "Run": "trimtab.run",
     "load": "trimtab.run",
+    "rescale": "trimtab.rescaling",
     "train": "trimtab.training",
     "resume": "trimtab.training",
 }

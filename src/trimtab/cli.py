@@ -12,9 +12,11 @@ Command = Callable[[list[str]], int]
 HELP = {
     "train": "train an agent",
     "resume": "go on with an interrupted run",
+    "probe": "measure the gradient of a run: variance, covariance, correlation, noise scale, bias",
     "eval": "evaluate a run with exploration off",
     "show": "show a run: table and learning curve",
     "repeat": "run a configuration again and compare every metric bit for bit",
+    "rescale": "move a configuration to another batch size, and say what changes and why",
     "envs": "list environments, and why one is not available",
     "presets": "list presets, or print one",
 }
@@ -23,9 +25,7 @@ HELP = {
 def main(argv: list[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     if not argv or argv[0] in ("-h", "--help", "help"):
-        print(
-            "usage: trimtab COMMAND [options]\n\nTrain policy-gradient agents and measure how to spend the batch.\n"
-        )
+        print("usage: trimtab COMMAND [options]\n\nTrain policy-gradient agents and measure how to spend the batch.\n")
         print("\n".join(f"  {name:<10}{text}" for name, text in HELP.items()))
         print("\n`trimtab COMMAND --help` explains a command's options.")
         return 0

@@ -172,7 +172,7 @@ class Config:
 
     def __post_init__(self):
         for item in dataclasses.fields(self):
-            _check_type(item.name, str(item.type), getattr(self, item.name))
+            check_type(item.name, str(item.type), getattr(self, item.name))
         validate(self)
 
     # What follows from the fields ------------------------------------------------------------------------
@@ -255,9 +255,7 @@ class Config:
 
     def traced(self) -> dict[str, float]:
         """The numbers the compiled program takes as arguments; absent ones (None) are left out."""
-        values = {
-            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata.get("traced", False)
-        }
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata.get("traced", False)}
         values["prox_com"] = self.proximal_com
         return {name: float(value) for name, value in values.items() if value is not None}
 
@@ -273,8 +271,7 @@ class Config:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, in the order of the fields, for YAML."""
         return {
-            f.name: list(v) if isinstance(v := getattr(self, f.name), tuple) else v
-            for f in dataclasses.fields(self)
+            f.name: list(v) if isinstance(v := getattr(self, f.name), tuple) else v for f in dataclasses.fields(self)
         }
 
     def derived(self) -> dict[str, Any]:
@@ -385,7 +382,7 @@ def _horizon(discount: float) -> str:
     return "∞" if discount >= 1.0 else f"{1 / (1 - discount):.3g}"
 
 
-def _choices(type_name: str) -> list[str] | None:
+def choices_of(type_name: str) -> list[str] | None:
     names = {"Algo": Algo, "Schedule": Schedule}
     if type_name in names:
         return list(names[type_name].__args__)
@@ -394,9 +391,9 @@ def _choices(type_name: str) -> list[str] | None:
     return None
 
 
-def _check_type(name: str, type_name: str, value: Any) -> None:
+def check_type(name: str, type_name: str, value: Any) -> None:
     """Types by hand: values come from YAML and from code, and a wrong one must be named, not crash later."""
-    choices = _choices(type_name)
+    choices = choices_of(type_name)
     if choices is not None:
         if value not in choices:
             close = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.3)
@@ -442,14 +439,10 @@ def validate(c: Config) -> None:
         if value is None:
             continue
         if not low <= value <= high:
-            raise ConfigError(
-                name, value, f"must be from {low:g} to {high:g}; nearest: {min(max(value, low), high):g}"
-            )
+            raise ConfigError(name, value, f"must be from {low:g} to {high:g}; nearest: {min(max(value, low), high):g}")
     for name in _POSITIVE:
         if getattr(c, name) == 0:
-            raise ConfigError(
-                name, 0, "must be above 0" + ("; none switches it off" if name != "imp_samp_max" else "")
-            )
+            raise ConfigError(name, 0, "must be above 0" + ("; none switches it off" if name != "imp_samp_max" else ""))
     if c.total_timesteps < c.batch:
         raise ConfigError("total_timesteps", c.total_timesteps, f"less than one batch; nearest: {c.batch}")
     _validate_minibatches(c)
@@ -522,9 +515,7 @@ def _validate_applicability(c: Config) -> None:
     )
     needs("kl_coef", surrogates and c.surrogate == "kl", "needs surrogate=kl")
     needs("baseline", not surrogates, "only REINFORCE can go without")
-    needs(
-        "vf_coef clip_vloss value_epochs arch", c.needs_value, "there is no value function without a baseline"
-    )
+    needs("vf_coef clip_vloss value_epochs arch", c.needs_value, "there is no value function without a baseline")
     needs("value_epochs", c.arch == "dual", "needs arch=dual (separate networks)")
     needs("adam_beta1 adam_beta2 adam_eps", c.optimizer == "adam", "needs optimizer=adam")
     needs("momentum", c.optimizer == "sgd", "needs optimizer=sgd")

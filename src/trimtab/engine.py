@@ -56,18 +56,12 @@ def check_against_env(config: Config, spec) -> None:
     from trimtab.config import ConfigError
 
     if config.network == "impala" and len(spec.obs_shape) != 3:
-        raise ConfigError(
-            "network", "impala", f"needs images, {spec.env_id} has shape {spec.obs_shape}; nearest: mlp"
-        )
+        raise ConfigError("network", "impala", f"needs images, {spec.env_id} has shape {spec.obs_shape}; nearest: mlp")
     if config.norm_obs and spec.obs_dtype == "uint8":
-        raise ConfigError(
-            "norm_obs", True, "images are scaled to [0, 1] by the network already; nearest: false"
-        )
+        raise ConfigError("norm_obs", True, "images are scaled to [0, 1] by the network already; nearest: false")
     if config.algo == "reinforce" and not config.baseline:
         if spec.time_limit is None:
-            raise ConfigError(
-                "baseline", False, f"{spec.env_id} has no time limit; nearest: true, or give time_limit"
-            )
+            raise ConfigError("baseline", False, f"{spec.env_id} has no time limit; nearest: true, or give time_limit")
         if config.num_steps < spec.time_limit:
             raise ConfigError(
                 "num_steps",
@@ -75,16 +69,12 @@ def check_against_env(config: Config, spec) -> None:
                 f"REINFORCE without a baseline needs whole episodes; nearest: {spec.time_limit}, or baseline=true",
             )
         if not spec.compiled:
-            raise ConfigError(
-                "baseline", False, "needs environments that can restart every iteration; nearest: true"
-            )
+            raise ConfigError("baseline", False, "needs environments that can restart every iteration; nearest: true")
 
 
 def strong(tree):
     """The same arrays without weak types, so that the first call's types are every call's."""
-    return jax.tree.map(
-        lambda x: jax.lax.convert_element_type(x, x.dtype) if hasattr(x, "weak_type") else x, tree
-    )
+    return jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype) if hasattr(x, "weak_type") else x, tree)
 
 
 class CompiledEngine:

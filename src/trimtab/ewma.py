@@ -41,8 +41,6 @@ def mean_age(average: Ewma, decay: Scalar) -> Float[Array, ""]:
     """
     one_minus = jnp.maximum(1.0 - decay, 1e-12)
     tail = jnp.clip(1.0 - average.weight * one_minus, 0.0, 1.0)  # β^(t+1)
-    count = jnp.where(
-        tail > 0, jnp.log(jnp.maximum(tail, 1e-30)) / jnp.log(jnp.clip(decay, 1e-12, 1 - 1e-12)), 0.0
-    )
+    count = jnp.where(tail > 0, jnp.log(jnp.maximum(tail, 1e-30)) / jnp.log(jnp.clip(decay, 1e-12, 1 - 1e-12)), 0.0)
     age = decay / one_minus - count * tail / jnp.maximum(1.0 - tail, 1e-12)
     return jnp.where(decay < 1e-9, 0.0, jnp.maximum(age, 0.0))

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from trimtab.config import ConfigError, _choices
+from trimtab.config import ConfigError, choices_of
 
 
 class Parser(argparse.ArgumentParser):
@@ -57,7 +57,7 @@ def add_fields(parser: argparse.ArgumentParser, cls: type, defaults: Any = None)
     helps = field_help(cls)
     for item in dataclasses.fields(cls):
         type_name, flag = str(item.type), "--" + item.name.replace("_", "-")
-        choices = _choices(type_name)
+        choices = choices_of(type_name)
         default = getattr(defaults, item.name) if defaults is not None else item.default
         text = f"{helps.get(item.name, '')} (default: {_show(default)})".replace("%", "%%")
         shared = {"dest": item.name, "default": argparse.SUPPRESS, "help": text}
@@ -100,9 +100,7 @@ def parse(name: str, type_name: str, raw: Any) -> Any:
     kind = type_name.replace(" | None", "")
     try:
         if kind == "bool":
-            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[
-                raw.lower()
-            ]
+            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[raw.lower()]
         if kind == "int":
             number = float(raw) if any(c in raw for c in ".eE") else int(raw)
             if number != int(number):
@@ -113,9 +111,7 @@ def parse(name: str, type_name: str, raw: Any) -> Any:
         if kind.startswith("dict"):
             return yaml.safe_load(raw)
     except (ValueError, KeyError, OverflowError, yaml.YAMLError):
-        wanted = {"bool": "true or false", "int": "a whole number", "float": "a number"}.get(
-            kind, "a YAML mapping"
-        )
+        wanted = {"bool": "true or false", "int": "a whole number", "float": "a number"}.get(kind, "a YAML mapping")
         raise ConfigError(name, raw, f"must be {wanted}") from None
     return raw
 

@@ -32,7 +32,7 @@ def moments(shape: tuple[int, ...] = ()) -> Moments:
     return Moments(jnp.zeros(()), jnp.zeros(shape), jnp.zeros(shape))
 
 
-def merge(old: Moments, samples: Float[Array, "B *shape"], weight: Float[Array, " B"]) -> Moments:
+def merge(old: Moments, samples: Float[Array, B *shape], weight: Float[Array, " B"]) -> Moments:
     """Add samples, each counted `weight` times (0 leaves a row out)."""
     weight_of = weight.reshape(weight.shape + (1,) * (samples.ndim - 1))
     count = weight.sum()
@@ -48,9 +48,7 @@ def merge(old: Moments, samples: Float[Array, "B *shape"], weight: Float[Array, 
     )
 
 
-def normalize_obs(
-    obs: Float[Array, "*batch *shape"], stats: Moments, clip: Scalar
-) -> Float[Array, "*batch *shape"]:
+def normalize_obs(obs: Float[Array, "*batch *shape"], stats: Moments, clip: Scalar) -> Float[Array, "*batch *shape"]:
     """(obs - mean) / std, clipped."""
     lead = (1,) * (obs.ndim - stats.mean.ndim)
     mean, std = stats.mean.reshape(lead + stats.mean.shape), stats.std.reshape(lead + stats.mean.shape)
@@ -117,7 +115,5 @@ def update_advantage_moments(
     )
 
 
-def standardize(
-    advantage: Float[Array, "*B"], mean: Float[Array, ""], std: Float[Array, ""]
-) -> Float[Array, "*B"]:
+def standardize(advantage: Float[Array, "*B"], mean: Float[Array, ""], std: Float[Array, ""]) -> Float[Array, "*B"]:
     return (advantage - mean) / (std + 1e-8)

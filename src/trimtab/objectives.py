@@ -56,9 +56,7 @@ def kl_penalized(
     return jnp.exp(logp - logp_behav) * advantage - kl_coef * kl_prox
 
 
-def clip_binds(
-    logp: Samples, logp_prox: Samples, advantage: Samples, clip_coef: Scalar
-) -> tuple[Samples, Samples]:
+def clip_binds(logp: Samples, logp_prox: Samples, advantage: Samples, clip_coef: Scalar) -> tuple[Samples, Samples]:
     """Per sample: is |r - 1| > ε, and is the gradient really zero (the clip binds on one side only)."""
     ratio = jnp.exp(logp - logp_prox)
     outside = jnp.abs(ratio - 1.0) > clip_coef

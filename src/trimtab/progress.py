@@ -54,6 +54,14 @@ class Progress:
                 flush=True,
             )
 
+    def count(self, done: int, total: int, note: str = "") -> None:
+        """Progress in things whose number is known only now."""
+        self.total = total
+        if self._live:
+            self._live.update(self._task, total=total, completed=done, note=note)
+        else:
+            self.update(done, note)
+
     def __exit__(self, *_) -> None:
         if self._live:
             self._live.stop()

@@ -85,9 +85,7 @@ class RunDir:
         """A new run; an existing directory with anything in it is refused."""
         run = cls(path)
         if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
-            raise RunError(
-                f"{run.path} already exists and is not empty; give another --run-dir, or resume it"
-            )
+            raise RunError(f"{run.path} already exists and is not empty; give another --run-dir, or resume it")
         for part in ("checkpoints", "episodes"):
             (run.path / part).mkdir(parents=True, exist_ok=True)
         write_json(run.path / "manifest.json", {"schema": SCHEMA, **manifest})
@@ -155,9 +153,7 @@ class RunDir:
         path = self.path / name
         if not path.exists():
             return []
-        return [
-            json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")
-        ]
+        return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
     def write_episodes(self, first_iteration: int, columns: dict[str, np.ndarray]) -> None:
         """One shard of finished episodes: step, environment, return, length."""
@@ -173,9 +169,7 @@ class RunDir:
         import polars as pl
 
         shards = sorted((self.path / "episodes").glob("*.parquet"))
-        empty = pl.DataFrame(
-            schema={"step": pl.Int64, "env": pl.Int64, "return": pl.Float64, "length": pl.Int64}
-        )
+        empty = pl.DataFrame(schema={"step": pl.Int64, "env": pl.Int64, "return": pl.Float64, "length": pl.Int64})
         return pl.concat([empty, *(pl.read_parquet(shard) for shard in shards)])
 
     # Checkpoints -----------------------------------------------------------------------------------------
@@ -186,7 +180,7 @@ class RunDir:
         """A checkpoint, whole or not at all. Metrics written so far are synced first, and their length is kept."""
         from safetensors.numpy import save
 
-        data = save({name: np.ascontiguousarray(value) for name, value in tensors.items()})
+        data = save({name: np.asarray(value, order="C") for name, value in tensors.items()})
         meta = {
             "schema": SCHEMA,
             "step": step,
@@ -242,9 +236,7 @@ class RunDir:
         found = {c.step: c for c in self.checkpoints()}
         if step not in found:
             near = sorted(found, key=lambda s: abs(s - step))[:2]
-            raise RunError(
-                f"no checkpoint at step {step} in {self.path}; nearest: {', '.join(map(str, sorted(near)))}"
-            )
+            raise RunError(f"no checkpoint at step {step} in {self.path}; nearest: {', '.join(map(str, sorted(near)))}")
         return found[step]
 
     def rewind(self, checkpoint: Checkpoint) -> None:
@@ -267,9 +259,7 @@ class RunDir:
     def write_buffer(self, kind: str, iteration: int, tensors: dict[str, np.ndarray]) -> None:
         from safetensors.numpy import save
 
-        write_atomically(
-            self._buffer(kind, iteration), save({k: np.ascontiguousarray(v) for k, v in tensors.items()})
-        )
+        write_atomically(self._buffer(kind, iteration), save({k: np.asarray(v, order="C") for k, v in tensors.items()}))
 
     def read_buffer(self, kind: str, iteration: int) -> dict[str, np.ndarray]:
         from safetensors import SafetensorError

@@ -59,7 +59,7 @@ def stagger(env, dist: Distribution, carry: Carry, key: PRNGKeyArray, longest: i
         env_state, out = jax.vmap(env.step)(jax.random.split(step_key, num_envs), carry.env_state, action)
         moving = t < phase
         kept = jax.tree.map(
-            lambda new, old: _where(moving, new, old), (env_state, out.obs), (carry.env_state, carry.obs)
+            lambda new, old: where_rows(moving, new, old), (env_state, out.obs), (carry.env_state, carry.obs)
         )
         return Carry(*kept, carry.episode_return, carry.episode_length)
 
@@ -74,7 +74,7 @@ def random_action(dist: Distribution, key: PRNGKeyArray, num_envs: int) -> Array
     return jax.random.uniform(key, (num_envs, dist.d), minval=low[None], maxval=high[None])
 
 
-def _where(mask: Bool[Array, " N"], new: Array, old: Array) -> Array:
+def where_rows(mask: Bool[Array, " N"], new: Array, old: Array) -> Array:
     return jnp.where(mask.reshape(mask.shape + (1,) * (new.ndim - 1)), new, old)
 
 

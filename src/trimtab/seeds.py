@@ -40,8 +40,7 @@ def train_seeds(config: Config, options, quiet: bool) -> list[dict[str, Any]]:
         extra = ["--checkpoints", str(options.checkpoints)]
         extra += ["--tensorboard"] * options.tensorboard + ["--track"] * options.track
         commands = {
-            seed: ["--config", str(file), "--seed", str(seed), "--run-dir", str(paths[seed]), *extra]
-            for seed in wanted
+            seed: ["--config", str(file), "--seed", str(seed), "--run-dir", str(paths[seed]), *extra] for seed in wanted
         }
         return _run_all(config, commands, paths, quiet)
 
@@ -65,9 +64,7 @@ def _run_all(config: Config, commands: dict[int, list[str]], paths: dict[int, Pa
                     if process.poll() is not None:
                         finished[seed] = _summary(seed, *process.communicate(), process.returncode)
                         del running[seed]
-                done = sum(s["total_timesteps"] for s in finished.values()) + sum(
-                    _steps(paths[s]) for s in running
-                )
+                done = sum(s["total_timesteps"] for s in finished.values()) + sum(_steps(paths[s]) for s in running)
                 bar.update(done, f"{len(finished)}/{len(commands)} seeds done,")
         finally:
             for process in running.values():

@@ -23,9 +23,7 @@ class TensorBoard:
         try:
             from tensorboardX import SummaryWriter
         except ImportError:
-            raise MissingPackage(
-                "--tensorboard needs a package: pip install 'trimtab[tensorboard]'"
-            ) from None
+            raise MissingPackage("--tensorboard needs a package: pip install 'trimtab[tensorboard]'") from None
         self._writer = SummaryWriter(str(path / "tensorboard"))
 
     def write(self, step: int, metrics: dict[str, float]) -> None:

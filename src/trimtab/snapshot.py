@@ -86,9 +86,7 @@ def save_buffers(run: RunDir, config, state: State, oldest_resumable: int) -> No
         for iteration in iterations:
             if not run.has_buffer(kind, iteration):
                 slot = iteration % _slots(config)[kind]
-                run.write_buffer(
-                    kind, iteration, {p: _plain(leaf[slot]) for p, leaf in _paths(getattr(state, kind))}
-                )
+                run.write_buffer(kind, iteration, {p: _plain(leaf[slot]) for p, leaf in _paths(getattr(state, kind))})
         still = needed_shards(config, oldest_resumable)[kind]
         run.prune_buffers(kind, still.start if len(still) else oldest_resumable)
 

@@ -66,9 +66,7 @@ def _groups(strata) -> list[tuple[np.ndarray, np.ndarray]]:
         raise ValueError("strata: none given, at least one (x, y) needed")
     for k, (x, y) in enumerate(groups):
         if x.ndim != 1 or y.ndim != 1 or not len(x) or not len(y):
-            raise ValueError(
-                f"strata: stratum {k} has sizes {x.shape} and {y.shape}, two non-empty lists needed"
-            )
+            raise ValueError(f"strata: stratum {k} has sizes {x.shape} and {y.shape}, two non-empty lists needed")
         if np.isnan(x).any() or np.isnan(y).any():
             raise ValueError(f"strata: stratum {k} contains NaN")
     return groups

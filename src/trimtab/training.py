@@ -19,7 +19,7 @@ import numpy as np
 
 import trimtab
 from trimtab import config as configuration
-from trimtab import device, snapshot
+from trimtab import device, memory, snapshot
 from trimtab.algos.state import Info, State
 from trimtab.config import Config
 from trimtab.engine import Engine, build
@@ -52,12 +52,27 @@ def train(config: Config, run_dir: str | Path | None = None, **options: Any) -> 
     """Train from the beginning in a new run directory."""
     opts = Options(run_dir=Path(run_dir) if run_dir else None, **options)
     device.prepare(device.threads_for(config.network))
-    engine = build(config)
+    engine = _fitting(config)
     path = opts.run_dir or new_path(Path("runs"), config.env_id, config.algo, config.seed)
     run = RunDir.create(path, config.as_dict(), manifest(config, engine))
     with run.writing():
         state = engine.init(config.seed)
         return _Loop(config, engine, run, opts).go(state)
+
+
+def _fitting(config: Config) -> Engine:
+    """The engine, before it allocates anything; what cannot fit in memory is refused."""
+    engine = build(config)
+    agent = engine.algorithm.agent
+    layouts = (*agent.policy_layout.values(), *agent.value_layout.values())
+    parameters = sum(math.prod(shape) for shape in layouts)
+    try:
+        available = memory.device_memory(jax.devices()[0])
+        memory.refuse_what_cannot_fit(config, engine.algorithm.env.spec, parameters, available)
+    except configuration.ConfigError:
+        engine.close()
+        raise
+    return engine
 
 
 def resume(run_dir: str | Path, **options: Any) -> Run:
@@ -67,7 +82,7 @@ def resume(run_dir: str | Path, **options: Any) -> Run:
     config = configuration.from_dict(run.config())
     device.prepare(device.threads_for(config.network))
     with run.writing():
-        engine = build(config)
+        engine = _fitting(config)
         state = _restore(run, config, engine, opts.say)
         return _Loop(config, engine, run, opts).go(state)
 
@@ -85,13 +100,11 @@ def _restore(run: RunDir, config: Config, engine: Engine, say: Callable[[str], N
         run.rewind(checkpoint)
         iteration = int(state.iteration)
         return engine.adopt(state, iteration) if iteration else state
-    run.rewind(
-        Checkpoint(0, run.path, {"lengths": {"metrics.jsonl": 0, "evaluations.jsonl": 0}, "iteration": 0})
-    )
+    run.rewind(Checkpoint(0, run.path, {"lengths": {"metrics.jsonl": 0, "evaluations.jsonl": 0}, "iteration": 0}))
     return template
 
 
-def _opened(path: str | Path, step: int | None) -> tuple[Config, Engine, State, int]:
+def opened(path: str | Path, step: int | None) -> tuple[Config, Engine, State, int]:
     """A run's engine and the state of one of its checkpoints (the last if `step` is None), for measuring."""
     run = RunDir.open(path)
     config = configuration.from_dict(run.config())
@@ -107,7 +120,7 @@ def _opened(path: str | Path, step: int | None) -> tuple[Config, Engine, State, 
 
 def evaluate_run(path: str | Path, episodes: int, step: int | None = None, seed: int = 0) -> dict[str, Any]:
     """Evaluate a checkpoint with exploration off."""
-    _, engine, state, at = _opened(path, step)
+    _, engine, state, at = opened(path, step)
     try:
         return {"step": at, **evaluate(engine.algorithm, state, engine.hypers, episodes, seed).summary()}
     finally:
@@ -118,11 +131,7 @@ def repeat(path: str | Path, run_dir: str | Path | None = None, quiet: bool = Tr
     """Run a configuration again and compare every metric outside time/, bit for bit."""
     first = RunDir.open(path)
     config = configuration.from_dict(first.config())
-    target = (
-        Path(run_dir)
-        if run_dir
-        else new_path(first.path.parent, "", f"{first.path.name}-repeat", config.seed)
-    )
+    target = Path(run_dir) if run_dir else new_path(first.path.parent, "", f"{first.path.name}-repeat", config.seed)
     again = train(config, target, quiet=quiet)
     was, now = first.metrics(), again.files.metrics()
     compared = 0
@@ -175,9 +184,7 @@ class _Loop:
         begun, first = time.perf_counter(), iteration
         outside = 0.0  # compiling and evaluating, not counted in steps/s
         try:
-            with Progress(
-                config.steps, f"{config.env_id} {config.algo} seed {config.seed}", self.options.quiet
-            ) as bar:
+            with Progress(config.steps, f"{config.env_id} {config.algo} seed {config.seed}", self.options.quiet) as bar:
                 if iteration < config.iterations:
                     engine.compile(state)
                 bar.start(iteration * config.batch)
@@ -186,9 +193,7 @@ class _Loop:
                     state, info = engine.advance(state, until - iteration)
                     taken = len(next(iter(info.finite.values())))
                     clock = time.perf_counter() - begun - outside - engine.compile_seconds
-                    self._record(
-                        iteration, info, (iteration + taken - first) * config.batch / max(clock, 1e-9), clock
-                    )
+                    self._record(iteration, info, (iteration + taken - first) * config.batch / max(clock, 1e-9), clock)
                     iteration += taken
                     bar.update(iteration * config.batch, self._note(first, iteration, clock))
                     if iteration in stops:
@@ -204,9 +209,7 @@ class _Loop:
         return Run(
             self.run.path,
             timing={
-                "fps": (config.iterations - first) * config.batch / training
-                if config.iterations > first
-                else 0.0,
+                "fps": (config.iterations - first) * config.batch / training if config.iterations > first else 0.0,
                 "seconds": seconds,
                 "compile_seconds": engine.compile_seconds,
                 "interval": [time.time() - training, time.time()],
@@ -235,9 +238,7 @@ class _Loop:
     def _recall(self) -> None:
         """Take up the episode window where the recorded run left it."""
         episodes = self.run.episodes()
-        self.window.extend(
-            zip(episodes["return"].to_list()[-WINDOW:], episodes["length"].to_list()[-WINDOW:])
-        )
+        self.window.extend(zip(episodes["return"].to_list()[-WINDOW:], episodes["length"].to_list()[-WINDOW:]))
         self.passed_threshold |= any(
             self.config.eval_threshold is not None
             and row.get("rollout/ep_rew_mean", -math.inf) >= self.config.eval_threshold
@@ -262,9 +263,7 @@ class _Loop:
             row |= {name: float(v[k]) for name, v in info.metrics.items() if np.isfinite(v[k])}
             rows.append(row)
             if self.config.eval_threshold is not None:
-                self.passed_threshold |= (
-                    row.get("rollout/ep_rew_mean", -math.inf) >= self.config.eval_threshold
-                )
+                self.passed_threshold |= row.get("rollout/ep_rew_mean", -math.inf) >= self.config.eval_threshold
         self.run.append_metrics(rows)
         for row in rows:
             numbers = {name: value for name, value in row.items() if name != "iteration"}
@@ -303,9 +302,7 @@ class _Loop:
             self.run.write_episodes(self.shard_from, columns)
         self.pending, self.shard_from = [], iteration
         earlier = [
-            c.meta["iteration"]
-            for c in self.run.checkpoints()
-            if c.meta.get("iteration", iteration) < iteration
+            c.meta["iteration"] for c in self.run.checkpoints() if c.meta.get("iteration", iteration) < iteration
         ]
         snapshot.save_buffers(self.run, self.config, state, max(earlier, default=0))
         tensors = snapshot.pack(self.engine.algorithm, state)

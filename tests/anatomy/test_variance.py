@@ -107,7 +107,7 @@ def test_single_step_rows_have_no_covariance():
 
 
 def chain_trajectories():
-    """Every 4-step trajectory of a sticky 3-state chain: probabilities, and gradients [trajectories, 4, 2]."""
+    """Every 4-step trajectory of a sticky 3-state chain: probabilities and gradients [trajectories, 4, 2]."""
     rng = np.random.default_rng(5)
     policy = rng.dirichlet([2, 2], size=3)
     moves = 0.8 * np.eye(3)[:, None] + 0.2 * rng.dirichlet([1, 1, 1], size=(3, 2))

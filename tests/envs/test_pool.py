@@ -100,6 +100,7 @@ def test_procgen_limits():
     """Its own limit truncates; a shorter one renames no real ending; a longer one is refused."""
     _, steps = play(PoolEnv("procgen/maze-hard", 4), 500, seed=1)
     assert not any(step.truncated.any() for step in steps[:499])
+    first, row = np.argwhere([step.terminated for step in steps])[0]
     short = PoolEnv("MazeHard-v0", 4, time_limit=200)
     assert short.spec.time_limit == 200
     _, steps = play(short, 400, seed=1)
@@ -110,7 +111,6 @@ def test_procgen_limits():
         length = np.where(step.valid, length + 1, 0)
         np.testing.assert_array_equal(step.truncated, (length == 200) & ~step.terminated)
         length = np.where(step.truncated | step.terminated, 0, length)
-    first, row = np.argwhere(ended)[0]
     _, steps = play(PoolEnv("MazeHard-v0", 4, time_limit=int(first) + 1), first + 1, seed=1)
     assert steps[first].terminated[row] and not steps[first].truncated[row]
     with pytest.raises(EnvError, match="ends after 500 steps by itself"):

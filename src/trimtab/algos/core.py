@@ -91,9 +91,7 @@ class Algorithm:
         room = lambda n, tree: jax.tree.map(lambda x: jnp.zeros((n, *x.shape), x.dtype), tree)
         queue = room(config.staleness, batch) if config.staleness else None
         phase = (
-            room(config.policy_iterations, ppg.Phase(batch.obs, batch.target, batch.weight))
-            if config.is_ppg
-            else None
+            room(config.policy_iterations, ppg.Phase(batch.obs, batch.target, batch.weight)) if config.is_ppg else None
         )
         return replace(state, queue=queue, phase=phase)
 
@@ -228,9 +226,7 @@ class Algorithm:
         """Step size and entropy coefficient of this iteration."""
         progress = state.iteration / self.config.iterations
         env_steps = state.iteration.astype(jnp.float32) * self.config.batch
-        share = schedule(self.config.anneal_lr, progress) * warmup(
-            env_steps, hypers["warmup_steps"], self.config.batch
-        )
+        share = schedule(self.config.anneal_lr, progress) * warmup(env_steps, hypers["warmup_steps"], self.config.batch)
         return hypers["learning_rate"] * share, hypers["ent_coef"] * anneal(progress, hypers["ent_anneal"])
 
     def _update(self, state: State, batch: Batch, hypers: Hypers, key: PRNGKeyArray):
@@ -242,17 +238,13 @@ class Algorithm:
             batch.weight,
             1.0 - 2.0 / (hypers["norm_adv_span"] + 1.0) if config.norm_adv == "ewma" else 0.0,
         )
-        this = normalize.update_advantage_moments(
-            normalize.advantage_moments(), batch.advantage, batch.weight, 0.0
-        )
+        this = normalize.update_advantage_moments(normalize.advantage_moments(), batch.advantage, batch.weight, 0.0)
         raw = batch.advantage
         if config.norm_adv in ("batch", "ewma"):
             batch = batch._replace(advantage=normalize.standardize(raw, moments.mean, moments.std))
         batch, proximal = self._proximal(state, batch)
         rates = self.rates(state, hypers)
-        learner = ppo.Learner(
-            state.params, state.optimizer, state.prox, state.gradient_steps, jnp.zeros((), bool)
-        )
+        learner = ppo.Learner(state.params, state.optimizer, state.prox, state.gradient_steps, jnp.zeros((), bool))
         learner, watched = ppo.update(config, self.agent, hypers, rates, learner, batch, proximal, key)
         metrics = {f"train/{name}": value for name, value in watched.items()}
         metrics |= {
@@ -266,9 +258,7 @@ class Algorithm:
         if config.is_ewma:
             age = ewma.mean_age(learner.prox, ewma.decay_from_com(hypers["prox_com"]))
             metrics["train/prox_age_updates"] = age
-            metrics["train/prox_age_steps"] = age * (
-                config.batch / (config.minibatches * config.update_epochs)
-            )
+            metrics["train/prox_age_steps"] = age * (config.batch / (config.minibatches * config.update_epochs))
         state = replace(
             state,
             params=learner.params,
@@ -282,9 +272,7 @@ class Algorithm:
     def _wait(self, state: State):
         """An iteration that only fills the staleness queue: no update, so nothing to report of one."""
         shapes = jax.eval_shape(
-            lambda s: self._update(s, jax.tree.map(lambda q: q[0], s.queue), hypers_of(self.config), s.key)[
-                1
-            ],
+            lambda s: self._update(s, jax.tree.map(lambda q: q[0], s.queue), hypers_of(self.config), s.key)[1],
             state,
         )
         return state, jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes)

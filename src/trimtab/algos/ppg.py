@@ -52,12 +52,8 @@ def auxiliary_phase(
     size = config.aux_minibatch
     before = jax.lax.map(lambda o: agent.policy(params.policy, o), phase.obs)
     before = before.reshape(total, before.shape[-1])
-    sample = jnp.arange(
-        0, total, config.policy_iterations
-    )  # a batch's worth of samples, from every iteration
-    value_error = lambda p: (
-        flat.weight[sample] * (agent.value(p, flat.obs[sample]) - flat.target[sample]) ** 2
-    ).mean()
+    sample = jnp.arange(0, total, config.policy_iterations)  # a batch's worth of samples, from every iteration
+    value_error = lambda p: (flat.weight[sample] * (agent.value(p, flat.obs[sample]) - flat.target[sample]) ** 2).mean()
 
     def step(carry, index):
         params, optimizer = carry
@@ -68,12 +64,8 @@ def auxiliary_phase(
             factor = clip_factor(global_norm(*gradient), hypers["max_grad_norm"])
             gradient = jax.tree.map(lambda g: factor * g, gradient)
         rate = share * hypers["aux_learning_rate"]
-        policy, policy_state = descend(
-            config.optimizer, hypers, params.policy, gradient.policy, optimizer.policy, rate
-        )
-        value, value_state = descend(
-            config.optimizer, hypers, params.value, gradient.value, optimizer.value, rate
-        )
+        policy, policy_state = descend(config.optimizer, hypers, params.policy, gradient.policy, optimizer.policy, rate)
+        value, value_state = descend(config.optimizer, hypers, params.value, gradient.value, optimizer.value, rate)
         return (Params(policy, value), Optimizer(policy_state, value_state)), watched
 
     keys = jax.random.split(key, config.aux_epochs)

@@ -63,9 +63,7 @@ def policy_objective(
         return objectives.policy_gradient(logp, batch.advantage)
     if config.surrogate == "kl":
         kl = agent.dist.kl(proximal.dist, dist)
-        return objectives.kl_penalized(
-            logp, batch.logp, kl, batch.advantage, hypers["kl_coef"], hypers["imp_samp_max"]
-        )
+        return objectives.kl_penalized(logp, batch.logp, kl, batch.advantage, hypers["kl_coef"], hypers["imp_samp_max"])
     return objectives.clipped(
         logp, proximal.logp, batch.logp, batch.advantage, hypers["clip_coef"], hypers["imp_samp_max"]
     )
@@ -167,9 +165,7 @@ def minibatch_step(
         )
     value, value_state = params.value, learner.optimizer.value
     if train_value:
-        value, value_state = descend(
-            config.optimizer, hypers, params.value, gradient.value, value_state, learning_rate
-        )
+        value, value_state = descend(config.optimizer, hypers, params.value, gradient.value, value_state, learning_rate)
 
     prox = learner.prox
     if config.is_ewma and train_policy:
@@ -185,9 +181,7 @@ def minibatch_step(
     if config.target_kl is not None and train_policy:
         # As SB3: the minibatch that shows too large a KL is not stepped on, nor any after it.
         stopped = watched["approx_kl"] > 1.5 * hypers["target_kl"]
-        new = jax.tree.map(lambda old, new: jnp.where(stopped, old, new), learner, new)._replace(
-            stopped=stopped
-        )
+        new = jax.tree.map(lambda old, new: jnp.where(stopped, old, new), learner, new)._replace(stopped=stopped)
     watched["grad_norm"] = norm
     return new, jnp.stack([watched.get(name, jnp.full((), jnp.nan)) for name in METRICS])
 
@@ -221,9 +215,7 @@ def update(
         if epochs == 0:
             continue
         key, epochs_key = jax.random.split(key)
-        learner, metrics = _epochs(
-            config, agent, hypers, rates, which, learner, batch, proximal, epochs_key, epochs
-        )
+        learner, metrics = _epochs(config, agent, hypers, rates, which, learner, batch, proximal, epochs_key, epochs)
         seen.append(metrics)
     table = jnp.concatenate(seen)  # rows of steps not taken (after a KL stop) are NaN
     means = jnp.nanmean(table, axis=0)

@@ -107,9 +107,7 @@ def covariance_correlation(
     return CovarianceCorrelation(means / means[0], float(_mean(across) / means[0]))
 
 
-def trajectory_alignment(
-    gram: ArrayLike, episode: ArrayLike, valid: ArrayLike | None = None
-) -> TrajectoryAlignment:
+def trajectory_alignment(gram: ArrayLike, episode: ArrayLike, valid: ArrayLike | None = None) -> TrajectoryAlignment:
     """cos(g_t, trajectory mean) along every trajectory of the batch; NaN where it is left out."""
     gram, episode, valid = _batch(gram, episode, valid)
     blocks = np.einsum("ntns->nts", gram.reshape(2 * episode.shape))

@@ -160,9 +160,9 @@ def square_errors(
     """Bootstrap errors of the unbiased |mean|² of rows, where its truth is θ: 2 √θ linear + quadratic.
 
     linear = δ·mean / |mean|,   quadratic = Σ_{m≠m'} (w_m − 1)(w_m' − 1) r_m·r_m' / M²
-    with r_m = row − mean (`along_mean` is r_m·mean) and δ = Σ_m w_m r_m / M. No row meets itself in a resample,
-    which removes the offset between |mean|² and the unbiased estimate. The noise in the measured mean is taken
-    out of the spread of the linear part as far as |mean|² stands above it (`share`).
+    with r_m = row − mean (`along_mean` is r_m·mean) and δ = Σ_m w_m r_m / M. No row meets itself, which
+    removes the offset between |mean|² and the unbiased estimate. The noise in the measured mean is taken out
+    of the spread of the linear part as far as |mean|² stands above it (`share`).
     """
     num_rows = len(residual_gram)
     correction = num_rows / (num_rows - num_strata)
@@ -175,7 +175,7 @@ def square_errors(
     along_variance = correction * np.sum(along_mean**2) / num_rows**2  # mean' Cov(mean) mean
     signal = mean_sq - mean_variance
     share = max(0.0, 1 - 2 * noise / signal**2) if signal > 0 else 0.0
-    kept = max(0.25, 1 - share * noise / along_variance) if along_variance > 0 else 0.0
+    kept = max(0.5, 1 - share * noise / along_variance) if along_variance > 0 else 0.0
     scale = math.sqrt(kept * correction / (mean_sq - share * mean_variance)) if mean_sq > 0 else 0.0
     return scale * (excess @ along_mean) / num_rows, quadratic - quadratic.mean()
 

@@ -13,7 +13,6 @@ from trimtab.anatomy.estimate import (
     Estimate,
     Resampled,
     bootstrap_weights,
-    percentile,
     positive_estimate,
     resample,
 )
@@ -75,7 +74,7 @@ def _quotient(columns: Resampled, column: int, grad_sq: Estimate, errors) -> Est
     denominator = grad_sq.value - 2 * np.sqrt(grad_sq.value) * linear - quadratic
     ratios = np.full_like(numerator, np.inf)
     np.divide(numerator, denominator, out=ratios, where=denominator > 0)
-    lo, hi = percentile(ratios)
+    lo, hi = np.quantile(ratios, [0.025, 0.975], method="inverted_cdf")  # an end may be infinite
     return Estimate(float(mean / grad_sq.value), float(lo), float(hi))
 
 
@@ -102,9 +101,7 @@ def predict_variance(lag_covariance: ArrayLike, num_envs: int, num_steps: int) -
     return Prediction(float(taper @ lag_covariance) / (num_envs * num_steps), num_steps > measured)
 
 
-def split_blocks(
-    rows: Shaped[np.ndarray, "rows T ..."], num_steps: int
-) -> Shaped[np.ndarray, "blocks rows ..."]:
+def split_blocks(rows: Shaped[np.ndarray, "rows T ..."], num_steps: int) -> Shaped[np.ndarray, "blocks rows ..."]:
     """Cut rows into [blocks, rows, num_steps, ...]; rows of one block are independent, blocks are not."""
     if rows.shape[1] % num_steps:
         raise ValueError(f"num_steps: {num_steps} does not divide the measured {rows.shape[1]}")

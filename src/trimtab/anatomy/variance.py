@@ -259,16 +259,12 @@ def squared_mean_errors(rows: RowStatistics, weights: Float[np.ndarray, "resampl
     return square_errors(gram, along_mean, rows.mean_sq, weights, rows.num_strata)
 
 
-def decompose(
-    gradients: ArrayLike, num_envs: int, seed: int = 0, mask: ArrayLike | None = None
-) -> Decomposition:
+def decompose(gradients: ArrayLike, num_envs: int, seed: int = 0, mask: ArrayLike | None = None) -> Decomposition:
     """Decompose the variance of a batch of num_envs rows, from iid rows of gradients [rows, T, P]."""
     return decompose_rows(gradient_statistics(gradients, mask), num_envs, seed)
 
 
-def decompose_gram(
-    gram: ArrayLike, num_rows: int, num_steps: int, num_envs: int, seed: int = 0
-) -> Decomposition:
+def decompose_gram(gram: ArrayLike, num_rows: int, num_steps: int, num_envs: int, seed: int = 0) -> Decomposition:
     """As decompose, from the inner products of all samples [rows T, rows T] only."""
     return decompose_rows(gram_statistics(gram, num_rows, num_steps), num_envs, seed)
 

@@ -49,9 +49,7 @@ def action_of(env_id: str, space: Any) -> Discrete | Continuous:
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
         low, high = space.low.reshape(-1), space.high.reshape(-1)
         return Continuous(tuple(map(float, low)), tuple(map(float, high)))
-    raise EnvError(
-        f"env_id: {env_id} has actions {space}; only Discrete and floating-point Box are supported"
-    )
+    raise EnvError(f"env_id: {env_id} has actions {space}; only Discrete and floating-point Box are supported")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,7 +41,8 @@ class NativeEnv:
 
     def __post_init__(self) -> None:
         refuse_bad_time_limit(self.env_id, self.time_limit)
-        with jax.ensure_compile_time_eval():  # gymnax builds arrays; they must not belong to a trace
+        # gymnax builds arrays; they must not belong to a trace
+        with jax.ensure_compile_time_eval(), _gymnax_habits():
             game, params = _build(self.env_id, dict(self.options), self.time_limit)
             obs, state = jax.eval_shape(lambda: _first_transition(game, params))
             action = _action_of(game, params)
@@ -52,14 +54,15 @@ class NativeEnv:
         object.__setattr__(self, "_state_types", jax.tree.map(lambda leaf: leaf.dtype, state))
 
     def reset(self, key: PRNGKeyArray) -> tuple[Any, Float[Array, " ..."]]:
-        obs, state = self._game.reset_env(key, self._params)
+        with _gymnax_habits():
+            obs, state = self._game.reset_env(key, self._params)
         return self._settled(state), jnp.asarray(obs, jnp.float32)
 
     def step(self, key: PRNGKeyArray, env_state: Any, action: Num[Array, " ..."]) -> tuple[Any, Step]:
         key_step, key_reset = jax.random.split(key)
-        next_obs, stepped, reward, terminated, _ = self._game.step_env(
-            key_step, env_state, action, self._params
-        )
+        with _gymnax_habits():
+            outcome = self._game.step_env(key_step, env_state, action, self._params)
+        next_obs, stepped, reward, terminated, _ = outcome
         stepped = self._settled(stepped)
         next_obs = jnp.asarray(next_obs, jnp.float32)
         terminated = jnp.asarray(terminated, bool)
@@ -85,6 +88,11 @@ def make_native(env_id: str, env_kwargs: dict[str, Any], time_limit: int | None)
     """The environment of an id, with options given as a dictionary."""
     options = tuple(sorted((name, _hashable(value)) for name, value in env_kwargs.items()))
     return NativeEnv(env_id, options, time_limit)
+
+
+def _gymnax_habits() -> AbstractContextManager:
+    """gymnax broadcasts arrays of different rank; a caller may have forbidden that for its own code."""
+    return jax.numpy_rank_promotion("allow")
 
 
 def _hashable(value: Any) -> Any:
@@ -115,9 +123,7 @@ def _import_gymnax() -> Any:
     try:
         import gymnax
     except ModuleNotFoundError as error:
-        raise EnvError(
-            f"backend: native needs the Python package {error.name!r}: pip install {error.name}"
-        ) from error
+        raise EnvError(f"backend: native needs the Python package {error.name!r}: pip install {error.name}") from error
     return gymnax
 
 

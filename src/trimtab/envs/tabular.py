@@ -121,9 +121,7 @@ def _open_toy_text(env_id: str, kwargs: dict[str, Any]) -> Any:
     creator = gymnasium.envs.registration.load_env_creator(gymnasium.spec(env_id).entry_point)
     refuse_unknown_options(env_id, kwargs, set(inspect.signature(creator).parameters) - {"render_mode"})
     if kwargs.get("fickle_passenger"):
-        raise EnvError(
-            "env_kwargs: Taxi's fickle_passenger acts outside the transition table; use backend gymnasium"
-        )
+        raise EnvError("env_kwargs: Taxi's fickle_passenger acts outside the transition table; use backend gymnasium")
     return gymnasium.make(env_id, **kwargs)
 
 
@@ -179,9 +177,7 @@ class TabularEnv:
         state = _draw(key, jnp.asarray(_cumulative(self.mdp.rho)))
         return TabularState(state, jnp.zeros((), jnp.int32)), self._observe(state)
 
-    def step(
-        self, key: PRNGKeyArray, env_state: TabularState, action: Int[Array, ""]
-    ) -> tuple[TabularState, Step]:
+    def step(self, key: PRNGKeyArray, env_state: TabularState, action: Int[Array, ""]) -> tuple[TabularState, Step]:
         key_outcome, key_reset = jax.random.split(key)
         pair = (env_state.state, action)
         outcome = _draw(key_outcome, jnp.asarray(_cumulative(self.mdp.prob))[pair])

@@ -27,9 +27,7 @@ class Conv(eqx.Module):
         return convolve(x, self.weight) + self.bias
 
 
-def convolve(
-    x: Float[Array, "H W inputs"], weight: Float[Array, "3 3 inputs outputs"]
-) -> Float[Array, "H W outputs"]:
+def convolve(x: Float[Array, "H W inputs"], weight: Float[Array, "3 3 inputs outputs"]) -> Float[Array, "H W outputs"]:
     """The library's convolution where it is fast (accelerators); a product with the nine shifted images on CPU.
 
     XLA's CPU convolutions, and above all their gradients, run far below the machine's matrix-product speed.

@@ -17,9 +17,7 @@ PALETTE = [BLUE, ORANGE, GREEN, RED, PURPLE, GREY]
 FORMATS = (".png", ".svg", ".pdf", ".html", ".json")
 
 
-def themed(
-    chart: alt.TopLevelMixin, title: str | None = None, subtitle: str | None = None
-) -> alt.TopLevelMixin:
+def themed(chart: alt.TopLevelMixin, title: str | None = None, subtitle: str | None = None) -> alt.TopLevelMixin:
     """The one look of every figure."""
     if title:
         heading = alt.TitleParams(title, anchor="start", fontSize=15, fontWeight=600, offset=12)

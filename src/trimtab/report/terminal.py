@@ -23,17 +23,13 @@ def show_run(path: str, as_json: bool, save: str | None) -> int:
             Path(save),
         )
     if as_json:
-        print(
-            json.dumps({"run": str(run.path), "last": rows[-1] if rows else {}, "evaluations": evaluations})
-        )
+        print(json.dumps({"run": str(run.path), "last": rows[-1] if rows else {}, "evaluations": evaluations}))
         return 0
     from rich.console import Console
 
     console = Console()
     console.print(_table(run, rows, evaluations))
-    points = [
-        (r["time/total_timesteps"], r["rollout/ep_rew_mean"]) for r in rows if "rollout/ep_rew_mean" in r
-    ]
+    points = [(r["time/total_timesteps"], r["rollout/ep_rew_mean"]) for r in rows if "rollout/ep_rew_mean" in r]
     if points:
         console.print("\nreturn of the last 100 episodes, by environment steps")
         print(draw(points, min(WIDTH, max(20, console.width - 12))))
@@ -52,9 +48,7 @@ def _table(run: RunDir, rows: list[dict[str, Any]], evaluations: list[dict[str, 
     checkpoints = run.checkpoints()
     wanted = config["total_timesteps"] // (config["num_envs"] * config["num_steps"])
     table.add_row("run", f"{config['algo']} on {config['env_id']}, seed {config['seed']}")
-    table.add_row(
-        "batch", f"{config['num_envs']} × {config['num_steps']} = {config['num_envs'] * config['num_steps']}"
-    )
+    table.add_row("batch", f"{config['num_envs']} × {config['num_steps']} = {config['num_envs'] * config['num_steps']}")
     table.add_row(
         "progress",
         f"iteration {last.get('iteration', 0)} of {wanted}, {last.get('time/total_timesteps', 0):,} steps",

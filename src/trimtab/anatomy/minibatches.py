@@ -1,0 +1,85 @@
+"""What cutting a batch into minibatches does: sub-sampling noise, drift over the updates, the bias of clipping."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from trimtab import minibatch, normalize, objectives
+from trimtab.algos import ppo
+from trimtab.algos.core import Algorithm
+from trimtab.algos.state import State
+from trimtab.rollout import Rollout
+
+DRAWS = 256
+
+
+def subsampling_measured(gram: Float[np.ndarray, "B B"], size: int, seed: int) -> float:
+    """Mean of |g_minibatch - G_B|² over random minibatches, from inner products: the formula's measured twin."""
+    rng = np.random.default_rng(seed)
+    batch = len(gram)
+    if size == batch:
+        return 0.0
+    weight = np.full((DRAWS, batch), -1.0 / batch)
+    for row in weight:
+        row[rng.choice(batch, size, replace=False)] += 1.0 / size
+    return float(np.einsum("db,bc,dc->d", weight, gram, weight, optimize=True).mean())
+
+
+def effects(algorithm: Algorithm, state: State, rows: Rollout, hypers, seed: int) -> dict[str, Any]:
+    """Follow the updates of one iteration from this checkpoint on one batch.
+
+    drift: cosine of each minibatch gradient with the batch gradient at the start; clip_bias: |clipped - importance-
+    weighted| mean gradient over the norm of the latter, on each minibatch as it is met.
+    """
+    if algorithm.config.algo == "reinforce":
+        return {}
+    cache = algorithm.__dict__.setdefault("minibatch_effects", [])
+    if not cache:
+        cache.append(jax.jit(lambda s, r, h, k: _follow(algorithm, s, r, h, k)))
+    drift, clip_bias = cache[0](state, rows, hypers, jax.random.key(seed))
+    return {"drift": np.asarray(drift), "clip_bias": np.asarray(clip_bias)}
+
+
+def _follow(algorithm: Algorithm, state: State, rows: Rollout, hypers, key):
+    config, agent = algorithm.config, algorithm.agent
+    batch = algorithm.batch_of(state, rows, hypers)
+    if config.norm_adv != "none":
+        moments = normalize.update_advantage_moments(normalize.advantage_moments(), batch.advantage, batch.weight, 0.0)
+        batch = batch._replace(advantage=normalize.standardize(batch.advantage, moments.mean, moments.std))
+    proximal = ppo.Proximal(batch.dist, batch.logp)
+    rates = algorithm.rates(state, hypers)
+
+    def weighted(policy, samples):  # importance-weighted objective, no clipping
+        logp = agent.dist.logp(agent.policy(policy, samples.obs), samples.action)
+        return (samples.weight * jnp.exp(logp - samples.logp) * samples.advantage).mean()
+
+    def clipped(policy, samples, near):
+        logp = agent.dist.logp(agent.policy(policy, samples.obs), samples.action)
+        if config.surrogate == "kl":
+            return weighted(policy, samples)
+        return (
+            samples.weight * objectives.clipped(logp, near.logp, samples.logp, samples.advantage, hypers["clip_coef"])
+        ).mean()
+
+    whole = jax.grad(weighted)(state.params.policy, batch)
+
+    def step(learner: ppo.Learner, index):
+        samples, near = jax.tree.map(lambda x: x[index], (batch, proximal))
+        free = jax.grad(weighted)(learner.params.policy, samples)
+        bounded = jax.grad(clipped)(learner.params.policy, samples, near)
+        cosine = bounded @ whole / jnp.maximum(jnp.linalg.norm(bounded) * jnp.linalg.norm(whole), 1e-12)
+        bias = jnp.linalg.norm(bounded - free) / jnp.maximum(jnp.linalg.norm(free), 1e-12)
+        which = (True, config.needs_value)
+        learner, _ = ppo.minibatch_step(config, agent, hypers, rates, which, learner, samples, near)
+        return learner, (cosine, bias)
+
+    learner = ppo.Learner(state.params, state.optimizer, state.prox, state.gradient_steps, jnp.zeros((), bool))
+    keys = jax.random.split(key, config.update_epochs)
+    order = jax.vmap(lambda k: minibatch.epoch(k, config.batch, config.minibatches))(keys)
+    _, watched = jax.lax.scan(step, learner, order.reshape(config.update_epochs * config.minibatches, -1))
+    return watched

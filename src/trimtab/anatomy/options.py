@@ -1,0 +1,46 @@
+"""What a probe can be asked. Light: no JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+from trimtab.config import ConfigError, check_type
+
+
+@dataclass(frozen=True)
+class ProbeOptions:
+    """What to measure."""
+
+    num_envs: int | None = None
+    """N (the run's own by default)."""
+    num_steps: int | None = None
+    """T (the run's own by default)."""
+    replicates: int = 32
+    """Independent batches to draw."""
+    start: Literal["stationary", "reset", "carry"] = "stationary"
+    """Where rows start: stationary, reset or carry (the run's own environment states)."""
+    advantages: Literal["raw", "fixed", "batch"] = "raw"
+    """Advantages as they are (raw), standardized by an independent sample (fixed), or by their own batch (batch)."""
+    objective: Literal["policy", "full"] = "policy"
+    """The policy term alone, or full: with entropy and value terms."""
+    method: Literal["auto", "layers", "chunks", "projection"] = "auto"
+    """How per-sample gradients are computed: auto, layers, chunks or projection."""
+    bias: bool = True
+    """Also simulate the paired reference, to measure the bias."""
+    seed: int = 0
+    """Seed of the replicates and of every bootstrap."""
+
+
+def check(options: ProbeOptions) -> None:
+    """Refuse options that mean nothing."""
+    for item in dataclasses.fields(options):
+        check_type(item.name, str(item.type), getattr(options, item.name))
+    if options.replicates < 2:
+        raise ConfigError("replicates", options.replicates, "a variance needs at least 2; nearest: 2")
+    for name in ("num_envs", "num_steps"):
+        if getattr(options, name) is not None and getattr(options, name) < 1:
+            raise ConfigError(name, getattr(options, name), "must be at least 1; nearest: 1")
+    if options.start == "carry" and options.replicates < 8:
+        raise ConfigError("replicates", options.replicates, "carried states need at least 8; nearest: 8")

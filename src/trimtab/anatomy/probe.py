@@ -1,0 +1,304 @@
+"""`trimtab probe`: open the gradient of a checkpoint and measure what it is made of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from trimtab.algos.core import Algorithm, hypers_of
+from trimtab.algos.state import State
+from trimtab.anatomy import bias as biases
+from trimtab.anatomy import correlation, exact, minibatches, noise
+from trimtab.anatomy.estimate import UNRESOLVED, Estimate
+from trimtab.anatomy.gradients import FullObjective, PerSample, chunked_vectors
+from trimtab.anatomy.measure import Measured, Measurer, flat, measure
+from trimtab.anatomy.noise import NoiseScale, subsampling_variance
+from trimtab.anatomy.options import ProbeOptions, check
+from trimtab.anatomy.sampling import Rows, sampler, tail_length
+from trimtab.anatomy.variance import Decomposition, decompose_rows
+from trimtab.config import Config, ConfigError
+from trimtab.run import Run, load
+
+CORRELATED = 2048  # samples whose pairwise products are looked at
+SHOWN_REPLICATES = 5
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """What one probe found; every part is an Estimate, an array, or a dataclass of them."""
+
+    step: int
+    num_envs: int
+    num_steps: int
+    gamma: float
+    gae_lambda: float
+    options: ProbeOptions
+    method: str
+    relative_error: float
+    reset_synchrony: float
+    decomposition: Decomposition
+    noise: NoiseScale
+    bias_sq: Estimate
+    mse: Estimate
+    exact: dict[str, float]
+    cosine: correlation.CosineCorrelation | None
+    covariance: correlation.CovarianceCorrelation | None
+    alignment: correlation.TrajectoryAlignment | None
+    batch_alignment: np.ndarray
+    replicate_alignment: np.ndarray
+    replicate_cosines: np.ndarray
+    minibatch: dict[str, Any]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def variance(self) -> Estimate:
+        return self.decomposition.variance
+
+    @property
+    def split(self) -> str:
+        return f"{self.num_envs}x{self.num_steps}"
+
+    @property
+    def frame(self):
+        """The table of measurements (polars)."""
+        from trimtab.anatomy.table import frame_of
+
+        return frame_of([self])
+
+    def charts(self) -> dict[str, Any]:
+        """Altair figures by name."""
+        from trimtab.report import anatomy_charts
+
+        return anatomy_charts.of_frame(self.frame)
+
+
+def probe(
+    run: Run | str | Path,
+    at: int | list[int] | str | None = None,
+    gae_lambda: float | list[float] | None = None,
+    save: bool = True,
+    tick=lambda done, total: None,
+    **options: Any,
+) -> Anatomy | list[Anatomy]:
+    """Measure checkpoints of a run: the last by default, one step, several, or "all". Saved with the run."""
+    from trimtab.training import opened
+
+    run = run if isinstance(run, Run) else load(run)
+    opts = ProbeOptions(**options)
+    check(opts)
+    several = isinstance(at, list) or at == "all" or isinstance(gae_lambda, list)
+    steps = [c.step for c in run.checkpoints] if at == "all" else at if isinstance(at, list) else [at]
+    lambdas = gae_lambda if isinstance(gae_lambda, list) else [gae_lambda]
+    found, total = [], len(steps) * len(lambdas)
+    prober: Prober | None = None
+    for step in steps:
+        config, engine, state, where = opened(run.path, step)
+        try:
+            prober = prober.at(state) if prober else Prober(config, engine.algorithm, state, opts)
+            for value in lambdas:
+                tick(len(found), total)
+                found.append(prober.anatomy(where, value))
+        finally:
+            engine.close()
+    tick(total, total)
+    if save:
+        from trimtab.anatomy.table import write
+
+        write(run.path, found)
+    return found if several else found[0]
+
+
+class Prober:
+    """Compiled pieces for one split of one run, used at many checkpoints and many λ."""
+
+    def __init__(self, config: Config, algorithm: Algorithm, state: State, options: ProbeOptions):
+        self.config, self.algorithm, self.options = config, algorithm, options
+        self.num_envs = options.num_envs or config.num_envs
+        self.num_steps = options.num_steps or config.num_steps
+        if options.start == "carry" and self.num_envs != config.num_envs:
+            raise ConfigError(
+                "num_envs", self.num_envs, f"carried states are the run's own; nearest: {config.num_envs}"
+            )
+        self.hypers = hypers_of(config)
+        full = FullObjective(config.ent_coef, config.vf_coef) if options.objective == "full" else None
+        try:
+            self.per_sample = PerSample(algorithm.agent, options.method, full, seed=options.seed)
+        except ValueError as error:
+            raise ConfigError("method", options.method, str(error).split(": ", 1)[-1]) from None
+        needs_reference = options.bias and options.objective == "policy" and options.advantages == "raw"
+        self.sampler = sampler(
+            algorithm, state, self.hypers, self.num_envs, self.num_steps, self._start(), needs_reference
+        )
+        self.measurer = Measurer(self.per_sample, state.params, by_env=options.start == "carry")
+        self._gram = jax.jit(self.per_sample.gram)
+        self._vectors = jax.jit(lambda p, s: chunked_vectors(self.per_sample, p, s))
+
+    def _start(self) -> str:
+        """REINFORCE without a baseline always starts from reset."""
+        return "reset" if self.algorithm.restarts else self.options.start
+
+    def at(self, state: State) -> Prober:
+        """The same prober on another checkpoint; nothing compiles again."""
+        self.sampler.state = state
+        if hasattr(self.sampler, "_stationary_table") and self.options.start == "stationary":
+            self.sampler._starts = self.sampler._stationary_table()
+        self.measurer.params = state.params
+        return self
+
+    def rows(self, replicate: int, gae_lambda: float | None) -> Rows:
+        rows = self.sampler.draw(self.options.seed, replicate, gae_lambda)
+        if self.options.advantages == "raw":
+            return rows
+        if self.options.advantages == "fixed" and not hasattr(self, "_fixed"):
+            a = np.asarray(self.sampler.draw(self.options.seed + 1, 0, gae_lambda).samples.advantage)
+            self._fixed = float(a.mean()), float(a.std()) + 1e-8
+        a = rows.samples.advantage
+        mean, std = self._fixed if self.options.advantages == "fixed" else (a.mean(), a.std() + 1e-8)
+        return rows._replace(samples=rows.samples._replace(advantage=(a - mean) / std))
+
+    def measured(self, gae_lambda: float | None, replicates: int | None = None) -> Measured:
+        return measure(self.measurer, lambda r: self.rows(r, gae_lambda), replicates or self.options.replicates)
+
+    def anatomy(self, step: int, gae_lambda: float | None = None) -> Anatomy:
+        """Everything, at the sampler's current checkpoint."""
+        options, config = self.options, self.config
+        measured = self.measured(gae_lambda)
+        decomposition = decompose_rows(measured.rows, self.num_envs, options.seed)
+        scales = noise.noise_scale(measured.rows, options.seed)
+        if options.advantages == "batch":  # samples are coupled: only whole batches can be compared
+            decomposition = between_batches(decomposition, measured.means, options.seed)
+        bias_sq, mse = UNRESOLVED, UNRESOLVED
+        if measured.differences is not None and len(measured.differences) == measured.rows.num_rows:
+            rows = biases.difference_statistics(measured.differences)
+            bias_sq = biases.bias_sq(measured.differences, options.seed)
+            if options.start != "carry":
+                mse = biases.mse(measured.rows, rows, self.num_envs, options.seed)
+        first = self.rows(0, gae_lambda)
+        shown = measured.means[:SHOWN_REPLICATES]
+        small = self._few(first)
+        gram = np.asarray(self._gram(self.measurer.params, flat(small.samples)), np.float64)
+        episode, valid = np.asarray(small.episode).T, np.asarray(small.valid).T
+        several = episode.shape[0] > 1
+        lam = config.gae_lambda if gae_lambda is None else gae_lambda
+        state = self.sampler.state
+        return Anatomy(
+            step=step,
+            num_envs=self.num_envs,
+            num_steps=self.num_steps,
+            gamma=config.gamma,
+            gae_lambda=1.0 if config.algo == "reinforce" else lam,
+            options=options,
+            method=self.per_sample.method,
+            relative_error=self.per_sample.relative_error,
+            reset_synchrony=synchrony(np.asarray(state.env.episode_length), self.algorithm.env.spec.time_limit),
+            decomposition=decomposition,
+            noise=scales,
+            bias_sq=bias_sq,
+            mse=mse,
+            exact=self.exactly(lam) if options.advantages == "raw" and options.objective == "policy" else {},
+            cosine=correlation.cosine_correlation(gram, episode, valid, options.seed),
+            covariance=correlation.covariance_correlation(gram, episode, valid) if several else None,
+            alignment=correlation.trajectory_alignment(gram, episode, valid),
+            batch_alignment=self._alignment(first, shown[:1])[0],
+            replicate_alignment=self._alignment(first, shown),
+            replicate_cosines=correlation.cosine_matrix(shown @ shown.T),
+            minibatch=self._minibatch(state, first, gram),
+            notes=self._notes(measured, small, first),
+        )
+
+    def _few(self, rows: Rows) -> Rows:
+        """As many whole rows as make CORRELATED samples, and at least two."""
+        keep = min(self.num_envs, max(2, CORRELATED // self.num_steps))
+        return jax.tree.map(lambda x: x[:, :keep] if x.ndim > 1 else x[:keep], rows)
+
+    def _alignment(self, rows: Rows, means: np.ndarray) -> np.ndarray:
+        """cos(g_i of batch 0, mean of batch j), [j, samples]."""
+        some = self._few(rows)
+        vectors = np.asarray(self._vectors(self.measurer.params, flat(some.samples)), np.float64)
+        norms = np.linalg.norm(vectors, axis=1)[None] * np.linalg.norm(means, axis=1)[:, None]
+        usable = (norms > correlation.SMALLEST_NORM) & np.asarray(some.valid).T.reshape(-1)[None]
+        return np.where(usable, means @ vectors.T / np.where(usable, norms, 1.0), np.nan)
+
+    def _minibatch(self, state: State, rows: Rows, gram: np.ndarray) -> dict[str, Any]:
+        config = self.config
+        size = max(1, self.num_envs * self.num_steps // config.minibatches)
+        found: dict[str, Any] = {"minibatch_size": size}
+        if gram.shape[0] == self.num_envs * self.num_steps and size <= gram.shape[0]:
+            found["subsampling_formula"] = subsampling_variance(gram, size)
+            found["subsampling_measured"] = minibatches.subsampling_measured(gram, size, self.options.seed)
+        if (self.num_envs, self.num_steps) == (
+            config.num_envs,
+            config.num_steps,
+        ) and self.options.objective == "policy":
+            found |= minibatches.effects(self.algorithm, state, rows.rollout, self.hypers, self.options.seed)
+        return found
+
+    def exactly(self, gae_lambda: float) -> dict[str, float]:
+        """For finite MDPs: what the sampled numbers estimate, computed."""
+        env, config = self.algorithm.env, self.config
+        if env.spec.backend != "tabular" or not config.needs_value or config.norm_reward:
+            return {}
+        state = self.sampler.state
+        obs = self.algorithm.seen(state.obs_stats, env.state_obs(), self.hypers)
+        policy, score = exact.policy_tables(self.algorithm.agent, state.params, obs)
+        critic = exact.critic_table(self.algorithm.agent, state.params, obs)
+        p = exact.problem(env.mdp, policy, config.gamma, env.spec.time_limit)
+        true, returns = exact.true_gradient(p, score), exact.return_gradient(p, score)
+        expected = exact.expected_gradient(p, score, critic, gae_lambda, self.num_steps)
+        cosine = lambda a, b: float(a @ b / max(np.linalg.norm(a) * np.linalg.norm(b), 1e-300))
+        return {
+            "bias_sq": float((expected - true) @ (expected - true)),
+            "grad_sq": float(expected @ expected),
+            "true_grad_sq": float(true @ true),
+            "cosine_true_return": cosine(true, returns),
+            "cosine_expected_true": cosine(expected, true),
+        }
+
+    def _notes(self, measured: Measured, small: Rows, first: Rows) -> tuple[str, ...]:
+        notes = []
+        config, tail = self.config, tail_length(self.config.gamma)
+        if self.options.bias and measured.differences is None:
+            if not self.algorithm.env.spec.compiled:
+                notes.append("bias not resolved: this environment cannot be continued past its limit")
+            elif tail is None:
+                notes.append(f"bias not resolved: γ = {config.gamma:g} needs too long a reference rollout")
+        if self.per_sample.method == "projection":
+            notes.append(
+                f"gradients sketched: inner products carry a relative error of {self.per_sample.relative_error:.2%}"
+            )
+        if small.valid.shape != first.valid.shape:
+            notes.append(f"correlations from {small.valid.shape[1]} of {self.num_envs} rows")
+        if measured.rows.num_masked:
+            notes.append(f"{measured.rows.num_masked} rows were not experience and are left out")
+        return tuple(notes)
+
+
+def between_batches(decomposition: Decomposition, means: np.ndarray, seed: int) -> Decomposition:
+    """Only the variance between whole batches, where advantages couple the samples within one."""
+    import dataclasses
+
+    from trimtab.anatomy.variance import gradient_statistics
+
+    whole = decompose_rows(gradient_statistics(means[:, None, :]), 1, seed)
+    return dataclasses.replace(
+        decomposition,
+        variance=whole.variance,
+        individual=UNRESOLVED,
+        covariance=UNRESOLVED,
+        ess=UNRESOLVED,
+        grad_sq=whole.grad_sq,
+        lag_covariance=np.full_like(decomposition.lag_covariance, math.nan),
+        lag_interval=np.full_like(decomposition.lag_interval, math.nan),
+    )
+
+
+def synchrony(episode_length: np.ndarray, time_limit: int | None) -> float:
+    """|mean of e^(2πi phase)| over environments, phase = time into the episode / limit: 1 is lockstep, 0 is spread."""
+    if time_limit is None or len(episode_length) < 2:
+        return math.nan
+    return float(np.abs(np.exp(2j * np.pi * np.asarray(episode_length) / time_limit).mean()))

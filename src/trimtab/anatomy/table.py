@@ -1,0 +1,148 @@
+"""One long table of measurements: what probes, splits and studies write, and all that charts and reports read."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from trimtab.anatomy.estimate import Estimate
+
+SCHEMA_VERSION = 1
+SCHEMA = {
+    "quantity": pl.String,
+    "split": pl.String,
+    "num_envs": pl.Int64,
+    "num_steps": pl.Int64,
+    "step": pl.Int64,
+    "gamma": pl.Float64,
+    "gae_lambda": pl.Float64,
+    "lag": pl.Int64,
+    "value": pl.Float64,
+    "lo": pl.Float64,
+    "hi": pl.Float64,
+    "resolved": pl.Boolean,
+    "unit": pl.String,
+    "note": pl.String,
+}
+UNITS = {
+    "variance": "gradient²",
+    "individual": "gradient²",
+    "covariance": "gradient²",
+    "bias_sq": "gradient²",
+    "mse": "gradient²",
+    "grad_sq": "gradient²",
+    "ess": "samples",
+    "noise_scale": "samples",
+    "noise_scale_trajectory": "samples",
+    "noise_scale_environments": "environments",
+}
+SHOWN_LAGS = (1, 3, 5, 7, 10, 20, 40)
+KEPT = 400  # values of a distribution kept for drawing
+
+
+def frame_of(found: list[Any]) -> pl.DataFrame:
+    """The measurements of some anatomies as one table."""
+    rows = [row for anatomy in found for row in _rows(anatomy)]
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+def _rows(a: Any):
+    def row(quantity: str, value: float, lo=math.nan, hi=math.nan, resolved=True, lag=None, unit=None, note=None):
+        unit = unit or UNITS.get(quantity, "1")
+        where = (a.split, a.num_envs, a.num_steps, a.step, a.gamma, a.gae_lambda)
+        return (quantity, *where, lag, float(value), float(lo), float(hi), bool(resolved), unit, note)
+
+    def estimate(quantity: str, e: Estimate):
+        return row(quantity, e.value, e.lo, e.hi, e.resolved)
+
+    d, n = a.decomposition, a.noise
+    for name in ("variance", "individual", "covariance", "ess", "grad_sq"):
+        yield estimate(name, getattr(d, name))
+    yield estimate("bias_sq", a.bias_sq)
+    yield estimate("mse", a.mse)
+    yield estimate("noise_scale", n.simple)
+    yield estimate("noise_scale_trajectory", n.trajectory)
+    yield estimate("noise_scale_environments", n.environments)
+    yield row("reset_synchrony", a.reset_synchrony, resolved=math.isfinite(a.reset_synchrony))
+    for name, value in a.exact.items():
+        yield row(f"exact_{name}", value, value, value)
+    for lag, (value, (lo, hi)) in enumerate(zip(d.lag_covariance, d.lag_interval)):
+        yield row("lag_covariance", value, lo, hi, math.isfinite(value), lag, "gradient²")
+    yield from _correlations(a, row)
+    yield from _alignments(a, row)
+    yield from _minibatch(a, row)
+    for note in a.notes:
+        yield row("note", math.nan, resolved=False, note=note)
+
+
+def _correlations(a: Any, row):
+    if a.cosine is not None:
+        for lag, dist in enumerate(a.cosine.lags, start=1):
+            if dist.num_pairs:
+                q = dist.quantiles
+                yield row("cosine_within", dist.mean, q[0], q[-1], lag=lag)
+                if lag in SHOWN_LAGS:
+                    yield from (row("cosine_within_value", v, lag=lag) for v in dist.values[:KEPT])
+        if a.cosine.across.num_pairs:
+            q = a.cosine.across.quantiles
+            yield row("cosine_across", a.cosine.across.mean, q[0], q[-1])
+            yield from (row("cosine_across_value", v) for v in a.cosine.across.values[:KEPT])
+        yield row("zero_gradients", a.cosine.num_left_out, unit="samples")
+    if a.covariance is not None:
+        for lag, value in enumerate(a.covariance.lags):
+            if math.isfinite(value):
+                yield row("covariance_within", value, lag=lag)
+        yield row("covariance_across", a.covariance.across, resolved=math.isfinite(a.covariance.across))
+
+
+def _alignments(a: Any, row):
+    if a.alignment is not None:
+        cosine, step = a.alignment.cosine, a.alignment.step
+        for t in range(int(step.max()) + 1):
+            here = cosine[(step == t) & np.isfinite(cosine)]
+            if len(here):
+                lo, hi = np.quantile(here, [0.05, 0.95])
+                yield row("cosine_trajectory_mean", here.mean(), lo, hi, lag=t)
+    own = a.batch_alignment[np.isfinite(a.batch_alignment)]
+    if len(own):
+        lo, hi = np.quantile(own, [0.05, 0.95])
+        yield row("cosine_batch_mean", own.mean(), lo, hi)
+        yield from (row("cosine_batch_mean_value", v) for v in own[:KEPT])
+    for j, values in enumerate(a.replicate_alignment):
+        here = values[np.isfinite(values)]
+        if len(here):
+            lo, hi = np.quantile(here, [0.05, 0.95])
+            yield row("cosine_replicate_mean", here.mean(), lo, hi, lag=j)
+    size = len(a.replicate_cosines)
+    for i in range(size):
+        for j in range(size):
+            yield row("replicate_cosine", a.replicate_cosines[i, j], lag=i * size + j, note=f"{i},{j}")
+
+
+def _minibatch(a: Any, row):
+    for name, value in a.minibatch.items():
+        if isinstance(value, np.ndarray):
+            for k, v in enumerate(value):
+                yield row(f"minibatch_{name}", v, lag=k)
+        else:
+            yield row(f"minibatch_{name}", value, unit="samples" if name == "minibatch_size" else "gradient²")
+
+
+def write(run_path: Path, found: list[Any], name: str | None = None) -> Path:
+    """Save measurements with their run, under a name that says what was measured; nothing is overwritten."""
+    import os
+
+    folder = Path(run_path) / "probes"
+    folder.mkdir(parents=True, exist_ok=True)
+    base = name or f"step{found[0].step}-{found[0].split}" + ("" if len(found) == 1 else f"-and-{len(found) - 1}-more")
+    path = next(
+        p for k in range(1, 100_000) if not (p := folder / f"{base}{'' if k == 1 else f'-{k}'}.parquet").exists()
+    )
+    temporary = path.with_suffix(".tmp")
+    frame_of(found).write_parquet(temporary, metadata={"trimtab_schema": str(SCHEMA_VERSION)})
+    os.replace(temporary, path)
+    return path

@@ -1,0 +1,174 @@
+"""Distributions against SciPy, integration and sampling; initialization; where gradients go in each architecture."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, special, stats
+
+from trimtab.envs import Continuous, Discrete
+from trimtab.nets.agent import Agent, distribution_for
+from trimtab.nets.heads import Categorical, Gaussian, clip_action
+from trimtab.nets.impala import convolve
+from trimtab.nets.mlp import Dense
+
+CATEGORICAL = Categorical(5)
+GAUSSIAN = Gaussian((-1.0, -2.0), (1.0, 2.0))
+LOGITS = jnp.array([[0.5, -1.0, 2.0, 0.0, 1.0], [-1.0, 0.3, 0.2, 1.4, -2.0]])
+MEANS_AND_LOGS = jnp.array([[0.5, -1.0, 0.3, -0.7], [-0.2, 0.4, -0.5, 0.6]])
+
+
+def test_categorical_equals_scipy():
+    p = special.softmax(np.asarray(LOGITS, np.float64), axis=1)
+    for action in range(5):
+        np.testing.assert_allclose(CATEGORICAL.logp(LOGITS, jnp.full(2, action)), np.log(p[:, action]), rtol=1e-5)
+    np.testing.assert_allclose(CATEGORICAL.entropy(LOGITS), stats.entropy(p, axis=1), rtol=1e-5)
+    np.testing.assert_allclose(CATEGORICAL.kl(LOGITS, LOGITS[::-1]), stats.entropy(p, p[::-1], axis=1), rtol=1e-5)
+    np.testing.assert_allclose(CATEGORICAL.kl(LOGITS, LOGITS), 0.0, atol=1e-6)
+
+
+def test_categorical_samples_with_its_probabilities():
+    noise = CATEGORICAL.noise(jax.random.key(0), (40_000,))
+    actions = CATEGORICAL.sample(jnp.broadcast_to(LOGITS[0], (40_000, 5)), noise)
+    shares = np.bincount(actions, minlength=5) / 40_000
+    np.testing.assert_allclose(shares, special.softmax(LOGITS[0]), atol=0.01)
+    assert CATEGORICAL.mode(LOGITS).tolist() == [2, 3]
+
+
+def test_gaussian_equals_scipy():
+    mean, std = np.asarray(MEANS_AND_LOGS[:, :2]), np.exp(MEANS_AND_LOGS[:, 2:])
+    action = jnp.array([[0.1, -0.4], [3.0, 1.0]])
+    np.testing.assert_allclose(
+        GAUSSIAN.logp(MEANS_AND_LOGS, action), stats.norm(mean, std).logpdf(action).sum(1), rtol=1e-5
+    )
+    np.testing.assert_allclose(GAUSSIAN.entropy(MEANS_AND_LOGS), stats.norm(mean, std).entropy().sum(1), rtol=1e-5)
+
+
+def test_gaussian_kl_equals_numeric_integration():
+    one = Gaussian((-1.0,), (1.0,))
+    p, q = jnp.array([0.5, -0.3]), jnp.array([-0.4, 0.5])
+    log = lambda params, x: stats.norm(params[0], np.exp(params[1])).logpdf(x)
+    area, _ = integrate.quad(lambda x: np.exp(log(p, x)) * (log(p, x) - log(q, x)), -12, 12)
+    assert float(one.kl(p, q)) == pytest.approx(area, rel=1e-4)
+
+
+@pytest.mark.parametrize("dist, params", [(CATEGORICAL, LOGITS), (GAUSSIAN, MEANS_AND_LOGS)])
+def test_entropy_and_kl_are_the_means_of_sampled_log_probabilities(dist, params):
+    p, q = (jnp.broadcast_to(params[i], (50_000, params.shape[1])) for i in (0, 1))
+    actions = dist.sample(p, dist.noise(jax.random.key(1), (50_000,)))
+    assert float(dist.entropy(p[0])) == pytest.approx(-float(dist.logp(p, actions).mean()), abs=0.03)
+    sampled = float((dist.logp(p, actions) - dist.logp(q, actions)).mean())
+    assert float(dist.kl(p[0], q[0])) == pytest.approx(sampled, rel=0.03)
+
+
+def test_gaussian_samples_have_its_mean_and_deviation_and_are_not_clipped():
+    draws = GAUSSIAN.sample(
+        jnp.broadcast_to(MEANS_AND_LOGS[0], (40_000, 4)), GAUSSIAN.noise(jax.random.key(2), (40_000,))
+    )
+    np.testing.assert_allclose(draws.mean(0), MEANS_AND_LOGS[0, :2], atol=0.03)
+    np.testing.assert_allclose(draws.std(0), np.exp(MEANS_AND_LOGS[0, 2:]), rtol=0.03)
+    assert float(draws.max()) > 1.0
+    clipped = clip_action(GAUSSIAN, draws)
+    assert float(clipped[:, 0].max()) == 1.0 and float(clipped[:, 1].min()) == -2.0
+
+
+@pytest.mark.parametrize("gain", [2**0.5, 1.0, 0.01])
+def test_dense_layers_start_orthogonal_with_their_gain(gain):
+    weight = np.asarray(Dense(jax.random.key(0), 20, 6, gain).weight)
+    np.testing.assert_allclose(weight.T @ weight, gain**2 * np.eye(6), atol=1e-5)
+
+
+def test_convolution_on_cpu_equals_the_library_convolution():
+    x, weight = jax.random.normal(jax.random.key(0), (5, 7, 3)), jax.random.normal(jax.random.key(1), (3, 3, 3, 4))
+    library = jax.lax.conv_general_dilated(
+        x[None], weight, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    np.testing.assert_allclose(convolve(x, weight), library[0], atol=1e-4)
+
+
+def make(arch="dual", dist=CATEGORICAL, **options):
+    options = {"hidden_sizes": (16, 6)} | options
+    return Agent((3,), "float32", dist, arch=arch, **options)
+
+
+def test_heads_start_with_the_gains_of_their_roles():
+    agent = make(auxiliary=True)
+    params = agent.init(jax.random.key(0))
+    net, norm = agent.policy_net(params.policy), lambda w: np.linalg.svd(np.asarray(w))[1]
+    np.testing.assert_allclose(norm(net.trunk.layers[1].weight), 2**0.5, rtol=1e-4)
+    np.testing.assert_allclose(norm(net.head.weight), 0.01, rtol=1e-4)
+    np.testing.assert_allclose(norm(net.auxiliary.weight), 1.0, rtol=1e-4)
+
+
+@pytest.mark.parametrize("arch", ["dual", "shared", "detach"])
+@pytest.mark.parametrize("critic, auxiliary, dist", [(True, False, CATEGORICAL), (True, True, GAUSSIAN)])
+def test_layouts_name_every_parameter_once(arch, critic, auxiliary, dist):
+    agent = make(arch, dist, critic=critic, auxiliary=auxiliary)
+    params = agent.init(jax.random.key(0))
+    for vector, layout in ((params.policy, agent.policy_layout), (params.value, agent.value_layout)):
+        assert vector.ndim == 1 and vector.dtype == jnp.float32
+        assert vector.size == sum(int(np.prod(shape)) for shape in layout.values())
+    assert ("log_std" in agent.policy_layout) == isinstance(dist, Gaussian)
+    assert any(name.startswith("auxiliary") for name in agent.policy_layout) == auxiliary
+    assert any(name.startswith("trunk") for name in agent.value_layout) == (arch == "dual")
+    first = agent.policy_net(params.policy).trunk.layers[0].weight
+    assert agent.policy_layout["trunk.layers[0].weight"] == first.shape
+
+
+def test_an_agent_without_a_critic_has_no_value_parameters():
+    assert make(critic=False).init(jax.random.key(0)).value.size == 0
+
+
+OBS = jax.random.normal(jax.random.key(9), (7, 3))
+
+
+@pytest.mark.parametrize("arch", ["dual", "shared", "detach"])
+def test_both_equals_policy_and_value(arch):
+    agent = make(arch)
+    params = agent.init(jax.random.key(0))
+    dist, value = agent.both(params, OBS)
+    np.testing.assert_allclose(dist, agent.policy(params.policy, OBS), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(value, agent.value(params, OBS), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("arch, reaches", [("dual", False), ("shared", True), ("detach", False)])
+def test_value_loss_reaches_the_policy_trunk_only_when_it_is_shared(arch, reaches):
+    agent = make(arch)
+    params = agent.init(jax.random.key(0))
+    gradient = jax.grad(lambda p: (agent.both(p, OBS)[1] ** 2).sum())(params)
+    assert bool(jnp.any(gradient.policy != 0)) == reaches
+    assert bool(jnp.any(gradient.value != 0))
+
+
+def test_policy_and_auxiliary_share_the_trunk():
+    agent = make(auxiliary=True)
+    params = agent.init(jax.random.key(0))
+    dist, aux = agent.policy_and_auxiliary(params.policy, OBS)
+    np.testing.assert_allclose(dist, agent.policy(params.policy, OBS), rtol=1e-5, atol=1e-6)
+    gradient = jax.grad(lambda p: agent.policy_and_auxiliary(p, OBS)[1].sum())(params.policy)
+    trunk = agent.policy_net(gradient).trunk
+    assert all(bool(jnp.any(layer.weight != 0)) for layer in trunk.layers) and aux.shape == (7,)
+
+
+def test_initial_deviation_is_the_one_asked_for():
+    agent = make(dist=GAUSSIAN, log_std_init=-1.5)
+    dist = agent.policy(agent.init(jax.random.key(0)).policy, OBS)
+    np.testing.assert_allclose(dist[:, 2:], -1.5)
+
+
+def test_images_are_scaled_to_one_by_the_network():
+    bytes_, floats = (
+        Agent((8, 8, 3), dtype, CATEGORICAL, network="impala", impala_channels=(4,), hidden_sizes=(6,))
+        for dtype in ("uint8", "float32")
+    )
+    params = bytes_.init(jax.random.key(0))
+    image = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3)).astype(np.uint8)
+    scaled = jnp.asarray(image, jnp.float32) / 255
+    np.testing.assert_allclose(
+        jax.vmap(bytes_.policy_net(params.policy))(image), floats.policy(params.policy, scaled), rtol=1e-4, atol=1e-6
+    )
+
+
+def test_action_spaces_have_their_distributions():
+    assert distribution_for(Discrete(3)) == Categorical(3)
+    assert distribution_for(Continuous((-1.0,), (2.0,))) == Gaussian((-1.0,), (2.0,))

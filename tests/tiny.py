@@ -1,0 +1,71 @@
+"""Tiny configurations, and algorithms compiled once per static configuration and reused between tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from trimtab import envs
+from trimtab.algos.core import Algorithm, hypers_of
+from trimtab.config import Config
+
+# Half the compilation time, for programs that run for milliseconds.
+FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+BASE: dict[str, Any] = {
+    "num_envs": 2,
+    "num_steps": 8,
+    "total_timesteps": 64,
+    "num_minibatches": 2,
+    "update_epochs": 1,
+    "hidden_sizes": (8,),
+    "learning_rate": 0.01,
+}
+
+
+def config(**changes: Any) -> Config:
+    return Config(**{**BASE, **changes})
+
+
+class Bench:
+    """An algorithm with its `init` and `step` compiled."""
+
+    def __init__(self, config: Config, env=None):
+        env = env or envs.make(
+            config.env_id,
+            num_envs=config.num_envs,
+            backend=config.backend,
+            env_kwargs=config.env_kwargs,
+            time_limit=config.time_limit,
+        )
+        self.algorithm = Algorithm(config, env)
+        self.init = jax.jit(self.algorithm.init, compiler_options=FAST)
+        self.step = jax.jit(self.algorithm.step, compiler_options=FAST)
+        self.collect = jax.jit(self.algorithm.collect, compiler_options=FAST)
+
+    def run(self, config: Config, iterations: int, seed: int = 0):
+        """States before each iteration and after the last, and every iteration's Info, as NumPy."""
+        hypers = hypers_of(config)
+        states, infos = [self.init(jax.random.key(seed), hypers)], []
+        for _ in range(iterations):
+            state, info = self.step(states[-1], hypers)
+            states.append(state)
+            infos.append(jax.tree.map(np.asarray, info))
+        return states, infos
+
+
+_benches: dict[tuple, Bench] = {}
+
+
+def bench(config: Config) -> Bench:
+    """The compiled algorithm of a configuration; traced numbers do not make a new one."""
+    key = tuple(item for item in config.static_key() if item[0] != "seed")
+    if key not in _benches:
+        _benches[key] = Bench(config)
+    return _benches[key]
+
+
+def metric(infos, name: str) -> np.ndarray:
+    return np.array([info.metrics[name] for info in infos])
