@@ -165,7 +165,7 @@ def test_images_are_scaled_to_one_by_the_network():
     image = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3)).astype(np.uint8)
     scaled = jnp.asarray(image, jnp.float32) / 255
     np.testing.assert_allclose(
-        jax.vmap(bytes_.policy_net(params.policy))(image), floats.policy(params.policy, scaled), rtol=1e-4, atol=1e-6
+        bytes_.policy(params.policy, jnp.asarray(image)), floats.policy(params.policy, scaled), rtol=1e-4, atol=1e-6
     )
 
 

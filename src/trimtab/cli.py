@@ -12,6 +12,7 @@ Command = Callable[[list[str]], int]
 HELP = {
     "train": "train an agent",
     "resume": "go on with an interrupted run",
+    "split": "how should a batch be split into environments × steps?",
     "probe": "measure the gradient of a run: variance, covariance, correlation, noise scale, bias",
     "eval": "evaluate a run with exploration off",
     "show": "show a run: table and learning curve",

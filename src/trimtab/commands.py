@@ -15,6 +15,7 @@ from trimtab import flags, presets
 from trimtab.cli import HELP
 from trimtab.config import Config, ConfigError
 from trimtab.flags import Parser, fail
+from trimtab.records import RunError
 
 
 @dataclass
@@ -86,6 +87,8 @@ def read_yaml(path: str) -> dict[str, Any]:
         values = yaml.safe_load(Path(path).read_text())
     except OSError as error:
         raise ConfigError("config", path, error.strerror or "cannot be read") from None
+    except UnicodeDecodeError:
+        raise ConfigError("config", path, "is not text") from None
     except yaml.YAMLError as error:
         raise ConfigError("config", path, f"is not YAML ({error})") from None
     if not isinstance(values, dict):
@@ -260,9 +263,9 @@ def _show_rescaled(result, source: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    show = lambda value: (
-        f"{value:.6g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)
-    )
+    def show(value: Any) -> str:
+        return f"{value:,}" if type(value) is int else f"{value:.6g}" if isinstance(value, float) else str(value)
+
     title = f"{source}: c_opt = {result.c_opt:.6g}, c_iter = {result.c_iter:.6g}"
     table = Table("field", "from", "to", "rule", "why", title=title, title_justify="left")
     for kept in (False, True):
@@ -274,6 +277,7 @@ def _show_rescaled(result, source: str) -> None:
     if not console.is_terminal:
         console.width = 140
     console.print(table)
+    console.print("the paper: Hilton, Cobbe & Schulman 2021, arXiv 2110.00641", style="dim", highlight=False)
     for warning in result.warnings:
         console.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
@@ -301,13 +305,13 @@ def _measured_noise_scale(run: Path) -> float | None:
     newest: tuple[float, float] | None = None
     for table in sorted((run / "probes").glob("*.parquet")):
         try:
-            rows = pl.read_parquet(table).filter((pl.col("quantity") == "noise_scale") & pl.col("resolved"))
+            found = pl.read_parquet(table).filter((pl.col("quantity") == "noise_scale") & pl.col("resolved"))
         except (pl.exceptions.PolarsError, OSError):
             continue  # not a table of measurements
-        for row in rows.iter_rows(named=True):
-            step = row.get("step") or 0
-            if row["value"] is not None and row["value"] > 0 and (newest is None or step >= newest[0]):
-                newest = (step, float(row["value"]))
+        for row in found.iter_rows(named=True):
+            step, value = row.get("step") or 0, row.get("value") or 0.0
+            if value > 0 and (newest is None or step >= newest[0]):
+                newest = (step, float(value))
     return None if newest is None else newest[1]
 
 
@@ -315,10 +319,12 @@ def _write_config(out: str, values: dict[str, Any], names_env: bool, force: bool
     """A file `trimtab train --config` takes; a source without an environment gives a file without one."""
     from trimtab.records import write_atomically
 
+    if Path(out).is_dir():
+        raise ConfigError("out", out, f"is a directory; nearest: {Path(out) / 'config.yaml'}")
     if Path(out).exists() and not force:
         raise ConfigError("out", out, "already exists; give another name, or --force")
     kept = {name: value for name, value in values.items() if name != "env_id" or names_env}
-    text = f"# trimtab rescale, from {source}\n" + yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)
+    text = f"# trimtab rescale, from {source!r}\n" + yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)
     try:
         write_atomically(Path(out), text.encode())
     except OSError as error:
@@ -380,6 +386,52 @@ def probe(argv: list[str]) -> int:
         if not output.json:
             print(f"figures: {given.save}")
     return 0
+
+
+def split(argv: list[str]) -> int:
+    from trimtab.anatomy.options import SplitOptions
+
+    made = parser("split", SplitOptions, Output, Config, positional="env", help="environment id")
+    made.add_argument("--batch", required=True, metavar="N×T", help="samples per iteration to split")
+    made.add_argument("--preset", metavar="NAME", help="preset to start from (default: the environment's own)")
+    made.add_argument("--config", metavar="FILE", help="YAML file of fields, over the preset")
+    made.add_argument("--run-dir", metavar="DIR", help="where results go (default: runs/split-ENV-K)")
+    given = made.parse(argv)
+    given.env_id = given.env
+    for name in ("num_envs", "num_steps"):
+        if hasattr(given, name):
+            raise ConfigError(name, getattr(given, name), "is what a split varies; use --splits")
+    batch = flags.parse("batch", "int", given.batch)
+    if batch < 4:
+        raise ConfigError("batch", batch, "is too small to split; nearest: 4")
+    options, output = filled(SplitOptions, given), filled(Output, given)
+    out = Path(given.run_dir) if given.run_dir else _new_split(given.env_id)
+    if out.exists() and any(out.iterdir()):
+        raise RunError(f"{out} already exists and is not empty; give another --run-dir")
+    from trimtab.anatomy import split as splitting
+
+    first = (
+        splitting.parse_splits(options.splits, batch) if options.splits else splitting.default_splits(batch, False)
+    )[0]
+    given.num_envs, given.num_steps = map(str, first)
+    config = layered_config(given)
+    if not hasattr(given, "total_timesteps"):
+        most = 100_000 if options.quick else 200_000
+        config = config.replace(total_timesteps=max(batch, min(config.total_timesteps, most)))
+    command = "trimtab split " + " ".join(argv)
+    result = splitting.split(config, batch, out, options, output.quiet or output.json, command)
+    if output.json:
+        print(json.dumps(result))
+    else:
+        from trimtab.report.split_tables import print_split
+
+        print_split(result)
+    return 0
+
+
+def _new_split(env_id: str) -> Path:
+    root = Path("runs")
+    return next(p for k in range(1, 100_000) if not (p := root / f"split-{env_id.replace('/', '-')}-{k}").exists())
 
 
 # Looking ---------------------------------------------------------------------------------------------------
@@ -476,6 +528,7 @@ COMMANDS = {
     "train": train,
     "resume": resume,
     "probe": probe,
+    "split": split,
     "eval": eval,
     "show": show,
     "repeat": repeat,

@@ -310,8 +310,8 @@ def from_dict(values: dict[str, Any], base: Config | None = None) -> Config:
     names = [f.name for f in dataclasses.fields(Config)]
     for name, value in values.items():
         if name not in names:
-            close = difflib.get_close_matches(name, names, n=3)
-            raise ConfigError(name, value, f"no such field; nearest: {', '.join(close) or 'see --help'}")
+            close = difflib.get_close_matches(str(name), names, n=3)
+            raise ConfigError(str(name), value, f"no such field; nearest: {', '.join(close) or 'see --help'}")
     values = dict(values)
     for name in ("hidden_sizes", "impala_channels"):
         if isinstance(values.get(name), list):
@@ -442,7 +442,8 @@ def validate(c: Config) -> None:
             raise ConfigError(name, value, f"must be from {low:g} to {high:g}; nearest: {min(max(value, low), high):g}")
     for name in _POSITIVE:
         if getattr(c, name) == 0:
-            raise ConfigError(name, 0, "must be above 0" + ("; none switches it off" if name != "imp_samp_max" else ""))
+            optional = Config.__dataclass_fields__[name].default is None or name == "max_grad_norm"
+            raise ConfigError(name, 0, "must be above 0" + ("; none switches it off" if optional else ""))
     if c.total_timesteps < c.batch:
         raise ConfigError("total_timesteps", c.total_timesteps, f"less than one batch; nearest: {c.batch}")
     _validate_minibatches(c)
@@ -517,6 +518,7 @@ def _validate_applicability(c: Config) -> None:
     needs("baseline", not surrogates, "only REINFORCE can go without")
     needs("vf_coef clip_vloss value_epochs arch", c.needs_value, "there is no value function without a baseline")
     needs("value_epochs", c.arch == "dual", "needs arch=dual (separate networks)")
+    needs("stagger_resets", surrogates or c.baseline, "every iteration starts from reset without a baseline")
     needs("adam_beta1 adam_beta2 adam_eps", c.optimizer == "adam", "needs optimizer=adam")
     needs("momentum", c.optimizer == "sgd", "needs optimizer=sgd")
     needs("impala_channels", c.network == "impala", "needs network=impala")

@@ -12,6 +12,7 @@ import numpy as np
 from trimtab import envs, rollout
 from trimtab.algos.core import Algorithm, hypers_of, replace
 from trimtab.algos.state import Info, State
+from trimtab.anatomy.light import light_probe
 from trimtab.config import Config
 from trimtab.rollout import Carry
 
@@ -47,7 +48,7 @@ def build(config: Config) -> Engine:
     )
     env = make(config.num_envs)
     check_against_env(config, env.spec)
-    algorithm = Algorithm(config, env, make)
+    algorithm = Algorithm(config, env, make, light_probe)
     return CompiledEngine(algorithm) if env.spec.compiled else HostEngine(algorithm)
 
 
@@ -55,6 +56,8 @@ def check_against_env(config: Config, spec) -> None:
     """What can only be refused once the environment is known."""
     from trimtab.config import ConfigError
 
+    if config.log_std_init != Config.log_std_init and hasattr(spec.action, "n"):
+        raise ConfigError("log_std_init", config.log_std_init, f"{spec.env_id} has discrete actions; nearest: 0.0")
     if config.network == "impala" and len(spec.obs_shape) != 3:
         raise ConfigError("network", "impala", f"needs images, {spec.env_id} has shape {spec.obs_shape}; nearest: mlp")
     if config.norm_obs and spec.obs_dtype == "uint8":

@@ -100,10 +100,10 @@ def refuse_what_cannot_fit(config: Config, spec: Spec, parameters: int, availabl
 def _dominating(config: Config, spec: Spec, parameters: int, needed: Estimate, available: int) -> tuple[str, Any]:
     """The field behind the largest part, and its largest value that would fit; N if that field alone cannot help."""
     shares = {
-        "policy_iterations": needed.parts.get("PPG phase", 0),
+        "policy_iterations": needed.parts.get("PPG phase", 0) + needed.parts.get("auxiliary epochs", 0),
         "staleness": needed.parts.get("staleness queue", 0),
         "num_envs": needed.parts["rollout"] + needed.parts["batch"],
-        "hidden_sizes": needed.parts["parameters and optimizer"],
+        "hidden_sizes": needed.parts.get("parameters and optimizer", 0),
     }
     name = max(shares, key=shares.__getitem__)
     if name == "hidden_sizes":

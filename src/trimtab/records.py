@@ -251,6 +251,9 @@ class RunDir:
         for other in self.checkpoints():
             if other.step > checkpoint.step:
                 shutil.rmtree(other.path)
+        for shard in (self.path / "buffers").glob("*"):  # host environments will collect other data now
+            if shard.suffix != ".safetensors" or int(shard.stem.split("-")[-1]) >= checkpoint.meta["iteration"]:
+                shard.unlink()
         for leftover in (self.path / "checkpoints").glob(".*.tmp"):
             shutil.rmtree(leftover, ignore_errors=True)
 

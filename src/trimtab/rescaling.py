@@ -189,7 +189,7 @@ def _data_parallel(config: Config, num_envs: int | None, now: int, before: int) 
         near = ", ".join(map(str, nearest_divisors(config.num_envs, min(before, config.num_envs))))
         raise ConfigError("devices_before", before, f"does not divide num_envs={config.num_envs}; nearest: {near}")
     each = config.num_envs // before
-    return each * now, f"data-parallel: {now} device(s) × {each} environments each, {before} device(s) before"
+    return each * now, f"data-parallel: devices {before} -> {now}, {each} environments on each as before"
 
 
 def _check_count(name: str, value: Any) -> None:
@@ -331,7 +331,10 @@ def _adam_betas(work: _Work) -> None:
     """β^(1/c_opt): averages over the same number of samples (the paper, Appendix E; it leaves them alone otherwise)."""
     for name, highest in (("adam_beta1", 0.999999), ("adam_beta2", 0.99999999)):
         if not work.adam_betas:
-            work.reasons[name] = ("kept", "as in the paper (Appendix E); adam_betas=true would raise it to 1/c_opt")
+            work.reasons[name] = (
+                "kept",
+                "as in the paper; adam_betas=true raises it to the power 1/c_opt (Appendix E)",
+            )
             continue
         wanted = getattr(work.old, name) ** float(1 / work.c_opt)
         if wanted > highest:

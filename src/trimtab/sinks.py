@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any, Protocol
+
+EXTRAS = {"tensorboardX": "tensorboard", "wandb": "wandb"}
 
 
 class MissingPackage(Exception):
     """An optional package is needed; the message says which."""
+
+
+def require_packages(tensorboard: bool, track: bool) -> None:
+    """Refuse what cannot be written before anything is."""
+    for wanted, package, flag in ((tensorboard, "tensorboardX", "tensorboard"), (track, "wandb", "track")):
+        if wanted and importlib.util.find_spec(package) is None:
+            raise MissingPackage(f"--{flag} needs a package: pip install 'trimtab[{EXTRAS[package]}]'")
 
 
 class Sink(Protocol):
@@ -20,10 +30,8 @@ class TensorBoard:
     """Events beside the run, for `tensorboard --logdir`."""
 
     def __init__(self, path: Path):
-        try:
-            from tensorboardX import SummaryWriter
-        except ImportError:
-            raise MissingPackage("--tensorboard needs a package: pip install 'trimtab[tensorboard]'") from None
+        from tensorboardX import SummaryWriter
+
         self._writer = SummaryWriter(str(path / "tensorboard"))
 
     def write(self, step: int, metrics: dict[str, float]) -> None:
@@ -38,10 +46,8 @@ class WandB:
     """Weights & Biases; WANDB_MODE=offline keeps everything on disk."""
 
     def __init__(self, path: Path, config: dict[str, Any], project: str = "trimtab"):
-        try:
-            import wandb
-        except ImportError:
-            raise MissingPackage("--track needs a package: pip install 'trimtab[wandb]'") from None
+        import wandb
+
         self._run = wandb.init(project=project, dir=str(path), config=config, name=path.name)
 
     def write(self, step: int, metrics: dict[str, float]) -> None:

@@ -27,7 +27,7 @@ from trimtab.evaluate import evaluate
 from trimtab.progress import Progress
 from trimtab.records import Checkpoint, Damaged, RunDir, RunError, new_path
 from trimtab.run import Run
-from trimtab.sinks import Sink, TensorBoard, WandB
+from trimtab.sinks import Sink, TensorBoard, WandB, require_packages
 
 WINDOW = 100  # episodes in rollout/ep_rew_mean
 
@@ -51,6 +51,7 @@ class Options:
 def train(config: Config, run_dir: str | Path | None = None, **options: Any) -> Run:
     """Train from the beginning in a new run directory."""
     opts = Options(run_dir=Path(run_dir) if run_dir else None, **options)
+    require_packages(opts.tensorboard, opts.track)
     device.prepare(device.threads_for(config.network))
     engine = _fitting(config)
     path = opts.run_dir or new_path(Path("runs"), config.env_id, config.algo, config.seed)
@@ -79,6 +80,7 @@ def resume(run_dir: str | Path, **options: Any) -> Run:
     """Go on from the newest good checkpoint."""
     run = RunDir.open(run_dir)
     opts = Options(run_dir=run.path, **options)
+    require_packages(opts.tensorboard, opts.track)
     config = configuration.from_dict(run.config())
     device.prepare(device.threads_for(config.network))
     with run.writing():
@@ -196,10 +198,11 @@ class _Loop:
                     self._record(iteration, info, (iteration + taken - first) * config.batch / max(clock, 1e-9), clock)
                     iteration += taken
                     bar.update(iteration * config.batch, self._note(first, iteration, clock))
-                    if iteration in stops:
-                        self._checkpoint(state)
+                    # Evaluate first: the checkpoint then speaks for the evaluation too.
                     if iteration == self._next_evaluation(iteration - 1):
                         outside += self._evaluate(state, iteration)
+                    if iteration in stops:
+                        self._checkpoint(state)
         finally:
             engine.close()
             for sink in self.sinks:

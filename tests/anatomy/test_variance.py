@@ -142,13 +142,13 @@ def chain():
 
 def test_exact_on_an_enumerated_chain(chain):
     probabilities, gradients, exact, lags = chain
-    drawn = np.random.default_rng(0).choice(len(gradients), 4096, p=probabilities)
+    drawn = np.random.default_rng(0).choice(len(gradients), 2048, p=probabilities)
     result = decompose(gradients[drawn], num_envs=2)
     assert exact["covariance"] > 0.3 * exact["variance"]
     for name, value in exact.items():
         estimate = getattr(result, name)
         assert estimate.lo <= value <= estimate.hi, name
-        assert estimate.hi - estimate.lo < 0.3 * value, name
+        assert estimate.hi - estimate.lo < 0.4 * value, name
     assert np.all((result.lag_interval[:, 0] <= lags) & (lags <= result.lag_interval[:, 1]))
 
 
@@ -216,9 +216,9 @@ def test_carry_interval_covers():
         decompose_carry(
             autoregressive(rng, 8 * 16, 3, 2, 0.5).reshape(8, 16, 3, 2) + offsets, seed=i
         ).variance
-        for i in range(200)
+        for i in range(120)
     ]
-    assert 0.90 < np.mean([e.lo <= exact <= e.hi for e in found]) < 0.985
+    assert 0.88 < np.mean([e.lo <= exact <= e.hi for e in found]) < 0.995
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 2), (4, 3), (0, 3, 2)])
@@ -251,7 +251,7 @@ def test_intervals_cover(heavy):
     exact["covariance"] = exact["variance"] - exact["individual"]
     exact["ess"] = 8 * exact["individual"] / exact["variance"]
     hits = {name: [] for name in exact}
-    for seed in range(100):
+    for seed in range(80):
         scale = np.exp(0.6 * rng.normal(size=(512, 1, 1)) - 0.36) if heavy else 1.0
         result = decompose(autoregressive(rng, 512, 2, 3, 0.5, scale) + mean, num_envs=4, seed=seed)
         for name, value in exact.items():

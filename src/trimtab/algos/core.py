@@ -27,9 +27,15 @@ def hypers_of(config: Config) -> Hypers:
 class Algorithm:
     """Pure functions of State for one environment and one Config; numbers that are traced come in as `hypers`."""
 
-    def __init__(self, config: Config, env, make_env: Callable[[int], Any] | None = None):
-        """`make_env(n)` makes n more host environments, for evaluations."""
-        self.config, self.env, self.make_env = config, env, make_env
+    def __init__(
+        self,
+        config: Config,
+        env,
+        make_env: Callable[[int], Any] | None = None,
+        watch: Callable[..., dict] | None = None,
+    ):
+        """`make_env(n)` makes n more host environments; `watch` looks at a batch every `probe_every` iterations."""
+        self.config, self.env, self.make_env, self.watch = config, env, make_env, watch
         spec = env.spec
         self.dist = distribution_for(spec.action)
         self.agent = Agent(
@@ -192,6 +198,7 @@ class Algorithm:
         key, update_key, aux_key = jax.random.split(state.key, 3)
         fresh = self.batch_of(state, rows, hypers)
         state = replace(state, key=key)
+        probed = self._probe(state, fresh, rows)
         if config.staleness:
             slot = state.iteration % config.staleness
             batch = jax.tree.map(lambda q: q[slot], state.queue)
@@ -207,7 +214,7 @@ class Algorithm:
         if config.is_ppg:
             state, aux_metrics = self._phase(state, fresh, hypers, aux_key)
             metrics |= aux_metrics
-        metrics |= self._account(rows, fresh)
+        metrics |= self._account(rows, fresh) | probed
         info = Info(
             metrics=metrics,
             done=rows.terminated | rows.truncated,
@@ -222,12 +229,24 @@ class Algorithm:
         state, rows = self.collect(state, hypers)
         return self.learn(state, rows, hypers)
 
+    def _probe(self, state: State, batch: Batch, rows: Rollout) -> dict[str, Array]:
+        """Look at the batch before it is learned from, in the iterations whose turn it is."""
+        if not self.config.probe_every or self.watch is None:
+            return {}
+        look = lambda: self.watch(self.config, self.agent, state.params, batch, rows)
+        absent = lambda: jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), jax.eval_shape(look))
+        return jax.lax.cond((state.iteration + 1) % self.config.probe_every == 0, look, absent)
+
+    def share(self, state: State, hypers: Hypers) -> Float[Array, ""]:
+        """Share of every step size in this iteration: schedule and warm-up."""
+        env_steps = state.iteration.astype(jnp.float32) * self.config.batch
+        left = schedule(self.config.anneal_lr, state.iteration / self.config.iterations)
+        return left * warmup(env_steps, hypers["warmup_steps"], self.config.batch)
+
     def rates(self, state: State, hypers: Hypers) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Step size and entropy coefficient of this iteration."""
-        progress = state.iteration / self.config.iterations
-        env_steps = state.iteration.astype(jnp.float32) * self.config.batch
-        share = schedule(self.config.anneal_lr, progress) * warmup(env_steps, hypers["warmup_steps"], self.config.batch)
-        return hypers["learning_rate"] * share, hypers["ent_coef"] * anneal(progress, hypers["ent_anneal"])
+        bonus = anneal(state.iteration / self.config.iterations, hypers["ent_anneal"])
+        return hypers["learning_rate"] * self.share(state, hypers), hypers["ent_coef"] * bonus
 
     def _update(self, state: State, batch: Batch, hypers: Hypers, key: PRNGKeyArray):
         """Normalize advantages, place the proximal policy, take the epochs."""
@@ -294,7 +313,7 @@ class Algorithm:
         kept = ppg.Phase(batch.obs, batch.target, batch.weight)
         phase = jax.tree.map(lambda p, x: p.at[position].set(x), state.phase, kept)
         state = replace(state, phase=phase)
-        share = self.rates(state, hypers)[0] / jnp.maximum(hypers["learning_rate"], 1e-30)
+        share = self.share(state, hypers)
 
         def run(state: State):
             params, optimizer, watched = ppg.auxiliary_phase(

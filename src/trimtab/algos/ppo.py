@@ -211,6 +211,7 @@ def update(
         ((False, True), config.epochs_of_value - joint if config.needs_value else 0),
     ]
     seen: list[Float[Array, "steps metrics"]] = []
+    before = learner.gradient_steps
     for which, epochs in plan:
         if epochs == 0:
             continue
@@ -223,7 +224,7 @@ def update(
         **dict(zip(METRICS, means)),
         "first_ratio_error": table[0, METRICS.index("ratio_error")],
         "first_kl_prox": table[0, METRICS.index("kl_prox")],
-        "gradient_steps_taken": jnp.isfinite(table[:, METRICS.index("grad_norm")]).sum().astype(jnp.float32),
+        "gradient_steps_taken": (learner.gradient_steps - before).astype(jnp.float32),
     }
 
 

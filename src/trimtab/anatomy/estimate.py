@@ -110,7 +110,7 @@ def studentized(value, error_sq, means, errors_sq, confidence: float = CONFIDENC
     """Ends of the studentized (bootstrap-t) interval of a mean.
 
     t = (mean* − mean) / se*,   [value − t_hi se, value − t_lo se]
-    Second-order accurate: it keeps its coverage for skewed terms, where a percentile interval does not.
+    Second-order accurate: skewed terms cost it less coverage than they cost a percentile interval.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         t = (means - value) / np.sqrt(errors_sq)

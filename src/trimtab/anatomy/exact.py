@@ -182,7 +182,7 @@ def bias_sq(
     return float(gap @ gap)
 
 
-def policy_tables(agent, params, obs: Float[np.ndarray, S *shape]):
+def policy_tables(agent, params, obs: Float[np.ndarray, S * shape]):
     """(π [S, A], ∇ log π [S, A, P]) of a categorical agent on every state's observation."""
     import jax
     import jax.numpy as jnp
@@ -199,7 +199,7 @@ def policy_tables(agent, params, obs: Float[np.ndarray, S *shape]):
     return np.asarray(policy, np.float64), np.asarray(score, np.float64)
 
 
-def critic_table(agent, params, obs: Float[np.ndarray, S *shape]) -> Float[np.ndarray, " S"]:
+def critic_table(agent, params, obs: Float[np.ndarray, S * shape]) -> Float[np.ndarray, " S"]:
     """V̂ on every state's observation."""
     import jax.numpy as jnp
 

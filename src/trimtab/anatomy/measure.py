@@ -65,7 +65,6 @@ class Measurer:
             centred = weight * (vectors - gradient[None]) - (means if mean is None else mean)
             difference = None
             if reference is not None:
-                # (A - A_ref) ∇ log π, from the same sample: rescale where A is not 0, else differentiate anew.
                 gap = samples._replace(advantage=samples.advantage - reference)
                 difference = (weight * chunked_vectors(self.per_sample, params, gap)).sum(0) / weight.sum()
             return Second(centred.sum(0), lag_sums(centred @ centred.T), weight.sum(), difference)
@@ -79,7 +78,9 @@ class Measurer:
 
     def second(self, rows: Rows, means: np.ndarray, gradient: np.ndarray) -> Second:
         to = lambda x: jnp.asarray(x, jnp.float32)
-        return jax.tree.map(lambda x: np.asarray(x), self._second(self.params, rows, to(means), to(gradient)))
+        return jax.tree.map(
+            lambda x: np.asarray(x, np.float64), self._second(self.params, rows, to(means), to(gradient))
+        )
 
 
 def lag_sums(gram: Float[Array, "T T"]) -> Float[Array, " T"]:
@@ -91,10 +92,11 @@ def lag_sums(gram: Float[Array, "T T"]) -> Float[Array, " T"]:
 
 
 class Measured(NamedTuple):
-    """Row statistics of the gradients and of their paired differences, and the mean of every replicate."""
+    """Row statistics of the gradients, paired differences, reference rows (whose mean is G_T), means of replicates."""
 
     rows: RowStatistics
     differences: Float[np.ndarray, "M width"] | None
+    reference: Float[np.ndarray, "M width"] | None
     means: Float[np.ndarray, "replicates width"]
     gradient: Float[np.ndarray, " width"]
 
@@ -121,20 +123,19 @@ def measure(measurer: Measurer, draw, replicates: int, tick=lambda: None) -> Mea
     moments, differences = [], []
     for r in range(replicates):
         second = measurer.second(draw(r), position_means, gradient)
-        moments.append(
-            RowMoments(second.residual.astype(np.float64), second.lag_products.astype(np.float64), second.steps[:, 0])
-            if second.steps.ndim == 2
-            else RowMoments(
-                second.residual.astype(np.float64), second.lag_products.astype(np.float64), second.steps.astype(float)
-            )
-        )
+        moments.append(RowMoments(second.residual, second.lag_products, second.steps))
         if second.difference is not None:
             differences.append(second.difference)
         tick()
+    together = np.concatenate(differences) if differences else None
+    reference = None
+    if together is not None and not measurer.by_env:
+        means_of_rows = np.concatenate([m.residual / np.maximum(m.steps, 1)[:, None] for m in moments]) + gradient
+        reference = means_of_rows - together
     if measurer.by_env:
         moments = by_environment(moments)
     statistics = row_statistics(moments, gradient, num_strata=len(moments) if measurer.by_env else 1)
-    return Measured(statistics, np.concatenate(differences) if differences else None, np.array(means), gradient)
+    return Measured(statistics, together, reference, np.array(means), gradient)
 
 
 def by_environment(moments: list[RowMoments]) -> list[RowMoments]:

@@ -1,4 +1,4 @@
-"""What a probe can be asked. Light: no JAX."""
+"""What a probe and a split can be asked. Light: no JAX."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
-from trimtab.config import ConfigError, check_type
+from trimtab.config import ConfigError, check_type, nearest_divisors
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,30 @@ class ProbeOptions:
     """How per-sample gradients are computed: auto, layers, chunks or projection."""
     bias: bool = True
     """Also simulate the paired reference, to measure the bias."""
+    blocks: tuple[int, ...] = ()
+    """Also predict the variance of the same batch at these smaller T, cutting the rows into blocks."""
+    correlations: bool = True
+    """Also look at pairs of samples, replicates and minibatches."""
     seed: int = 0
     """Seed of the replicates and of every bootstrap."""
+
+
+@dataclass
+class SplitOptions:
+    """How much effort to spend."""
+
+    splits: str | None = None
+    """Splits to measure, for example 4x256,16x64 (default: a ladder in steps of 4)."""
+    run: str | None = None
+    """Probe this run instead of training one."""
+    seeds: int = 3
+    """Seeds to train each split from scratch on (0: do not train)."""
+    points: int = 3
+    """Points of training at which every split is probed."""
+    replicates: int = 32
+    """Batches per probe (fewer where a batch has many rows)."""
+    quick: bool = False
+    """A first answer in about a minute: fewer splits, points, seeds and replicates."""
 
 
 def check(options: ProbeOptions) -> None:
@@ -42,5 +64,9 @@ def check(options: ProbeOptions) -> None:
     for name in ("num_envs", "num_steps"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
             raise ConfigError(name, getattr(options, name), "must be at least 1; nearest: 1")
+    for steps in options.blocks:
+        if options.num_steps is not None and (steps >= options.num_steps or options.num_steps % steps):
+            near = [d for d in nearest_divisors(options.num_steps, steps) if d < options.num_steps]
+            raise ConfigError("blocks", steps, f"must divide num_steps={options.num_steps}; nearest: {near[0]}")
     if options.start == "carry" and options.replicates < 8:
         raise ConfigError("replicates", options.replicates, "carried states need at least 8; nearest: 8")

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from trimtab.algos.core import Algorithm, hypers_of
 from trimtab.algos.state import State
 from trimtab.anatomy import bias as biases
 from trimtab.anatomy import correlation, exact, minibatches, noise
-from trimtab.anatomy.estimate import UNRESOLVED, Estimate
-from trimtab.anatomy.gradients import FullObjective, PerSample, chunked_vectors
+from trimtab.anatomy.estimate import UNRESOLVED, Estimate, bootstrap_weights, positive_estimate, resample
+from trimtab.anatomy.gradients import FullObjective, PerSample, Samples, chunked_vectors
 from trimtab.anatomy.measure import Measured, Measurer, flat, measure
 from trimtab.anatomy.noise import NoiseScale, subsampling_variance
 from trimtab.anatomy.options import ProbeOptions, check
@@ -45,15 +46,17 @@ class Anatomy:
     noise: NoiseScale
     bias_sq: Estimate
     mse: Estimate
+    true_grad_sq: Estimate
     exact: dict[str, float]
-    cosine: correlation.CosineCorrelation | None
-    covariance: correlation.CovarianceCorrelation | None
-    alignment: correlation.TrajectoryAlignment | None
-    batch_alignment: np.ndarray
-    replicate_alignment: np.ndarray
-    replicate_cosines: np.ndarray
-    minibatch: dict[str, Any]
-    notes: tuple[str, ...] = field(default=())
+    predicted: dict[int, Estimate]
+    notes: tuple[str, ...]
+    cosine: correlation.CosineCorrelation | None = None
+    covariance: correlation.CovarianceCorrelation | None = None
+    alignment: correlation.TrajectoryAlignment | None = None
+    batch_alignment: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    replicate_alignment: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    replicate_cosines: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    minibatch: dict[str, Any] = field(default_factory=dict)
 
     @property
     def variance(self) -> Estimate:
@@ -135,6 +138,7 @@ class Prober:
             algorithm, state, self.hypers, self.num_envs, self.num_steps, self._start(), needs_reference
         )
         self.measurer = Measurer(self.per_sample, state.params, by_env=options.start == "carry")
+        self._cut: dict[int, Any] = {}
         self._gram = jax.jit(self.per_sample.gram)
         self._vectors = jax.jit(lambda p, s: chunked_vectors(self.per_sample, p, s))
 
@@ -172,20 +176,14 @@ class Prober:
         scales = noise.noise_scale(measured.rows, options.seed)
         if options.advantages == "batch":  # samples are coupled: only whole batches can be compared
             decomposition = between_batches(decomposition, measured.means, options.seed)
-        bias_sq, mse = UNRESOLVED, UNRESOLVED
+        bias_sq, mse, true_grad_sq = UNRESOLVED, UNRESOLVED, UNRESOLVED
         if measured.differences is not None and len(measured.differences) == measured.rows.num_rows:
             rows = biases.difference_statistics(measured.differences)
             bias_sq = biases.bias_sq(measured.differences, options.seed)
-            if options.start != "carry":
+            if measured.reference is not None:
+                true_grad_sq = biases.squared_norm_of_mean(measured.reference @ measured.reference.T, options.seed)
                 mse = biases.mse(measured.rows, rows, self.num_envs, options.seed)
-        first = self.rows(0, gae_lambda)
-        shown = measured.means[:SHOWN_REPLICATES]
-        small = self._few(first)
-        gram = np.asarray(self._gram(self.measurer.params, flat(small.samples)), np.float64)
-        episode, valid = np.asarray(small.episode).T, np.asarray(small.valid).T
-        several = episode.shape[0] > 1
         lam = config.gae_lambda if gae_lambda is None else gae_lambda
-        state = self.sampler.state
         return Anatomy(
             step=step,
             num_envs=self.num_envs,
@@ -195,25 +193,43 @@ class Prober:
             options=options,
             method=self.per_sample.method,
             relative_error=self.per_sample.relative_error,
-            reset_synchrony=synchrony(np.asarray(state.env.episode_length), self.algorithm.env.spec.time_limit),
+            reset_synchrony=synchrony(
+                np.asarray(self.sampler.state.env.episode_length), self.algorithm.env.spec.time_limit
+            ),
             decomposition=decomposition,
             noise=scales,
             bias_sq=bias_sq,
             mse=mse,
+            true_grad_sq=true_grad_sq,
             exact=self.exactly(lam) if options.advantages == "raw" and options.objective == "policy" else {},
-            cosine=correlation.cosine_correlation(gram, episode, valid, options.seed),
-            covariance=correlation.covariance_correlation(gram, episode, valid) if several else None,
-            alignment=correlation.trajectory_alignment(gram, episode, valid),
-            batch_alignment=self._alignment(first, shown[:1])[0],
-            replicate_alignment=self._alignment(first, shown),
-            replicate_cosines=correlation.cosine_matrix(shown @ shown.T),
-            minibatch=self._minibatch(state, first, gram),
-            notes=self._notes(measured, small, first),
+            predicted={t: self.predicted(t, gae_lambda) for t in options.blocks},
+            notes=self._notes(measured),
+            **(self._pairs(measured, gae_lambda) if options.correlations else {}),
         )
+
+    def _pairs(self, measured: Measured, gae_lambda: float | None) -> dict[str, Any]:
+        """What pairs of samples, replicates and minibatches show, on the first replicate."""
+        first = self.rows(0, gae_lambda)
+        shown = measured.means[:SHOWN_REPLICATES]
+        small = self._few(first)
+        gram = np.asarray(self._gram(self.measurer.params, flat(small.samples)), np.float64)
+        episode, valid = np.asarray(small.episode).T, np.asarray(small.valid).T
+        return {
+            "cosine": correlation.cosine_correlation(gram, episode, valid, self.options.seed),
+            "covariance": correlation.covariance_correlation(gram, episode, valid) if len(episode) > 1 else None,
+            "alignment": correlation.trajectory_alignment(gram, episode, valid),
+            "batch_alignment": self._alignment(first, shown[:1])[0],
+            "replicate_alignment": self._alignment(first, shown),
+            "replicate_cosines": correlation.cosine_matrix(shown @ shown.T),
+            "minibatch": self._minibatch(self.sampler.state, first, gram),
+        }
+
+    def _kept_rows(self) -> int:
+        return min(self.num_envs, max(2, CORRELATED // self.num_steps))
 
     def _few(self, rows: Rows) -> Rows:
         """As many whole rows as make CORRELATED samples, and at least two."""
-        keep = min(self.num_envs, max(2, CORRELATED // self.num_steps))
+        keep = self._kept_rows()
         return jax.tree.map(lambda x: x[:, :keep] if x.ndim > 1 else x[:keep], rows)
 
     def _alignment(self, rows: Rows, means: np.ndarray) -> np.ndarray:
@@ -238,6 +254,32 @@ class Prober:
             found |= minibatches.effects(self.algorithm, state, rows.rollout, self.hypers, self.options.seed)
         return found
 
+    def predicted(self, num_steps: int, gae_lambda: float | None) -> Estimate:
+        """Var(G_B) of the same batch as rows of fewer steps: blocks of the measured rows, advantages computed anew.
+
+        Blocks of one row are not independent, so the interval resamples rows, each with the mean of its blocks.
+        """
+        if self.num_steps % num_steps or self.options.start != "stationary":
+            return UNRESOLVED
+        count = self.num_steps // num_steps
+        if num_steps not in self._cut:
+            self._cut[num_steps] = jax.jit(lambda state, rows, hypers: self._blocks(state, rows, hypers, num_steps))
+        hypers = self.hypers if gae_lambda is None else self.hypers | {"gae_lambda": np.float32(gae_lambda)}
+        cut = lambda r: self._cut[num_steps](self.sampler.state, self.rows(r, gae_lambda).rollout, hypers)
+        rows = measure(self.measurer, cut, self.options.replicates).rows
+        terms = rows.row_terms.reshape(self.options.replicates, count, self.num_envs).mean(1).reshape(-1)
+        scale = 1 / (self.num_envs * self.num_steps * num_steps)
+        columns = resample(scale * terms[:, None], bootstrap_weights(len(terms), self.options.seed))
+        return positive_estimate(columns, 0, len(terms))
+
+    def _blocks(self, state: State, rows, hypers, num_steps: int) -> Rows:
+        """A rollout [T, N] as [T', (T/T') N], column b N + n being block b of row n."""
+        cut = lambda x: jnp.moveaxis(x.reshape(-1, num_steps, *x.shape[1:]), 0, 1).reshape(num_steps, -1, *x.shape[2:])
+        rows = jax.tree.map(cut, rows)
+        advantage, target, _, valid, obs = self.algorithm.advantages(state, rows, hypers)
+        episode = jnp.zeros_like(valid, jnp.int32)
+        return Rows(Samples(obs, rows.action, advantage, target), None, valid, episode, episode[0], rows)
+
     def exactly(self, gae_lambda: float) -> dict[str, float]:
         """For finite MDPs: what the sampled numbers estimate, computed."""
         env, config = self.algorithm.env, self.config
@@ -259,7 +301,7 @@ class Prober:
             "cosine_expected_true": cosine(expected, true),
         }
 
-    def _notes(self, measured: Measured, small: Rows, first: Rows) -> tuple[str, ...]:
+    def _notes(self, measured: Measured) -> tuple[str, ...]:
         notes = []
         config, tail = self.config, tail_length(self.config.gamma)
         if self.options.bias and measured.differences is None:
@@ -271,8 +313,9 @@ class Prober:
             notes.append(
                 f"gradients sketched: inner products carry a relative error of {self.per_sample.relative_error:.2%}"
             )
-        if small.valid.shape != first.valid.shape:
-            notes.append(f"correlations from {small.valid.shape[1]} of {self.num_envs} rows")
+        kept = self._kept_rows()
+        if kept < self.num_envs and self.options.correlations:
+            notes.append(f"correlations from {kept} of {self.num_envs} rows")
         if measured.rows.num_masked:
             notes.append(f"{measured.rows.num_masked} rows were not experience and are left out")
         return tuple(notes)

@@ -35,6 +35,7 @@ UNITS = {
     "bias_sq": "gradient²",
     "mse": "gradient²",
     "grad_sq": "gradient²",
+    "true_grad_sq": "gradient²",
     "ess": "samples",
     "noise_scale": "samples",
     "noise_scale_trajectory": "samples",
@@ -64,10 +65,13 @@ def _rows(a: Any):
         yield estimate(name, getattr(d, name))
     yield estimate("bias_sq", a.bias_sq)
     yield estimate("mse", a.mse)
+    yield estimate("true_grad_sq", a.true_grad_sq)
     yield estimate("noise_scale", n.simple)
     yield estimate("noise_scale_trajectory", n.trajectory)
     yield estimate("noise_scale_environments", n.environments)
     yield row("reset_synchrony", a.reset_synchrony, resolved=math.isfinite(a.reset_synchrony))
+    for num_steps, e in a.predicted.items():
+        yield row("predicted_variance", e.value, e.lo, e.hi, e.resolved, lag=num_steps, unit="gradient²")
     for name, value in a.exact.items():
         yield row(f"exact_{name}", value, value, value)
     for lag, (value, (lo, hi)) in enumerate(zip(d.lag_covariance, d.lag_interval)):

@@ -103,4 +103,5 @@ def clip_action(dist: Distribution, action):
     """What the environment receives: Gaussian actions clipped to the box."""
     if isinstance(dist, Categorical):
         return action
-    return jnp.clip(action, jnp.asarray(dist.low, action.dtype), jnp.asarray(dist.high, action.dtype))
+    low, high = (jnp.broadcast_to(jnp.asarray(x, action.dtype), action.shape) for x in (dist.low, dist.high))
+    return jnp.clip(action, low, high)

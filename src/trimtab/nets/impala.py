@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Num, PRNGKeyArray
 
 from trimtab.nets.mlp import Dense
 
@@ -24,7 +24,7 @@ class Conv(eqx.Module):
         self.bias = jnp.zeros(outputs)
 
     def __call__(self, x: Float[Array, "H W inputs"]) -> Float[Array, "H W outputs"]:
-        return convolve(x, self.weight) + self.bias
+        return convolve(x, self.weight) + self.bias[None, None]
 
 
 def convolve(x: Float[Array, "H W inputs"], weight: Float[Array, "3 3 inputs outputs"]) -> Float[Array, "H W outputs"]:
@@ -95,7 +95,7 @@ class Impala(eqx.Module):
         self.layers = tuple(Dense(k, a, b, 2**0.5) for k, a, b in zip(keys, sizes, sizes[1:]))
         self.scale = scale
 
-    def __call__(self, x: Float[Array, "H W C"]) -> Float[Array, " features"]:
+    def __call__(self, x: Num[Array, "H W C"]) -> Float[Array, " features"]:
         x = x.astype(jnp.float32) * self.scale
         for stack in self.stacks:
             x = stack(x)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Num, PRNGKeyArray
 
 ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu}
 
@@ -38,7 +38,7 @@ class MLP(eqx.Module):
         self.layers = tuple(Dense(k, a, b, 2**0.5) for k, a, b in zip(keys, sizes, sizes[1:]))
         self.activation = activation
 
-    def __call__(self, x: Float[Array, "*shape"]) -> Float[Array, " features"]:
+    def __call__(self, x: Num[Array, "*shape"]) -> Float[Array, " features"]:
         x = x.reshape(-1)
         for layer in self.layers:
             x = ACTIVATIONS[self.activation](layer(x))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -14,33 +15,104 @@ alt.data_transformers.disable_max_rows()
 
 BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#3b6fb6", "#e08a1e", "#3f8f5b", "#c0392b", "#7d5ba6", "#8a8f98"
 PALETTE = [BLUE, ORANGE, GREEN, RED, PURPLE, GREY]
+RAMP = ["#27408b", "#2f7fb8", "#35a394", "#86b94b", "#e3a72f", "#cf5b1f"]  # for things that have an order
 FORMATS = (".png", ".svg", ".pdf", ".html", ".json")
+WIDTH, HEIGHT, ROW = 520, 260, 34  # of a figure, and of one bar in it
+SHORT_NUMBER = (  # labels of axes: 0, 0.02, 2e-5, 3e6
+    "datum.value == 0 ? '0' : format(datum.value, abs(datum.value) < 1e-3 || abs(datum.value) >= 1e5 ? '~e' : '~g')"
+)
+FONT = "Inter, Helvetica Neue, Helvetica, Arial, sans-serif"
 
 
 def themed(chart: alt.TopLevelMixin, title: str | None = None, subtitle: str | None = None) -> alt.TopLevelMixin:
     """The one look of every figure."""
     if title:
-        heading = alt.TitleParams(title, anchor="start", fontSize=15, fontWeight=600, offset=12)
+        heading = alt.TitleParams(textwrap.wrap(title, 68), anchor="start", fontSize=15, fontWeight=600, offset=14)
         if subtitle:
-            heading.subtitle, heading.subtitleColor, heading.subtitleFontSize = subtitle, "#5b6470", 12
+            heading.subtitle, heading.subtitleColor, heading.subtitleFontSize = (
+                textwrap.wrap(subtitle, 94),
+                "#5b6470",
+                12,
+            )
+            heading.subtitlePadding, heading.subtitleLineHeight = 6, 16
         chart = chart.properties(title=heading)
     return (
-        chart.configure(font="Inter, Helvetica Neue, Helvetica, Arial, sans-serif", background="white")
+        chart.configure(font=FONT, background="white", padding=8)
         .configure_axis(
-            labelFontSize=11,
-            titleFontSize=12,
+            labelFontSize=12,
+            titleFontSize=12.5,
             titleFontWeight="normal",
             titleColor="#3c434d",
             labelColor="#5b6470",
             gridColor="#edf0f3",
             domainColor="#c9cfd6",
             tickColor="#c9cfd6",
+            titlePadding=8,
         )
         .configure_view(strokeWidth=0)
-        .configure_legend(labelFontSize=12, titleFontSize=12, titleFontWeight="normal", symbolStrokeWidth=3)
+        .configure_legend(
+            labelFontSize=12,
+            titleFontSize=12,
+            titleFontWeight="normal",
+            symbolStrokeWidth=3,
+            titleColor="#3c434d",
+            symbolOpacity=1,
+        )
         .configure_range(category=PALETTE)
-        .configure_header(labelFontSize=12, titleFontSize=12, labelFontWeight=600)
+        .configure_header(labelFontSize=12, titleFontSize=12, labelFontWeight=600, labelColor="#3c434d", title=None)
     )
+
+
+def ordered(count: int) -> list[str]:
+    """So many colours along the ramp, for series that have an order."""
+    if count <= 1:
+        return [BLUE]
+    places = [i * (len(RAMP) - 1) / (count - 1) for i in range(count)]
+    return [_between(RAMP[int(p)], RAMP[min(int(p) + 1, len(RAMP) - 1)], p % 1) for p in places]
+
+
+def _between(low: str, high: str, share: float) -> str:
+    ends = [[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in (low, high)]
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in zip(*ends))
+
+
+def legend(labels: list[str], title: str | None = None, **options: Any) -> alt.Legend:
+    """A legend above the figure, in as many columns as a phone has room for."""
+    columns = max(1, min(len(labels), 310 // (7 * max(map(len, labels), default=1) + 28)))
+    return alt.Legend(orient="top", title=title, columns=columns, labelLimit=300, **options)
+
+
+def colored(field: str, labels: list[str], colors: list[str] | None = None, title: str | None = None, **options: Any):
+    """A colour for each label, with its legend."""
+    scale = alt.Scale(domain=labels, range=colors or ordered(len(labels)))
+    return alt.Color(f"{field}:N", scale=scale, sort=labels, legend=legend(labels, title, **options), title=title)
+
+
+def rows_of(labels: list[str], title: str | None) -> alt.Y:
+    """An axis of named rows, its title above the names."""
+    axis = alt.Axis(
+        domain=False, ticks=False, titleAngle=0, titleAlign="right", titleBaseline="bottom", titleX=-6, titleY=-4
+    )
+    return alt.Y("series:N", sort=labels, title=title if len(labels) > 1 else None, axis=axis)
+
+
+def lag_axis() -> alt.X:
+    """Steps between two samples of a row."""
+    axis = alt.Axis(grid=False, values=[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000])
+    return alt.X("lag:Q", title="lag k, steps (logarithmic)", axis=axis, scale=alt.Scale(type="log", nice=False))
+
+
+def paneled(chart: Any, panels: list[str], columns: int = 2, height: Any = HEIGHT, **resolve: str) -> Any:
+    """One panel of the figure for each label in the column `panel`; a page may lay them out in fewer columns."""
+    if len(panels) <= 1:
+        return chart.properties(width=WIDTH, height=height)
+    columns = min(columns, len(panels)) if len(panels) != 4 or columns != 3 else 2
+    width = (640 if columns > 2 else 600) // columns - 20
+    faceted = chart.properties(width=width, height=height).facet(
+        facet=alt.Facet("panel:N", sort=panels, title=None, header=alt.Header(labelAnchor="start")), columns=columns
+    )
+    faceted = faceted.properties(usermeta={"columns": columns}, spacing=24)
+    return faceted.resolve_scale(**resolve) if resolve else faceted
 
 
 def save(chart: alt.TopLevelMixin, path: Path) -> None:
@@ -53,7 +125,9 @@ def save(chart: alt.TopLevelMixin, path: Path) -> None:
     if suffix == ".png":
         chart.save(str(temporary), format="png", scale_factor=2.0)
     elif suffix == ".html":
-        chart.save(str(temporary), format="html", inline=True)
+        from trimtab.report.page import Figure, page
+
+        temporary.write_text(page("", [Figure(chart)]), encoding="utf-8")
     else:
         chart.save(str(temporary), format=suffix[1:])
     temporary.replace(path)
@@ -85,7 +159,7 @@ def thin(frame: pl.DataFrame, points: int = 300) -> pl.DataFrame:
 def learning_curves(
     frame: pl.DataFrame, title: str, subtitle: str | None = None, order: list[str] | None = None
 ) -> alt.TopLevelMixin:
-    """Return against environment steps: mean over seeds, band from the lowest to the highest seed, one line per series."""
+    """Return against environment steps, a line per series: mean over seeds, band from the lowest to the highest."""
     summary = (
         thin(frame)
         .group_by("series", "step", maintain_order=True)
@@ -97,18 +171,9 @@ def learning_curves(
         .sort("series", "step")
     )
     several = frame["series"].n_unique() > 1
-    x = alt.X("step:Q", title="environment steps", axis=alt.Axis(format="~s", grid=False))
-    color = (
-        alt.Color(
-            "series:N",
-            title=None,
-            sort=order,
-            legend=alt.Legend(orient="top"),
-            scale=alt.Scale(range=PALETTE),
-        )
-        if several
-        else alt.value(BLUE)
-    )
+    x = alt.X("step:Q", title="environment steps", axis=alt.Axis(format="~s", grid=False, tickCount=6))
+    labels = order or sorted(frame["series"].unique())
+    color = colored("series", labels, None if len(labels) > 2 else PALETTE[:2]) if several else alt.value(BLUE)
     base = alt.Chart(summary).encode(x=x, color=color)
     y = alt.Y("mean:Q", title="return of the last 100 episodes", scale=alt.Scale(zero=False))
     band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q"), y2="high:Q")
@@ -118,4 +183,4 @@ def learning_curves(
         alt.Tooltip("mean:Q", format=".4g"),
     ]
     line = base.mark_line(strokeWidth=2.2).encode(y=y, tooltip=tooltip if several else tooltip[1:])
-    return themed((band + line).properties(width=620, height=320), title, subtitle)
+    return themed((band + line).properties(width=WIDTH, height=HEIGHT + 40), title, subtitle)

@@ -1,0 +1,154 @@
+"""Are the estimates right? Probes of finite MDPs, repeated, against exact answers.
+
+A cell is one MDP, one T, one λ, with or without its time limit, under a small neural policy and a wrong critic. Each
+repetition draws fresh rows; the share of 95% intervals that hold the truth is the coverage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from trimtab.algos.core import Algorithm, hypers_of, replace
+from trimtab.anatomy import bias, exact
+from trimtab.anatomy.gradients import PerSample
+from trimtab.anatomy.measure import Measurer, measure
+from trimtab.anatomy.sampling import CompiledSampler
+from trimtab.anatomy.variance import decompose_rows
+from trimtab.config import Config
+from trimtab.envs.tabular import FiniteMDP, TabularEnv
+from trimtab.nets.agent import Params
+
+QUANTITIES = ("variance", "individual", "covariance", "grad_sq", "bias_sq")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is calibrated."""
+
+    mdp: FiniteMDP
+    num_steps: int
+    gae_lambda: float
+    limited: bool
+    gamma: float = 0.95
+    num_rows: int = 1024
+
+    @property
+    def name(self) -> str:
+        return f"{self.mdp.name} T={self.num_steps} λ={self.gae_lambda:g} {'limit' if self.limited else 'no limit'}"
+
+
+class Outcome(NamedTuple):
+    """Per repetition and quantity: value, lo, hi [repetitions, quantities, 3]; the exact squares; the mean-gradient check."""
+
+    estimates: np.ndarray
+    exact_bias_sq: float
+    exact_grad_sq: float
+    mean_error_sq: tuple[float, float, float]  # unbiased |sampled mean - exact E[G_B]|² with its interval
+
+
+def sticky_chain() -> FiniteMDP:
+    """Three states that tend to stay, with rewards that differ: the covariance term is a third of the variance at T = 4."""
+    stay, tilt = 0.9, 0.08
+    prob = np.zeros((3, 2, 3))
+    for s in range(3):
+        for a in range(2):
+            move = (1 - stay) / 2
+            prob[s, a] = move
+            prob[s, a, s] = stay - tilt
+            prob[s, a, (s + 1 + a) % 3] += tilt
+    reward = np.array([0.0, 1.0, -1.0])
+    states = np.broadcast_to(np.arange(3), prob.shape)
+    return FiniteMDP.from_arrays(
+        prob, states, reward[:, None, None], False, np.full(3, 1 / 3), time_limit=20, name="sticky chain"
+    )
+
+
+class Bench:
+    """One cell, compiled once, drawn many times."""
+
+    def __init__(self, cell: Cell, seed: int = 7):
+        self.cell = cell
+        env = TabularEnv(cell.mdp)
+        env = env if cell.limited else env.without_time_limit()
+        config = Config(
+            env_id="FrozenLake-v1",
+            hidden_sizes=(8,),
+            gamma=cell.gamma,
+            gae_lambda=cell.gae_lambda,
+            num_envs=cell.num_rows,
+            num_steps=cell.num_steps,
+            num_minibatches=1,
+            total_timesteps=cell.num_rows * cell.num_steps,
+        )
+        self.algorithm, self.hypers = Algorithm(config, env), hypers_of(config)
+        state = jax.jit(self.algorithm.init)(jax.random.key(seed), self.hypers)
+        key = jax.random.key(seed + 1)
+        # A policy well away from uniform, and a critic that is wrong: random parameters of ordinary size.
+        policy = state.params.policy + 0.5 * jax.random.normal(key, state.params.policy.shape)
+        value = state.params.value + 0.5 * jax.random.normal(jax.random.fold_in(key, 1), state.params.value.shape)
+        params = Params(policy, value)
+        state = replace(state, params=params)
+        self.sampler = CompiledSampler(
+            self.algorithm, state, self.hypers, cell.num_rows, cell.num_steps, "stationary", reference=True
+        )
+        self.measurer = Measurer(PerSample(self.algorithm.agent), params)
+        obs = env.state_obs()
+        policy_table, self.score = exact.policy_tables(self.algorithm.agent, params, obs)
+        self.critic = exact.critic_table(self.algorithm.agent, params, obs)
+        self.problem = exact.problem(cell.mdp, policy_table, cell.gamma, env.spec.time_limit)
+
+    @property
+    def expected(self) -> np.ndarray:
+        cell = self.cell
+        return exact.expected_gradient(self.problem, self.score, self.critic, cell.gae_lambda, cell.num_steps)
+
+    def repetition(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """([quantities, 3] of value, lo, hi; row means [M, P])."""
+        rows = self.sampler.draw(seed, 0)
+        measured = measure(self.measurer, lambda _: rows, 1)
+        parts = decompose_rows(measured.rows, 1, seed)
+        estimates = [getattr(parts, name) for name in QUANTITIES[:-1]] + [bias.bias_sq(measured.differences, seed)]
+        return np.array([[e.value, e.lo, e.hi] for e in estimates]), measured.reference + measured.differences
+
+    def run(self, repetitions: int, first_seed: int = 0, tick=lambda: None) -> Outcome:
+        found, sums = [], []
+        expected = self.expected
+        for k in range(repetitions):
+            estimates, means = self.repetition(first_seed + k)
+            found.append(estimates)
+            sums.append((means - expected).mean(0))  # repetitions are iid: their means are rows too
+            tick()
+        centred = np.array(sums)
+        error = bias.squared_norm_of_mean(centred @ centred.T)
+        gap = expected - exact.true_gradient(self.problem, self.score)
+        return Outcome(np.array(found), float(gap @ gap), float(expected @ expected), (error.value, error.lo, error.hi))
+
+
+def coverage(outcome: Outcome) -> dict[str, float]:
+    """Share of intervals that hold the truth: exact for the squares, the mean over all repetitions for the variances."""
+    truth = dict(zip(QUANTITIES, outcome.estimates[:, :, 0].mean(0)))
+    truth |= {"grad_sq": outcome.exact_grad_sq, "bias_sq": outcome.exact_bias_sq}
+    shares = {}
+    for i, name in enumerate(QUANTITIES):
+        lo, hi = outcome.estimates[:, i, 1], outcome.estimates[:, i, 2]
+        slack = 1e-9 * max(abs(truth[name]), 1e-12)
+        shares[name] = float(((lo - slack <= truth[name]) & (truth[name] <= hi + slack)).mean())
+    return shares
+
+
+def cells(quick: bool = False) -> list[Cell]:
+    """FrozenLake 4x4 and 8x8 and the sticky chain; T in {1, 4, 32}; λ in {0, 0.9, 1}; with and without the limit."""
+    mdps = [FiniteMDP.from_gymnasium("FrozenLake-v1"), FiniteMDP.from_gymnasium("FrozenLake8x8-v1"), sticky_chain()]
+    grid = [
+        Cell(mdp, num_steps, gae_lambda, limited)
+        for mdp in mdps
+        for num_steps in (1, 4, 32)
+        for gae_lambda in (0.0, 0.9, 1.0)
+        for limited in (True, False)
+    ]
+    return grid[::7] if quick else grid
+

@@ -1,0 +1,369 @@
+"""Runs on disk: kills at every write, resumes bit for bit, refusals, damaged checkpoints, evaluations, repeats."""
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import tiny
+
+from trimtab import cli, training
+from trimtab.config import from_dict
+from trimtab.records import RunDir, RunError
+from trimtab.sinks import MissingPackage
+
+KINDS = {
+    "ppo": {"eval_every": 32, "eval_episodes": 2, "norm_obs": True, "time_limit": 7, "total_timesteps": 96},
+    "ppg-ewma": {"algo": "ppg-ewma", "policy_iterations": 3, "aux_epochs": 1, "total_timesteps": 112},
+    "stale": {"staleness": 2, "total_timesteps": 96, "norm_adv": "ewma", "norm_adv_span": 3.0},
+}
+_engines: dict = {}
+
+
+@pytest.fixture(autouse=True)
+def compile_once(monkeypatch):
+    """Give every run of one configuration the same compiled engine."""
+    build = training.build
+
+    def remembered(config):
+        key = repr(config)
+        if key not in _engines:
+            engine = build(config)
+            if engine.exact:
+                init, compile_ = jax.jit(engine.algorithm.init), engine.compile
+                engine.init = lambda seed: training_strong(init(jax.random.key(seed), engine.hypers))
+                engine.compile = lambda state: None if hasattr(engine, "_run") else compile_(state)
+                _engines[key] = engine
+            return engine
+        return _engines[key]
+
+    from trimtab.engine import strong as training_strong
+
+    monkeypatch.setattr(training, "build", remembered)
+
+
+def recorded(path):
+    """Everything of a run that must be the same between identical runs."""
+    run = RunDir.open(path)
+    timeless = lambda rows: [
+        {k: v for k, v in row.items() if not k.startswith("time/") or k == "time/total_timesteps"} for row in rows
+    ]
+    tensors = {c.step: run.read_checkpoint(c) for c in run.checkpoints()}
+    return timeless(run.metrics()), timeless(run.evaluations()), run.episodes().to_dicts(), tensors
+
+
+def assert_same(path, reference):
+    *tables, tensors = recorded(path)
+    *wanted, wanted_tensors = recorded(reference)
+    assert tables == wanted
+    assert tensors.keys() == wanted_tensors.keys()
+    for step, values in tensors.items():
+        assert values.keys() == wanted_tensors[step].keys()
+        for name, value in values.items():
+            assert value.tobytes() == wanted_tensors[step][name].tobytes(), (step, name)
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing in the engine catches it, and nothing after it is written."""
+
+
+def die_at(monkeypatch, moment):
+    """Die at the n-th call of os.fsync or os.replace; returns the counter."""
+    calls = [0]
+
+    def dying(original):
+        def call(*arguments, **options):
+            calls[0] += 1
+            if calls[0] == moment:
+                raise Killed
+            return original(*arguments, **options)
+
+        return call
+
+    monkeypatch.setattr(os, "fsync", dying(os.fsync))
+    monkeypatch.setattr(os, "replace", dying(os.replace))
+    return calls
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_killed_at_any_write_resumes_to_the_same_bits(kind, tmp_path, monkeypatch):
+    config = tiny.config(**KINDS[kind])
+    with monkeypatch.context() as patch:
+        calls = die_at(patch, 0)
+        training.train(config, tmp_path / "whole", checkpoints=3)
+    assert calls[0] > 20
+    resumed = 0
+    for moment in range(1, calls[0] + 1):
+        path = tmp_path / f"killed{moment}"
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            die_at(patch, moment)
+            training.train(config, path, checkpoints=3)
+        if (path / "config.yaml").exists():
+            training.resume(path, checkpoints=3)
+            assert_same(path, tmp_path / "whole")
+            assert not list(path.rglob("*.tmp")) or moment < 12
+            resumed += 1
+        shutil.rmtree(path)
+    assert resumed > 15
+
+
+def test_a_run_killed_twice_resumes_to_the_same_bits(tmp_path, monkeypatch):
+    config = tiny.config(**KINDS["ppg-ewma"])
+    training.train(config, tmp_path / "whole", checkpoints=4)
+    for moment, step in ((25, training.train), (9, training.resume)):
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            die_at(patch, moment)
+            step(*([config] if step is training.train else []), tmp_path / "run", checkpoints=4)
+    training.resume(tmp_path / "run", checkpoints=4)
+    assert_same(tmp_path / "run", tmp_path / "whole")
+
+
+def flags_of(config):
+    given = [f"--{name}={value}" for name, value in tiny.BASE.items() if name != "hidden_sizes"]
+    return ["CartPole-v1", "--preset", "none", "--hidden-sizes", "8", *given, *config]
+
+
+def trimtab(*arguments, script=("-m", "trimtab.cli"), **options):
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, *script, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240, **options)
+
+
+def one_line(result):
+    """The message of a refusal: exit code 2, one line, no traceback."""
+    assert result.returncode == 2, result.stderr
+    assert "Traceback" not in result.stderr
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("trimtab: "), result.stderr
+    return lines[0]
+
+
+def test_a_process_killed_with_sigkill_resumes_to_the_same_bits(tmp_path):
+    """In the middle of a checkpoint; a second process is refused while one writes, and a new run into its directory."""
+    training.train(tiny.config(), tmp_path / "whole", checkpoints=3)
+    arguments = ["train", *flags_of([]), "--run-dir", tmp_path / "run", "--checkpoints", "3", "--quiet"]
+    killed = trimtab(15, *arguments, script=(Path(__file__).parent / "killed.py",))
+    assert killed.returncode == -signal.SIGKILL
+    assert list((tmp_path / "run" / "checkpoints").glob(".*.tmp"))
+    assert "already exists" in one_line(trimtab(*arguments))
+    with RunDir(tmp_path / "run").writing():
+        assert "another process" in one_line(trimtab("resume", tmp_path / "run"))
+    result = trimtab("resume", tmp_path / "run", "--checkpoints", "3", "--quiet")
+    assert result.returncode == 0, result.stderr
+    assert_same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_process_killed_while_it_trains_resumes_to_the_same_bits(tmp_path):
+    changes = ["--total-timesteps", "64000", "--num-envs", "16", "--num-steps", "16"]
+    arguments = ["train", *flags_of(changes), "--checkpoints", "250", "--quiet"]
+    assert trimtab(*arguments, "--run-dir", tmp_path / "whole").returncode == 0
+    command = [sys.executable, "-m", "trimtab.cli", *map(str, arguments), "--run-dir", str(tmp_path / "run")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.time() + 120
+    while len(list((tmp_path / "run" / "checkpoints").glob("[0-9]*"))) < 8 and time.time() < deadline:
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert trimtab("resume", tmp_path / "run", "--checkpoints", "250", "--quiet").returncode == 0
+    assert_same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_damaged_checkpoint_is_passed_over_with_a_message(tmp_path):
+    config, said = tiny.config(**KINDS["ppo"]), []
+    training.train(config, tmp_path / "whole", checkpoints=3)
+    shutil.copytree(tmp_path / "whole", tmp_path / "run")
+    newest = RunDir(tmp_path / "run").checkpoints()[-1]
+    file = newest.path / "state.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-10] ^= 0xFF
+    file.write_bytes(data)
+    training.resume(tmp_path / "run", checkpoints=3, say=said.append)
+    assert len(said) == 1 and f"checkpoint {newest.step}" in said[0] and "falling back" in said[0]
+    assert_same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_buffers_collected_after_the_checkpoint_resumed_from_are_forgotten(tmp_path):
+    config = tiny.config(**KINDS["stale"])
+    training.train(config, tmp_path / "run", checkpoints=3)
+    run = RunDir(tmp_path / "run")
+    before = run.checkpoints()[-2]
+    assert run.has_buffer("queue", before.meta["iteration"])
+    run.rewind(before)
+    assert not run.has_buffer("queue", before.meta["iteration"])
+    assert run.has_buffer("queue", before.meta["iteration"] - 1)
+
+
+def test_resuming_a_finished_run_changes_nothing(tmp_path):
+    config = tiny.config(**KINDS["ppo"])
+    training.train(config, tmp_path / "run", checkpoints=3)
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    assert training.resume(tmp_path / "run", checkpoints=3).finished
+    assert_same(tmp_path / "run", tmp_path / "copy")
+
+
+def test_a_second_writer_and_a_full_directory_are_refused(tmp_path):
+    training.train(tiny.config(), tmp_path / "run", checkpoints=1)
+    with RunDir(tmp_path / "run").writing(), pytest.raises(RunError, match="another process"):
+        training.resume(tmp_path / "run")
+    with pytest.raises(RunError, match="not empty"):
+        training.train(tiny.config(), tmp_path / "run")
+    with pytest.raises(RunError, match="not a run directory"):
+        training.resume(tmp_path)
+
+
+def test_an_absurd_step_size_stops_the_run_and_leaves_a_good_checkpoint(tmp_path, capsys, monkeypatch):
+    """Weights overflow within a few steps of this size; the message names what broke."""
+    config = tiny.config(learning_rate=1e3, optimizer="sgd", max_grad_norm=None, vf_coef=1e6, total_timesteps=640)
+    path = str(tmp_path / "run")
+    with pytest.raises(training.NonFinite, match="not finite at iteration"):
+        training.train(config, path, checkpoints=40)
+    run = RunDir.open(path)
+    last = run.checkpoints()[-1]
+    assert all(np.isfinite(v).all() for v in run.read_checkpoint(last).values() if v.dtype.kind == "f")
+    assert math.isfinite(training.evaluate_run(path, 2)["eval/mean_reward"])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["resume", path, "--quiet"])
+    message = capsys.readouterr().err
+    assert stopped.value.code == 2 and message.count("\n") == 1 and "Traceback" not in message
+    assert any(name in message for name in ("value", "parameters", "gradient", "advantage"))
+    assert f"step {last.step}" in message
+
+
+def test_a_poisoned_reward_is_named(tmp_path):
+    config = tiny.config(env_kwargs={"gravity": math.inf})
+    with pytest.raises(training.NonFinite, match=r"observation|reward"):
+        training.train(config, tmp_path / "run")
+
+
+def test_evaluations_follow_their_schedule(tmp_path):
+    config = tiny.config(eval_every=40, eval_episodes=3, total_timesteps=160)
+    run = training.train(config, tmp_path / "run")
+    rows = run.files.evaluations()
+    assert [row["time/total_timesteps"] for row in rows] == [48, 80, 128, 160]  # first iterations past 40, 80, 120, 160
+    assert all(row["eval/episodes"] == 3 and row["eval/mean_reward"] == row["eval/mean_ep_length"] for row in rows)
+    assert run.evaluations.height == 4
+
+
+def test_evaluations_wait_for_the_threshold(tmp_path):
+    config = tiny.config(eval_every=16, eval_episodes=1, eval_threshold=1e9)
+    assert training.train(config, tmp_path / "never").files.evaluations() == []
+    config = config.replace(eval_threshold=6.5, time_limit=7, total_timesteps=96)
+    rows = training.train(config, tmp_path / "some").files
+    passed = [r["iteration"] for r in rows.metrics() if r.get("rollout/ep_rew_mean", 0) >= 6.5]
+    assert passed and [e["iteration"] for e in rows.evaluations()] == list(range(passed[0], 7))
+
+
+def test_metrics_are_json_objects_and_episodes_a_table_of_sums(tmp_path):
+    config = tiny.config(num_steps=32, total_timesteps=512, time_limit=20)
+    run = training.train(config, tmp_path / "run", checkpoints=3)
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert len(rows) == 8 and all(isinstance(row, dict) for row in rows)
+    assert [row["time/total_timesteps"] for row in rows] == [64 * k for k in range(1, 9)]
+    episodes = run.episodes
+    assert (episodes["return"] == episodes["length"]).all()  # CartPole pays 1 a step
+    assert episodes["length"].max() <= 20 and episodes.height > 10
+    for env in (0, 1):
+        mine = episodes.filter(episodes["env"] == env)
+        assert (mine["step"] == 2 * mine["length"].cum_sum()).all()  # steps of both environments, no gap
+    last = rows[-1]
+    assert last["rollout/ep_rew_mean"] == pytest.approx(episodes["return"].tail(100).mean())
+
+
+def test_repeat_finds_a_run_identical_and_names_the_first_metric_that_is_not(runs):
+    training.train(tiny.config(), runs / "run")
+    result = training.repeat(runs / "run")
+    assert result["identical"] and result["iterations"] == 4 and result["compared"] > 40
+    first, second = (recorded(path)[0] for path in (runs / "run", result["run"]))
+    assert first == second
+    file = runs / "run" / "metrics.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    rows[2]["train/value_loss"] += 1e-9
+    rows[3]["train/approx_kl"] += 1.0
+    rows[1]["time/fps"] = -1.0
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = training.repeat(runs / "run")
+    assert not result["identical"]
+    assert (result["first_difference"]["metric"], result["first_difference"]["iteration"]) == ("train/value_loss", 3)
+    assert cli.main(["repeat", str(runs / "run"), "--quiet"]) == 1
+
+
+def test_tensorboard_events_are_written(tmp_path):
+    from tensorboardX.proto import event_pb2
+    from tensorboardX.record_writer import RecordWriter  # noqa: F401  (the format's own package is installed)
+
+    training.train(tiny.config(eval_every=32), tmp_path / "run", tensorboard=True)
+    data = next((tmp_path / "run" / "tensorboard").glob("events*")).read_bytes()
+    events, at = [], 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 8], "little")
+        events.append(event_pb2.Event.FromString(data[at + 12 : at + 12 + size]))
+        at += 12 + size + 4
+    scalars = {(e.step, v.tag): v.simple_value for e in events for v in e.summary.value}
+    rows = RunDir.open(tmp_path / "run").metrics()
+    assert scalars[64, "train/value_loss"] == pytest.approx(rows[-1]["train/value_loss"], rel=1e-5)
+    assert (32, "eval/mean_reward") in scalars
+
+
+def test_track_without_its_package_is_refused_before_anything_is_written(tmp_path, monkeypatch):
+    import importlib.util
+
+    original = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "wandb" else original(name, *a))
+    with pytest.raises(MissingPackage, match=r"--track needs a package: pip install 'trimtab\[wandb\]'"):
+        training.train(tiny.config(), tmp_path / "run", track=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_several_seeds_are_several_runs(tmp_path):
+    result = trimtab("train", *flags_of([]), "--seeds", "2", "--seed", "5", "--run-dir", tmp_path / "all", "--json")
+    assert result.returncode == 0, result.stderr
+    summaries = json.loads(result.stdout)
+    assert [s["seed"] for s in summaries] == [5, 6] and summaries[0]["aggregate_fps"] > 0
+    five, six = (recorded(tmp_path / "all" / f"seed{k}")[0] for k in (5, 6))
+    assert len(five) == len(six) == 4 and five != six
+    training.train(tiny.config(seed=5), tmp_path / "alone")
+    assert recorded(tmp_path / "alone")[0] == five
+    assert "already exists" in one_line(
+        trimtab("train", *flags_of([]), "--seeds", "2", "--seed", "6", "--run-dir", tmp_path / "all")
+    )
+
+
+@pytest.mark.parametrize("backend", ["gymnasium", "envpool"])
+def test_host_environments_train_resume_and_evaluate(backend, tmp_path, monkeypatch):
+    pytest.importorskip(backend)
+    config = tiny.config(
+        backend=backend, norm_reward=True, stagger_resets=True, time_limit=9, total_timesteps=96, eval_every=96
+    )
+    training.train(config, tmp_path / "whole", checkpoints=3)
+    run = RunDir.open(tmp_path / "whole")
+    assert len(run.metrics()) == 6 and len(run.evaluations()) == 1 and run.episodes().height > 5
+    masked = sum(row["rollout/masked"] for row in run.metrics())
+    assert (masked > 0) == (backend == "envpool")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        die_at(patch, 30)
+        training.train(config, tmp_path / "run", checkpoints=3)
+    training.resume(tmp_path / "run", checkpoints=3)
+    run = RunDir.open(tmp_path / "run")
+    assert [row["iteration"] for row in run.metrics()] == list(range(1, 7))
+    assert "new episodes" in run.manifest()["determinism"]
+    assert training.repeat(tmp_path / "whole", tmp_path / "again")["identical"]
+
+
+def test_a_run_read_back_is_the_configuration_it_was_given(tmp_path):
+    import trimtab as package
+
+    config = tiny.config(**KINDS["stale"], hidden_sizes=(8, 4), env_kwargs={"gravity": 5.0}, clip_vloss=0.1)
+    run = training.train(config, tmp_path / "run", checkpoints=2)
+    opened = package.load(tmp_path / "run")
+    assert opened.config == config == from_dict(RunDir(tmp_path / "run").config()) and opened.finished
+    assert [c.step for c in run.checkpoints] == [0, 48, 96]
+    assert opened.metrics.height == 6
