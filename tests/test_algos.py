@@ -58,7 +58,10 @@ def test_the_auxiliary_step_size_is_its_own():
 @pytest.mark.parametrize(
     "kind, changes",
     [
-        ("ppo", {"clip_coef": 0.1, "gamma": 0.9, "gae_lambda": 0.5, "vf_coef": 1.0, "ent_coef": 0.1, "adam_beta1": 0.5}),
+        (
+            "ppo",
+            {"clip_coef": 0.1, "gamma": 0.9, "gae_lambda": 0.5, "vf_coef": 1.0, "ent_coef": 0.1, "adam_beta1": 0.5},
+        ),
         ("ppo-ewma", {"prox_com": 3.0, "learning_rate": 0.1, "max_grad_norm": 0.1, "warmup_steps": 40}),
         ("ppg", {"aux_learning_rate": 0.1, "beta_clone": 0.3, "weight_decay": 0.1, "imp_samp_max": 2.0}),
         ("gaussian", {"clip_obs": 1.0, "clip_reward": 0.1, "norm_reward_gamma": 0.5, "ent_anneal": 1.0}),
@@ -133,9 +136,7 @@ def test_the_mean_of_minibatch_gradients_is_the_batch_gradient_under_a_mask(algo
     def gradient(index):
         part = jax.tree.map(lambda x: x[index], batch)
         near = ppo.Proximal(part.dist, part.logp)
-        loss = lambda p: ppo.loss(
-            config, algorithm.agent, hypers, hypers["ent_coef"], (True, True), p, part, near
-        )[0]
+        loss = lambda p: ppo.loss(config, algorithm.agent, hypers, hypers["ent_coef"], (True, True), p, part, near)[0]
         return np.concatenate(jax.grad(loss)(state.params))
 
     parts = [gradient(index) for index in minibatch.epoch(jax.random.key(1), 16, 4)]
@@ -143,6 +144,7 @@ def test_the_mean_of_minibatch_gradients_is_the_batch_gradient_under_a_mask(algo
 
     def sample(k):
         """Sample k's own policy objective, from the leaves."""
+
         def objective(policy):
             dist = algorithm.agent.policy(policy, batch.obs[k : k + 1])
             logp = algorithm.dist.logp(dist, batch.action[k : k + 1])
@@ -153,9 +155,9 @@ def test_the_mean_of_minibatch_gradients_is_the_batch_gradient_under_a_mask(algo
     kept = np.flatnonzero(np.asarray(rows.valid).reshape(-1))
     near = ppo.Proximal(batch.dist, batch.logp)
     zero = jnp.zeros(())
-    whole = jax.grad(
-        lambda p: -ppo.loss(config, algorithm.agent, hypers, zero, (True, False), p, batch, near)[0]
-    )(state.params)
+    whole = jax.grad(lambda p: -ppo.loss(config, algorithm.agent, hypers, zero, (True, False), p, batch, near)[0])(
+        state.params
+    )
     np.testing.assert_allclose(whole.policy, np.mean([sample(k) for k in kept], axis=0), rtol=1e-3, atol=1e-5)
 
 

@@ -196,9 +196,21 @@ def values(draw, most=8):
 
 
 @settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(values(), st.dictionaries(st.sampled_from([f.name for f in dataclasses.fields(Config)]), st.one_of(
-    st.none(), st.booleans(), st.integers(-5, 10**12), st.floats(), st.text(max_size=5), st.lists(st.integers(-1, 3))
-), max_size=2))
+@given(
+    values(),
+    st.dictionaries(
+        st.sampled_from([f.name for f in dataclasses.fields(Config)]),
+        st.one_of(
+            st.none(),
+            st.booleans(),
+            st.integers(-5, 10**12),
+            st.floats(),
+            st.text(max_size=5),
+            st.lists(st.integers(-1, 3)),
+        ),
+        max_size=2,
+    ),
+)
 def test_any_values_make_a_configuration_or_a_refusal_of_one_line(chosen, noise):
     try:
         config = from_dict(chosen | noise)

@@ -80,9 +80,7 @@ def test_dense_layers_start_orthogonal_with_their_gain(gain):
 
 def test_convolution_on_cpu_equals_the_library_convolution():
     x, weight = jax.random.normal(jax.random.key(0), (5, 7, 3)), jax.random.normal(jax.random.key(1), (3, 3, 3, 4))
-    library = jax.lax.conv_general_dilated(
-        x[None], weight, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
+    library = jax.lax.conv_general_dilated(x[None], weight, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
     np.testing.assert_allclose(convolve(x, weight), library[0], atol=1e-4)
 
 

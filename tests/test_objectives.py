@@ -45,9 +45,7 @@ def test_gradient_of_clipped_equals_its_twin(samples, clip_coef, cap):
 def test_gradient_of_clipped_equals_finite_differences(samples):
     logp, prox, behav, advantage, _ = samples
     h = 1e-6
-    up, down = (
-        np.array([twins.clipped(*row, 0.2) for row in zip(logp + s, prox, behav, advantage)]) for s in (h, -h)
-    )
+    up, down = (np.array([twins.clipped(*row, 0.2) for row in zip(logp + s, prox, behav, advantage)]) for s in (h, -h))
     np.testing.assert_allclose(
         gradient(objectives.clipped, *f32(*samples[:4]), 0.2), (up - down) / (2 * h), rtol=1e-3, atol=1e-4
     )

@@ -341,7 +341,13 @@ def test_several_seeds_are_several_runs(tmp_path):
 def test_host_environments_train_resume_and_evaluate(backend, tmp_path, monkeypatch):
     pytest.importorskip(backend)
     config = tiny.config(
-        backend=backend, norm_reward=True, stagger_resets=True, time_limit=9, total_timesteps=96, eval_every=96
+        backend=backend,
+        norm_reward=True,
+        stagger_resets=True,
+        time_limit=60,
+        total_timesteps=480,
+        eval_every=480,
+        num_steps=40,
     )
     training.train(config, tmp_path / "whole", checkpoints=3)
     run = RunDir.open(tmp_path / "whole")
@@ -349,7 +355,7 @@ def test_host_environments_train_resume_and_evaluate(backend, tmp_path, monkeypa
     masked = sum(row["rollout/masked"] for row in run.metrics())
     assert (masked > 0) == (backend == "envpool")
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        die_at(patch, 30)
+        die_at(patch, 30)  # in the third checkpoint
         training.train(config, tmp_path / "run", checkpoints=3)
     training.resume(tmp_path / "run", checkpoints=3)
     run = RunDir.open(tmp_path / "run")

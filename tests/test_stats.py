@@ -17,9 +17,7 @@ WITH_TIES = [
 WITHOUT_TIES = [([1.1, 2.3, 3.7, 0.4], [2.9, 4.2, 5.5]), ([10, 12, 13], [11, 14, 15, 18])]
 
 
-@pytest.mark.parametrize(
-    ("strata", "z", "p"), [(WITH_TIES, -2.6851557, 0.0072496), (WITHOUT_TIES, -2.25, 0.0244489)]
-)
+@pytest.mark.parametrize(("strata", "z", "p"), [(WITH_TIES, -2.6851557, 0.0072496), (WITHOUT_TIES, -2.25, 0.0244489)])
 def test_van_elteren_known_answers(strata, z, p):
     result = stats.van_elteren(strata)
     assert tuple(result) == pytest.approx((z, p), abs=1e-6)

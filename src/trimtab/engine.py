@@ -169,7 +169,10 @@ class HostEngine:
     def adopt(self, state: State, iteration: int) -> State:
         """Environment states cannot be saved: after a resume, episodes start over."""
         carry = self._carry(self.algorithm.config.seed + iteration)
-        return replace(state, env=jax.tree.map(jnp.asarray, carry))
+        scale = state.reward_scale
+        if scale is not None:
+            scale = scale._replace(total=jnp.zeros_like(scale.total))
+        return replace(state, env=jax.tree.map(jnp.asarray, carry), reward_scale=scale)
 
     def compile(self, state: State) -> None:
         begun = time.perf_counter()

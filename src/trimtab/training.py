@@ -46,6 +46,7 @@ class Options:
     tensorboard: bool = False
     track: bool = False
     say: Callable[[str], None] = field(default=lambda text: print(text, file=sys.stderr))
+    announce: Callable[[Config], None] = field(default=lambda config: None)  # once nothing can be refused any more
 
 
 def train(config: Config, run_dir: str | Path | None = None, **options: Any) -> Run:
@@ -56,6 +57,7 @@ def train(config: Config, run_dir: str | Path | None = None, **options: Any) -> 
     engine = _fitting(config)
     path = opts.run_dir or new_path(Path("runs"), config.env_id, config.algo, config.seed)
     run = RunDir.create(path, config.as_dict(), manifest(config, engine))
+    opts.announce(config)
     with run.writing():
         state = engine.init(config.seed)
         return _Loop(config, engine, run, opts).go(state)

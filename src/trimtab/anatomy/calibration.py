@@ -151,4 +151,3 @@ def cells(quick: bool = False) -> list[Cell]:
         for limited in (True, False)
     ]
     return grid[::7] if quick else grid
-

@@ -111,16 +111,16 @@ class Agent:
         """The policy network with these parameters, as a module."""
         return self._policy_unravel(policy)
 
-    def policy(self, policy: Float[Array, " P"], obs: Num[Array, B *shape]) -> Float[Array, "B outputs"]:
+    def policy(self, policy: Float[Array, " P"], obs: Num[Array, B * shape]) -> Float[Array, "B outputs"]:
         """Distribution parameters for a batch of observations."""
         return jax.vmap(self._policy_unravel(policy))(obs)
 
-    def value(self, params: Params, obs: Num[Array, B *shape]) -> Float[Array, " B"]:
+    def value(self, params: Params, obs: Num[Array, B * shape]) -> Float[Array, " B"]:
         net = self._value_unravel(params.value)
         trunk = net.trunk if net.trunk is not None else self._policy_unravel(params.policy).trunk
         return jax.vmap(lambda o: net.head(trunk(o))[0])(obs)
 
-    def both(self, params: Params, obs: Num[Array, B *shape]) -> tuple[Float[Array, "B outputs"], Float[Array, " B"]]:
+    def both(self, params: Params, obs: Num[Array, B * shape]) -> tuple[Float[Array, "B outputs"], Float[Array, " B"]]:
         """Distribution parameters and values, sharing the trunk where it is shared; `detach` cuts its gradient."""
         if self.arch == "dual":
             return self.policy(params.policy, obs), self.value(params, obs)
@@ -134,7 +134,7 @@ class Agent:
         return jax.vmap(one)(obs)
 
     def policy_and_auxiliary(
-        self, policy: Float[Array, " P"], obs: Num[Array, B *shape]
+        self, policy: Float[Array, " P"], obs: Num[Array, B * shape]
     ) -> tuple[Float[Array, "B outputs"], Float[Array, " B"]]:
         """Distribution parameters and the auxiliary value of the policy network (PPG)."""
         net = self._policy_unravel(policy)

@@ -6,7 +6,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from trimtab.report.charts import BLUE, GREY, ORANGE, RED, colored, lag_axis, ordered, paneled, themed
+from trimtab.report.charts import BLUE, GREY, ORANGE, RED, colored, lag_axis, legend, ordered, paneled, themed
 from trimtab.report.series import Series, by_lag, few, last_step, named
 
 Chart = alt.TopLevelMixin
@@ -70,7 +70,8 @@ def _by_lag(frame: pl.DataFrame, name: str, title: str, subtitle: str, y: str) -
         ]
     )
     several, kinds = len(s.series) > 1, [WITHIN, ACROSS]
-    dash = alt.StrokeDash("kind:N", scale=alt.Scale(domain=kinds, range=[[1, 0], [5, 4]]), legend=None)
+    shown = None if several else legend(kinds, symbolType="stroke")
+    dash = alt.StrokeDash("kind:N", scale=alt.Scale(domain=kinds, range=[[1, 0], [5, 4]]), legend=shown, title=None)
     color = colored("series", s.series, ordered(len(s.series)), s.title)
     color = color if several else colored("kind", kinds, [BLUE, GREY], symbolType="stroke")
     lines = (
@@ -109,7 +110,10 @@ def trajectory_alignment(frame: pl.DataFrame) -> Chart | None:
         paneled(alt.layer(*layers, data=data), s.present(data)),
         "Which part of a trajectory its mean gradient speaks for",
         _with(
-            "Mean cosine of g_t with the mean gradient of its trajectory. Band: middle nine tenths of samples.", s, note
+            "Mean cosine of g_t with the mean gradient of its trajectory."
+            + (" Band: the middle nine tenths of samples." if len(s.series) == 1 else ""),
+            s,
+            note,
         ),
     )
 

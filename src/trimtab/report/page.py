@@ -143,7 +143,8 @@ def _table(table: Table) -> str:
     )
     caption = f"<caption>{html.escape(table.caption)}</caption>" if table.caption else ""
     head = f"<thead><tr>{cells(table.columns, 'th')}</tr></thead>" if any(table.columns) else ""
-    return f'<div class="scroll"><table>{caption}{head}<tbody>{rows}</tbody></table></div>'
+    kind = "" if any(table.columns) else ' class="plain"'
+    return f'<div class="scroll"><table{kind}>{caption}{head}<tbody>{rows}</tbody></table></div>'
 
 
 def _cell(text: str) -> str:

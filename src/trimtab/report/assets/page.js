@@ -1,6 +1,6 @@
 (function () {
   "use strict";
-  const AXIS = 64, GAP = 24, NARROW = 150;
+  const AXIS = 72, GAP = 24, NARROW = 150;
 
   // Panels share the width there is: as many columns as asked for, or a divisor of that when the page is narrow.
   function fitted(spec, width) {

@@ -1,0 +1,103 @@
+"""`trimtab probe` and `trimtab split`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from trimtab import flags
+from trimtab.commands.shared import Output, filled, layered_config, parser
+from trimtab.config import Config, ConfigError
+from trimtab.records import RunError
+
+
+def probe(argv: list[str]) -> int:
+    from trimtab.anatomy.options import ProbeOptions
+
+    made = parser("probe", ProbeOptions, Output, positional="run", help="run directory")
+    made.add_argument(
+        "--at", nargs="+", metavar="STEP", help="checkpoints to measure: steps, or all (default: the last)"
+    )
+    made.add_argument("--gae-lambda", nargs="+", type=float, metavar="λ", help="λ to measure (default: the run's own)")
+    made.add_argument("--save", metavar="DIR", help="also save every figure there (.png, .svg, .pdf and .html)")
+    given = made.parse(argv)
+    output, options = filled(Output, given), filled(ProbeOptions, given)
+    at: Any = None
+    if given.at:
+        at = "all" if given.at == ["all"] else [flags.parse("at", "int", step) for step in given.at]
+    for value in given.gae_lambda or []:
+        if not 0 <= value <= 1:
+            raise ConfigError("gae_lambda", value, f"must be from 0 to 1; nearest: {min(max(value, 0), 1):g}")
+    from trimtab.anatomy.options import check
+
+    check(options)
+    from trimtab.anatomy.probe import probe as measure
+    from trimtab.progress import Progress
+
+    with Progress(1, "probe", output.quiet or output.json, unit="checkpoints") as bar:
+        found = measure(given.run, at, given.gae_lambda, tick=bar.count, **vars(options))
+    found = found if isinstance(found, list) else [found]
+    from trimtab.report.anatomy_tables import as_json, print_anatomy
+
+    if output.json:
+        print(json.dumps({"run": given.run, "probes": [as_json(a) for a in found]}))
+    else:
+        for anatomy in found:
+            print_anatomy(anatomy)
+    if given.save:
+        from trimtab.anatomy.table import frame_of
+        from trimtab.report import anatomy_charts, charts
+
+        for name, chart in anatomy_charts.of_frame(frame_of(found)).items():
+            for suffix in (".png", ".svg", ".pdf", ".html"):
+                charts.save(chart, Path(given.save) / f"{name}{suffix}")
+        if not output.json:
+            print(f"figures: {given.save}")
+    return 0
+
+
+def split(argv: list[str]) -> int:
+    from trimtab.anatomy.options import SplitOptions
+
+    made = parser("split", SplitOptions, Output, Config, positional="env", help="environment id")
+    made.add_argument("--batch", required=True, metavar="N×T", help="samples per iteration to split")
+    made.add_argument("--preset", metavar="NAME", help="preset to start from (default: the environment's own)")
+    made.add_argument("--config", metavar="FILE", help="YAML file of fields, over the preset")
+    made.add_argument("--run-dir", metavar="DIR", help="where results go (default: runs/split-ENV-K)")
+    given = made.parse(argv)
+    given.env_id = given.env
+    for name in ("num_envs", "num_steps"):
+        if hasattr(given, name):
+            raise ConfigError(name, getattr(given, name), "is what a split varies; use --splits")
+    batch = flags.parse("batch", "int", given.batch)
+    if batch < 4:
+        raise ConfigError("batch", batch, "is too small to split; nearest: 4")
+    options, output = filled(SplitOptions, given), filled(Output, given)
+    out = Path(given.run_dir) if given.run_dir else _new_split(given.env_id)
+    if out.exists() and any(out.iterdir()):
+        raise RunError(f"{out} already exists and is not empty; give another --run-dir")
+    from trimtab.anatomy import split as splitting
+
+    first = (
+        splitting.parse_splits(options.splits, batch) if options.splits else splitting.default_splits(batch, False)
+    )[0]
+    given.num_envs, given.num_steps = map(str, first)
+    config = layered_config(given)
+    if not hasattr(given, "total_timesteps"):
+        most = 100_000 if options.quick else 200_000
+        config = config.replace(total_timesteps=max(batch, min(config.total_timesteps, most)))
+    command = "trimtab split " + " ".join(argv)
+    result = splitting.split(config, batch, out, options, output.quiet or output.json, command)
+    if output.json:
+        print(json.dumps(result))
+    else:
+        from trimtab.report.split_tables import print_split
+
+        print_split(result)
+    return 0
+
+
+def _new_split(env_id: str) -> Path:
+    root = Path("runs")
+    return next(p for k in range(1, 100_000) if not (p := root / f"split-{env_id.replace('/', '-')}-{k}").exists())

@@ -1,0 +1,127 @@
+"""`trimtab train` and `trimtab resume`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from trimtab.commands.shared import Output, filled, layered_config, parser
+from trimtab.config import Config, ConfigError
+from trimtab.flags import fail
+
+
+@dataclass
+class RunFlags:
+    """Where a run goes and what else it writes."""
+
+    run_dir: str | None = None
+    """Directory of the run (default: runs/ENV/ALGO-seedS-K)."""
+    seeds: int = 1
+    """Train this many seeds, counting up from --seed, one per core at a time."""
+    checkpoints: int = 20
+    """Checkpoints over the run, evenly spaced."""
+    tensorboard: bool = False
+    """Also write TensorBoard events."""
+    track: bool = False
+    """Also log to Weights & Biases (WANDB_MODE=offline works)."""
+
+
+def train(argv: list[str]) -> int:
+    made = parser("train", RunFlags, Output, Config)
+    made.add_argument("env", nargs="?", default=None, help="environment id, the same as --env-id")
+    made.add_argument(
+        "--preset", metavar="NAME", help="preset to start from; the environment's own by default, or none"
+    )
+    made.add_argument("--config", metavar="FILE", help="YAML file of fields, over the preset, under the flags")
+    given = made.parse(argv)
+    if given.env is not None:
+        if getattr(given, "env_id", given.env) != given.env:
+            fail(f"env_id={given.env_id!r}: the environment was given twice ({given.env})")
+        given.env_id = given.env
+    options, output = filled(RunFlags, given), filled(Output, given)
+    config = layered_config(given)
+    if options.checkpoints < 1:
+        raise ConfigError("checkpoints", options.checkpoints, "must be at least 1; nearest: 1")
+    if options.seeds < 1:
+        raise ConfigError("seeds", options.seeds, "must be at least 1; nearest: 1")
+    if options.seeds > 1:
+        from trimtab.seeds import train_seeds
+
+        summaries = train_seeds(config, options, quiet=output.quiet or output.json)
+        return _finish_seeds(summaries, output)
+
+    from trimtab import training
+
+    quiet = output.quiet or output.json
+    run = training.train(
+        config,
+        options.run_dir,
+        quiet=quiet,
+        announce=(lambda config: None) if quiet else describe,
+        checkpoints=options.checkpoints,
+        tensorboard=options.tensorboard,
+        track=options.track,
+    )
+    return _finish(run, output)
+
+
+def describe(config: Config) -> None:
+    """The derived quantities, before a run starts."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        title=f"{config.algo} on {config.env_id}, seed {config.seed}", show_header=False, title_justify="left"
+    )
+    for name, value in config.derived().items():
+        table.add_row(name, value)
+    Console(stderr=True).print(table)
+
+
+def _finish(run, output: Output) -> int:
+    summary = run.summary()
+    if output.json:
+        print(json.dumps(summary))
+    elif not output.quiet:
+        mean = summary["ep_rew_mean"]
+        print(
+            f"{summary['total_timesteps']:,} steps in {summary['seconds']:.1f} s ({summary['fps']:,.0f} steps/s, "
+            f"compiling {summary['compile_seconds']:.1f} s); return of the last 100 episodes: "
+            + ("no episode finished" if mean is None else f"{mean:.4g}")
+        )
+        print(f"run: {run.path}    look at it: trimtab show {run.path}")
+    return 0
+
+
+def _finish_seeds(summaries: list[dict[str, Any]], output: Output) -> int:
+    if output.json:
+        print(json.dumps(summaries))
+    elif not output.quiet:
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table("seed", "return", "steps/s", "run", title=f"{len(summaries)} seeds", title_justify="left")
+        for s in summaries:
+            mean = s["ep_rew_mean"]
+            table.add_row(str(s["seed"]), "none" if mean is None else f"{mean:.4g}", f"{s['fps']:,.0f}", s["run"])
+        Console().print(table)
+        print(f"all seeds together: {summaries[0]['aggregate_fps']:,.0f} steps/s")
+    return 0
+
+
+def resume(argv: list[str]) -> int:
+    made = parser("resume", Output, positional="run", help="run directory")
+    made.add_argument("--tensorboard", action="store_true", help="also write TensorBoard events")
+    made.add_argument("--checkpoints", type=int, default=20, help="checkpoints over the run, as in train")
+    given = made.parse(argv)
+    output = filled(Output, given)
+    from trimtab import training
+
+    run = training.resume(
+        given.run,
+        quiet=output.quiet or output.json,
+        checkpoints=max(1, given.checkpoints),
+        tensorboard=given.tensorboard,
+    )
+    return _finish(run, output)

@@ -1,0 +1,183 @@
+"""Reports: figures, tables and words put together into one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from trimtab.config import Config
+from trimtab.report import anatomy_charts, diagram, split_charts
+from trimtab.report.page import Block, Bullets, Columns, Figure, Heading, Note, Paragraph, Svg, Table, page
+
+__all__ = ["figures", "page", "split_page"]
+
+
+def figures(result: dict[str, Any]) -> dict[str, Any]:
+    """Every figure of a split's page by name, in the order of the page."""
+    return split_charts.figures(result) | anatomy_charts.of_frame(result["measurements"])
+
+
+def split_page(result: dict[str, Any]) -> str:
+    """The page of `trimtab split`."""
+    drawn = figures(result)
+    own = set(split_charts.figures(result))
+    show = lambda name: [Figure(drawn[name])] if name in drawn else []
+    blocks: list[Block] = [*_answer(result), *_key_table(result), *show("split_error")]
+    blocks += [Heading("Learning and speed"), *show("learning_curves"), *show("speed")]
+    if result["predicted"]:
+        blocks += [Heading("Splits that were not measured"), *show("predicted"), _predicted_table(result)]
+    if len(result["steps"]) == 1:  # then the first figure has said what these two would
+        own |= {"variance", "bias_variance"}
+    anatomy = [Figure(chart) for name, chart in drawn.items() if name not in own]
+    if anatomy:
+        blocks += [Heading("Inside the gradient"), Paragraph(_probed(result), "soft"), *anatomy]
+    blocks += [*_flow(result), *_horizons(result), *_made(result)]
+    return page(f"{result['env_id']}: how to split a batch of {result['batch']:,}", blocks)
+
+
+def _answer(result: dict[str, Any]) -> list[Block]:
+    blocks: list[Block] = [Paragraph(result["sentence"], "lead")]
+    if result["reasons"]:
+        blocks += [Heading("Why", 3), Bullets([_sentence(r) for r in result["reasons"]])]
+    if result["doubts"]:
+        blocks += [Heading("How sure", 3), *(Note(_sentence(d), "doubt") for d in result["doubts"])]
+    if result["marginal"]:
+        blocks += [Heading("One more environment, or one more step?", 3), Paragraph(result["marginal"])]
+    return blocks
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+# Tables ----------------------------------------------------------------------------------------------------
+
+GRADIENT = {"variance": "variance", "individual": "individual", "covariance": "covariance", "bias_sq": "bias²"}
+PLAIN = {"mse_relative": "MSE / |G|²", "ess": "effective samples"}
+TRAINED = {"fps": "steps/s", "auc": "mean return (AUC)"}
+
+
+def _key_table(result: dict[str, Any]) -> list[Block]:
+    rows, power = [], _power([row[name].get("value") for row in result["rows"] for name in GRADIENT])
+    for row in result["rows"]:
+        cells = [estimate(_times(row[name], 10.0**-power)) for name in GRADIENT]
+        cells += [estimate(row[name]) for name in PLAIN] + [estimate(row[name], "one seed") for name in TRAINED]
+        rows.append([split_charts.label(row), *cells])
+    chosen = [i for i, r in enumerate(result["rows"]) if f"{r['num_envs']}x{r['num_steps']}" == result["recommended"]]
+    at = f" at step {result['at']:,}" if "at" in result else ""
+    unit = f"10{str(power).translate(RAISED)} gradient²" if power else "gradient²"
+    caption = (
+        f"Gradients of one policy{at}, {result['batch']:,} samples each; the recommended split is marked. "
+        f"Variance, its two terms and bias² in {unit}. Small: 95% intervals."
+    )
+    columns = ["N × T", *GRADIENT.values(), *PLAIN.values(), *TRAINED.values()]
+    return [Heading("Every split"), Table(columns, rows, tuple(chosen), caption=caption)]
+
+
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def _power(values: list[float | None]) -> int:
+    """The power of ten that makes a column of numbers short; 0 when they are short already."""
+    largest = max((abs(v) for v in values if v), default=1.0)
+    return 0 if 1e-2 <= largest < 1e4 else math.floor(math.log10(largest))
+
+
+def _times(found: dict[str, Any], scale: float) -> dict[str, Any]:
+    return found | {k: found[k] * scale for k in ("value", "lo", "hi") if found.get(k) is not None}
+
+
+def estimate(found: dict[str, Any], alone: str | None = None) -> str:
+    """A value over its interval, or "not resolved"; `alone` is said of a value that has no interval and still counts."""
+    value, lo, hi = (found.get(k) for k in ("value", "lo", "hi"))
+    bounded = lo is not None and hi is not None
+    if value is None or (alone is None and not found.get("resolved", True)):
+        return "not resolved" + (f"\n{number(lo)} to {number(hi)}" if bounded else "")
+    return f"{number(value)}\n" + (f"{number(lo)} to {number(hi)}" if bounded else alone or "")
+
+
+def number(value: float | None) -> str:
+    """Three digits: 1.23e-5, 0.0123, 12.3, 12,300."""
+    if value is None or math.isnan(value):
+        return "unknown"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    size = abs(value)
+    if size and (size < 1e-3 or size >= 1e6):
+        mantissa, exponent = f"{value:.2e}".split("e")
+        return f"{mantissa}e{int(exponent)}".replace("-", "−")
+    text = f"{value:,.0f}" if size >= 100 else f"{value:.2f}" if 1 <= size < 10 else f"{value:.3g}"
+    return text.replace("-", "−")
+
+
+def _predicted_table(result: dict[str, Any]) -> Block:
+    rows = [
+        [
+            split_charts.label(p),
+            estimate(p["variance"], "no interval"),
+            "extrapolated" if p["extrapolated"] else "blocks",
+        ]
+        for p in result["predicted"]
+    ]
+    return Table(["N × T", "predicted variance", "from"], rows, words=(0, 2))
+
+
+# The rest of the page --------------------------------------------------------------------------------------
+
+
+def _probed(result: dict[str, Any]) -> str:
+    steps = [f"{s:,}" for s in result["steps"]]
+    where = "step " + steps[0] if len(steps) == 1 else "steps " + ", ".join(steps[:-1]) + " and " + steps[-1]
+    return f"Probes of every split at {where} of one run, each from independent batches of its frozen policy."
+
+
+def _flow(result: dict[str, Any]) -> list[Block]:
+    drawing = diagram.of_result(result)
+    blocks: list[Block] = [Heading("From samples to updates")]
+    blocks += [Svg(drawing, "One iteration of the recommended split, and the whole run")]
+    rows = [[name, str(text)] for name, text in result["derived"].items()]
+    return [*blocks, Table(["", ""], rows, words=(0, 1), caption="The run that was probed")] if rows else blocks
+
+
+def _horizons(result: dict[str, Any]) -> list[Block]:
+    horizon = lambda x: "∞" if x is None or not math.isfinite(x) else f"{x:.3g} steps"
+    return [
+        Heading("Discount and horizons"),
+        Columns(
+            [
+                (f"{result['gamma']:g}", "γ, the discount"),
+                (horizon(result["horizon_gamma"]), "1/(1−γ): how far returns look"),
+                (f"{result['gae_lambda']:g}", "λ of the advantages"),
+                (horizon(result["horizon_gamma_lambda"]), "1/(1−γλ): how far advantages look before the critic"),
+            ]
+        ),
+        Paragraph("Every bias here belongs to these: rows shorter than the second horizon lean on the critic.", "soft"),
+    ]
+
+
+def _made(result: dict[str, Any]) -> list[Block]:
+    blocks: list[Block] = [Heading("How this was made"), Paragraph(result["command"], "code")]
+    curves = result["curves"]
+    seeds = sorted(curves["seed"].unique()) if not curves.is_empty() else []
+    rows = [["algorithm", result["algo"]]]
+    rows += [["seeds of the learning curves", ", ".join(map(str, seeds))]] if seeds else []
+    rows += [["steps probed", ", ".join(f"{s:,}" for s in result["steps"])]]
+    rows += [[name, text] for name, text in _flat(result["manifest"])]
+    rows += [["configuration, where not the default", _changed(result["config"])]]
+    return [*blocks, Table(["", ""], rows, words=(0, 1))]
+
+
+def _changed(config: dict[str, Any]) -> str:
+    usual = Config().as_dict()
+    return ", ".join(f"{k} {v}" for k, v in config.items() if v != usual.get(k)) or "none"
+
+
+def _flat(manifest: dict[str, Any]) -> list[tuple[str, str]]:
+    found = []
+    for name, value in manifest.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{k} {v}" for k, v in value.items() if v is not None)
+        if name != "command" and value not in (None, ""):
+            found.append((name.replace("_", " "), str(value)))
+    return found
