@@ -6,12 +6,12 @@ STAMP := $(VENV)/.installed
 PROCGEN_PACKAGES := libqt5gui5
 CHROMIUM_PACKAGES := chromium
 
-.PHONY: help demo test setup debian bench learn lint clean
+.PHONY: help demo test setup debian bench learn calibrate lint clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: setup  ## train PPO on Pendulum-v1 and show the learning curve
+demo: setup  ## how should 1,024 Pendulum samples be split into N × T? (a few minutes)
 	$(BIN)/python -m benchmarks.demo
 
 test: setup debian  ## set up and run the tests
@@ -43,6 +43,9 @@ bench: setup  ## measure against Stable-Baselines3 and write docs/results/bench.
 
 learn: setup  ## run every learning result and write docs/results/learning.json and its page
 	$(BIN)/python -m benchmarks.learn
+
+calibrate: setup  ## check every interval against exact answers and write docs/results/calibration.md
+	$(BIN)/python -m benchmarks.calibrate
 
 lint: setup  ## format and lint
 	$(BIN)/ruff format src tests benchmarks && $(BIN)/ruff check --fix src tests benchmarks

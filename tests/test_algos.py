@@ -50,7 +50,7 @@ def test_no_parameter_changes_with_learning_rate_zero(kind):
 
 def test_the_auxiliary_step_size_is_its_own():
     """Policy phases at rate 0 leave the auxiliary phase its rate."""
-    states, infos = run("ppg", learning_rate=0.0)
+    states, _ = run("ppg", learning_rate=0.0)
     assert np.array_equal(states[0].params.value, states[1].params.value)
     assert not np.array_equal(states[1].params.value, states[2].params.value)
 
@@ -104,7 +104,7 @@ def collected(kind="ppo", **changes):
 
 
 def test_a_batch_holds_the_advantages_of_the_twin_row_by_row():
-    config, algorithm, state, rows, hypers = collected()
+    _, algorithm, state, rows, hypers = collected()
     batch = algorithm.batch_of(state, rows, hypers)
     value = np.asarray(algorithm.values(state.params, rows.obs))
     next_value = np.asarray(algorithm.values(state.params, rows.next_obs))
@@ -266,7 +266,7 @@ def test_a_stale_batch_is_used_exactly_that_many_iterations_after_it_was_collect
 
 def test_the_three_losses_of_stale_data_use_the_policies_they_name():
     config = tiny.config(**KINDS["stale"])
-    bench, hypers = tiny.bench(config), hypers_of(config)
+    bench = tiny.bench(config)
     states, _ = bench.run(config, 4)
     state = states[-1]
     batch = jax.tree.map(lambda q: q[0], state.queue)

@@ -10,8 +10,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trimtab import commands, engine, envs
+from trimtab import engine, envs
 from trimtab.algos.core import hypers_of
+from trimtab.commands.shared import layered_config
 from trimtab.config import Config, ConfigError, from_dict
 
 
@@ -122,7 +123,7 @@ def test_a_configuration_survives_yaml():
 
 
 def layered(preset=None, file=None, **flags):
-    return commands.layered_config(argparse.Namespace(preset=preset, config=file, **flags))
+    return layered_config(argparse.Namespace(preset=preset, config=file, **flags))
 
 
 def test_flags_go_over_the_file_and_the_file_over_the_preset(tmp_path):

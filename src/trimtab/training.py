@@ -122,9 +122,10 @@ def opened(path: str | Path, step: int | None) -> tuple[Config, Engine, State, i
     return config, engine, state, checkpoint.step
 
 
-def evaluate_run(path: str | Path, episodes: int, step: int | None = None, seed: int = 0) -> dict[str, Any]:
+def evaluate_run(path: str | Path, episodes: int, step: int | None = None, seed: int | None = None) -> dict[str, Any]:
     """Evaluate a checkpoint with exploration off."""
-    _, engine, state, at = opened(path, step)
+    config, engine, state, at = opened(path, step)
+    seed = config.seed if seed is None else seed
     try:
         return {"step": at, **evaluate(engine.algorithm, state, engine.hypers, episodes, seed).summary()}
     finally:

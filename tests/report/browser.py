@@ -116,11 +116,16 @@ class Browser:
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self.call("Emulation.setDeviceMetricsOverride", **metrics)
         self.call("Page.navigate", url=path.resolve().as_uri())
-        end = time.monotonic() + patience
-        while not self.run(until):
-            assert time.monotonic() < end, f"{path.name} was not ready in {patience} s: {self.visit.errors}"
-            time.sleep(0.1)
+        self.eventually(until, patience)
         return self.visit
+
+    def eventually(self, expression: str, patience: float = 40) -> Any:
+        """The value of an expression, once it holds."""
+        end = time.monotonic() + patience
+        while not (value := self.run(expression)):
+            assert time.monotonic() < end, f"not in {patience} s: {expression}; {self.visit.errors}"
+            time.sleep(0.1)
+        return value
 
     def screenshot(self, path: Path) -> None:
         shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)

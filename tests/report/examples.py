@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from trimtab.anatomy import table
 from trimtab.config import Config
 from trimtab.report.series import split_text
 
@@ -87,3 +88,54 @@ def curves_of(splits: list[str], seeds: int = 3, points: int = 60) -> pl.DataFra
         for k in range(1, points + 1)
     ]
     return pl.DataFrame(rows)
+
+
+def measured(
+    splits: tuple[tuple[int, int], ...] = ((4, 64),),
+    steps: tuple[int, ...] = (1000,),
+    lambdas: tuple[float, ...] = (0.95,),
+) -> pl.DataFrame:
+    """A made-up table of measurements with every quantity a probe writes, so that what is drawn can be checked."""
+    rows = [r for n, t in splits for step in steps for lam in lambdas for r in _probe(n, t, step, lam)]
+    return pl.DataFrame(rows, schema=table.SCHEMA, orient="row")
+
+
+def _probe(n: int, t: int, step: int, lam: float):
+    rng = np.random.default_rng(n + t + step)
+    scale = 1e-5 * (1 + lam) * 1000 / step
+
+    def row(quantity, value, lo=math.nan, hi=math.nan, resolved=True, lag=None, note=None):
+        unit = table.UNITS.get(quantity, "1")
+        return (quantity, f"{n}x{t}", n, t, step, 0.9, lam, lag, float(value), lo, hi, resolved, unit, note)
+
+    single = {"individual": 3.0, "covariance": -0.5 if n > 8 else 1.0, "bias_sq": 0.4, "grad_sq": 0.9}
+    single |= {"variance": single["individual"] + single["covariance"]}
+    single |= {"mse": single["variance"] + single["bias_sq"]}
+    yield from (row(name, v * scale, 0.8 * v * scale, 1.3 * v * scale) for name, v in single.items())
+    yield row("ess", n * t * 0.75, n * t * 0.6, n * t * 0.9)
+    yield row("noise_scale", 900, 500, 4000)
+    yield row("noise_scale_trajectory", 1200, 600, math.inf)
+    yield (
+        row("noise_scale_environments", math.nan, resolved=False)
+        if n > 8
+        else row("noise_scale_environments", 1200 / t, 600 / t, math.inf)
+    )
+    for k in range(t):
+        c = scale * 0.7**k
+        yield row("lag_covariance", c, 0.9 * c, 1.1 * c, lag=k)
+        yield row("covariance_within", 0.7**k, lag=k)
+        yield row("cosine_trajectory_mean", 0.1, -0.5, 0.6, lag=k)
+        if k:
+            yield row("cosine_within", 0.5 * 0.9**k, -0.5, 0.9, lag=k)
+        if k in table.SHOWN_LAGS:
+            yield from (row("cosine_within_value", v, lag=k) for v in rng.uniform(-0.2, 1, 80))
+    yield row("covariance_across", -0.001)
+    yield row("cosine_across", 0.01, -0.4, 0.4)
+    yield from (row("cosine_across_value", v) for v in rng.uniform(-1, 1, 80))
+    yield from (row("cosine_batch_mean_value", v) for v in rng.uniform(-0.5, 0.7, 80))
+    for i in range(5):
+        yield from (row("replicate_cosine", 1.0 if i == j else 0.2, lag=5 * i + j, note=f"{i},{j}") for j in range(5))
+    for k in range(16):
+        yield row("minibatch_drift", 0.6 - 0.01 * k, lag=k)
+        yield row("minibatch_clip_bias", 0.02 * k, lag=k)
+    yield row("note", math.nan, resolved=False, note="correlations from 2 of 4 rows")

@@ -53,7 +53,7 @@ def default_splits(batch: int, quick: bool) -> list[tuple[int, int]]:
         divisors = [d for d in range(1, batch + 1) if batch % d == 0]
         chosen = divisors[:: max(1, len(divisors) // 4)]
         found = [(n, batch // n) for n in chosen]
-    return found[:: max(1, len(found) // 2)][:3] if quick and len(found) > 3 else found
+    return [found[0], found[1], found[-1]] if quick and len(found) > 3 else found
 
 
 def split(config: Config, batch: int, out: Path, options: SplitOptions, quiet: bool, command: str) -> dict[str, Any]:

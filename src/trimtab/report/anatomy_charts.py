@@ -85,11 +85,9 @@ def stacked_terms(s: Series, parts: dict[str, str], total: str, title: str, subt
     data = pl.concat([terms.select(columns), sums.select(columns)]).with_columns(
         pl.col("part").replace_strict(order, default=None, return_dtype=pl.Int64).alias("order")
     )
-    return themed(
-        paneled(stacked_layers(data, list(parts.values()), s.series, s.title, x), s.present(data), x="independent"),
-        title,
-        _join(subtitle, s.where and f"{s.where}."),
-    )
+    layers = stacked_layers(data, list(parts.values()), s.series, s.title, x)
+    chart = paneled(layers, s.present(data), height=ROW * len(s.series) + 6, x="independent")
+    return themed(chart, title, _join(subtitle, s.where and f"{s.where}."))
 
 
 def _comparable(terms: pl.DataFrame, sums: pl.DataFrame, first: str, x: str):
@@ -127,7 +125,7 @@ def stacked_layers(data: pl.DataFrame, parts: list[str], rows: list[str], row_ti
         x="value:Q", tooltip=["series:N", *_tooltip()]
     )
     zero = ZERO.encode(x=alt.datum(0))
-    return alt.layer(bars, zero, rule, dot, data=data).properties(height=ROW * len(rows))
+    return alt.layer(bars, zero, rule, dot, data=data)
 
 
 def lag_covariance(frame: pl.DataFrame) -> Chart | None:

@@ -10,13 +10,14 @@ SHOWN = (1, 2, 5, 10, 40)  # lags in the table
 
 def print_anatomy(anatomy: Any) -> None:
     """What was measured, its value with a 95% interval, and what it means."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
     console, a = Console(), anatomy
-    table = Table(title=_title(a), title_justify="left", show_lines=False, pad_edge=False)
+    table = Table(title=_title(a), title_justify="left", pad_edge=False, box=box.SIMPLE_HEAD)
     table.add_column("what", no_wrap=True)
-    table.add_column("value [95% interval]")
+    table.add_column("value [95% interval]", min_width=27)
     table.add_column("meaning", style="dim")
     for rows in (_variance(a), _bias(a), _noise(a), _directions(a), _minibatch(a)):
         for row in rows:
@@ -38,7 +39,7 @@ def _variance(a: Any):
     d = a.decomposition
     yield "variance of G", str(d.variance), "noise of the batch gradient (trace of its covariance)"
     yield "  individual", str(d.individual), "what it would be with independent samples"
-    yield "  covariance", str(d.covariance) + _share(d), "what correlation along rows adds"
+    yield "  covariance", str(d.covariance), f"what correlation along rows adds{_share(d)}"
     batch = a.num_envs * a.num_steps
     yield "effective samples", str(d.ess), f"of {batch:,}; fewer when steps repeat each other"
     yield "|G|²", str(d.grad_sq), "the signal; a batch with variance above it points mostly at noise"
@@ -48,7 +49,7 @@ def _variance(a: Any):
 
 def _share(d: Any) -> str:
     usable = d.covariance.resolved and d.variance.resolved and d.variance.value > 0
-    return f"  ({d.covariance.value / d.variance.value:+.0%} of the variance)" if usable else ""
+    return f" ({d.covariance.value / d.variance.value:+.0%} of the variance)" if usable else ""
 
 
 def _bias(a: Any):
@@ -92,7 +93,7 @@ def _directions(a: Any):
     if a.cosine is not None:
         lags = [k for k in SHOWN if k <= len(a.cosine.lags) and a.cosine.lags[k - 1].num_pairs]
         text = ", ".join(f"{a.cosine.lags[k - 1].mean:.2f}" for k in lags)
-        yield f"cosine at lags {', '.join(map(str, lags))}", text or "no pairs", "alike along a trajectory"
+        yield "cosine along trajectories", text or "no pairs", f"at lags {', '.join(map(str, lags))}; 1: the same way"
         across = f"{a.cosine.across.mean:.2f}" if a.cosine.across.num_pairs else "no pairs"
         yield "cosine across environments", across, "the baseline to compare with"
         if a.cosine.num_left_out:
@@ -100,7 +101,11 @@ def _directions(a: Any):
     if a.covariance is not None:
         lags = [k for k in SHOWN if k < len(a.covariance.lags) and math.isfinite(a.covariance.lags[k])]
         text = ", ".join(f"{a.covariance.lags[k]:.2f}" for k in lags)
-        yield f"correlation at lags {', '.join(map(str, lags))}", text or "no pairs", "what enters the covariance term"
+        yield (
+            "correlation along them",
+            text or "no pairs",
+            f"at lags {', '.join(map(str, lags))}, as it enters the noise",
+        )
     size = len(a.replicate_cosines)
     if size > 1:
         pairs = [float(a.replicate_cosines[i, j]) for i in range(size) for j in range(i)]
@@ -113,15 +118,13 @@ def _minibatch(a: Any):
     found = a.minibatch
     if "subsampling_measured" in found:
         both = f"{found['subsampling_measured']:.3g} measured, {found['subsampling_formula']:.3g} by formula"
-        yield f"sub-sampling, {found['minibatch_size']:,} a minibatch", both, "noise that minibatches add to each step"
+        yield "sub-sampling variance", both, f"what minibatches of {found['minibatch_size']:,} add to each step"
     if len(found.get("drift", ())):
-        first, last = float(found["drift"][0]), float(found["drift"][-1])
-        yield "drift", f"{first:.2f} first, {last:.2f} last", "cosine of minibatch gradients with the batch gradient"
-        yield (
-            "clip bias",
-            f"{float(found['clip_bias'][-1]):.1%} at the last update",
-            "how far clipping moves the gradient",
-        )
+        some = max(1, len(found["drift"]) // 8)
+        first, last = float(found["drift"][:some].mean()), float(found["drift"][-some:].mean())
+        clipped = float(found["clip_bias"][-some:].mean())
+        yield "drift", f"{first:.2f} first, {last:.2f} last", "cosine of minibatch and batch gradients over the updates"
+        yield "clip bias", f"{clipped:.1%} in the last updates", "how far clipping moves the gradient"
 
 
 def horizon(discount: float) -> str:

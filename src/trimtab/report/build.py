@@ -20,7 +20,7 @@ def figures(result: dict[str, Any]) -> dict[str, Any]:
 def split_page(result: dict[str, Any]) -> str:
     """The page of `trimtab split`."""
     drawn = figures(result)
-    own = set(split_charts.figures(result))
+    own = set(split_charts.NAMES)
     show = lambda name: [Figure(drawn[name])] if name in drawn else []
     blocks: list[Block] = [*_answer(result), *_key_table(result), *show("split_error")]
     blocks += [Heading("Learning and speed"), *show("learning_curves"), *show("speed")]
@@ -89,26 +89,26 @@ def _times(found: dict[str, Any], scale: float) -> dict[str, Any]:
 
 
 def estimate(found: dict[str, Any], alone: str | None = None) -> str:
-    """A value over its interval, or "not resolved"; `alone` is said of a value that has no interval and still counts."""
+    """A value over its interval, or "not resolved"; `alone` is said of a value without interval that still counts."""
     value, lo, hi = (found.get(k) for k in ("value", "lo", "hi"))
-    bounded = lo is not None and hi is not None
+    interval = f"{number(lo, 2)} to {number(hi, 2)}" if lo is not None and hi is not None else ""
     if value is None or (alone is None and not found.get("resolved", True)):
-        return "not resolved" + (f"\n{number(lo)} to {number(hi)}" if bounded else "")
-    return f"{number(value)}\n" + (f"{number(lo)} to {number(hi)}" if bounded else alone or "")
+        return f"not resolved\n{interval}"
+    return f"{number(value)}\n{interval or alone or ''}"
 
 
-def number(value: float | None) -> str:
-    """Three digits: 1.23e-5, 0.0123, 12.3, 12,300."""
-    if value is None or math.isnan(value):
-        return "unknown"
-    if math.isinf(value):
+def number(value: float, digits: int = 3) -> str:
+    """So many digits: 1.23e−5, 0.0123, 12.3, 12,300."""
+    if not math.isfinite(value):
         return "∞" if value > 0 else "−∞"
     size = abs(value)
     if size and (size < 1e-3 or size >= 1e6):
-        mantissa, exponent = f"{value:.2e}".split("e")
+        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
         return f"{mantissa}e{int(exponent)}".replace("-", "−")
-    text = f"{value:,.0f}" if size >= 100 else f"{value:.2f}" if 1 <= size < 10 else f"{value:.3g}"
-    return text.replace("-", "−")
+    digits = max(digits, 3) if size >= 100 else digits
+    rounded = float(f"{value:.{digits}g}")
+    places = 0 if size == 0 else max(0, digits - 1 - math.floor(math.log10(size)))
+    return f"{rounded:,.{places}f}".replace("-", "−")
 
 
 def _predicted_table(result: dict[str, Any]) -> Block:

@@ -77,8 +77,8 @@ def _between(low: str, high: str, share: float) -> str:
 
 
 def legend(labels: list[str], title: str | None = None, **options: Any) -> alt.Legend:
-    """A legend above the figure, in as many columns as a phone has room for."""
-    columns = max(1, min(len(labels), 250 // (7 * max(map(len, labels), default=1) + 28)))
+    """A legend above the figure, in as many columns as there is room for; a narrow page makes them fewer."""
+    columns = max(1, min(len(labels), 480 // (7 * max(map(len, labels), default=1) + 28)))
     return alt.Legend(orient="top", title=title, columns=columns, labelLimit=300, **options)
 
 

@@ -49,7 +49,7 @@ def flow(
     drawn.arrow("one iteration's samples")
     drawn.title(f"batch = {num_envs:,} × {num_steps:,} = {batch:,} samples")
     drawn.strip(min(num_envs, len(PALETTE)), PALETTE, opacity=0.75)
-    drawn.arrow("shuffled, and cut without repeats")
+    drawn.arrow("shuffled for every epoch, and cut")
     of = (
         f"{minibatches:,} minibatches of {minibatch_size:,}"
         if minibatches > 1
@@ -57,7 +57,7 @@ def flow(
     )
     drawn.title(of)
     drawn.epochs(update_epochs, minibatches)
-    passes = f"{update_epochs:,} epochs, shuffled anew" if update_epochs > 1 else "1 epoch"
+    passes = f"{update_epochs:,} epochs" if update_epochs > 1 else "1 epoch"
     drawn.arrow(f"{passes}: each sample is used {update_epochs:,} ×")
     drawn.title(f"{update_epochs:,} × {minibatches:,} = {updates:,} gradient steps per iteration")
     drawn.arrow(f"× {iterations:,} iterations")
@@ -87,7 +87,7 @@ class _Drawing:
 
     def title(self, words: str) -> None:
         self.y += 14
-        self.text(0, self.y, words, 13.5, INK, 600)
+        self.text(0, self.y, words, min(13.5, WIDTH / (0.6 * len(words))), INK, 600)
         self.y += 8
 
     def arrow(self, words: str) -> None:

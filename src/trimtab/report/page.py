@@ -141,10 +141,10 @@ def _table(table: Table) -> str:
         f'<tr class="marked">{cells(row, "td")}</tr>' if i in table.marked else f"<tr>{cells(row, 'td')}</tr>"
         for i, row in enumerate(table.rows)
     )
-    caption = f"<caption>{html.escape(table.caption)}</caption>" if table.caption else ""
+    caption = f'<p class="caption">{html.escape(table.caption)}</p>' if table.caption else ""
     head = f"<thead><tr>{cells(table.columns, 'th')}</tr></thead>" if any(table.columns) else ""
     kind = "" if any(table.columns) else ' class="plain"'
-    return f'<div class="scroll"><table{kind}>{caption}{head}<tbody>{rows}</tbody></table></div>'
+    return f'{caption}<div class="scroll"><table{kind}>{head}<tbody>{rows}</tbody></table></div>'
 
 
 def _cell(text: str) -> str:
@@ -155,7 +155,7 @@ def _cell(text: str) -> str:
 
 
 def _figure(chart: alt.TopLevelMixin) -> str:
-    spec = chart.to_dict()
+    spec = chart.to_dict(validate=False)  # the chart was valid when it was made
     heading = spec.pop("title", {})
     heading = heading if isinstance(heading, dict) else {"text": heading}
     source = json.dumps(_without_default_schema(spec), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")

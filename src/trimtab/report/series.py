@@ -29,7 +29,7 @@ class Series(NamedTuple):
     @property
     def where(self) -> str:
         """For a subtitle: which probe this is, if it is only one."""
-        return f"At {self.series[0]}" if len(self.series) == 1 else ""
+        return f"At {self.series[0]}".replace(" × ", "\u00a0×\u00a0") if len(self.series) == 1 else ""
 
 
 def split_text(num_envs: int, num_steps: int) -> str:

@@ -27,14 +27,12 @@ Chart = alt.TopLevelMixin
 PARTS = {"individual": "individual", "covariance": "covariance", "bias_sq": "bias²"}
 
 
+NAMES = ("split_error", "learning_curves", "speed", "predicted")
+
+
 def figures(result: dict[str, Any]) -> dict[str, Chart]:
     """The figures that compare splits, those there are data for."""
-    made = {
-        "split_error": error(result),
-        "learning_curves": curves(result),
-        "speed": speed(result),
-        "predicted": predicted(result),
-    }
+    made = dict(zip(NAMES, (error(result), curves(result), speed(result), predicted(result))))
     return {name: chart for name, chart in made.items() if chart is not None}
 
 

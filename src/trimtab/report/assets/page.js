@@ -1,14 +1,22 @@
 (function () {
   "use strict";
-  const AXIS = 72, GAP = 24, NARROW = 150;
+  const AXIS = 90, GAP = 24, NARROW = 120;
+
+  // Legends get fewer columns on a narrow page.
+  function narrowed(part, share) {
+    if (!part || typeof part !== "object") return;
+    if (part.legend && part.legend.columns) part.legend.columns = Math.max(1, Math.round(part.legend.columns * share));
+    Object.keys(part).filter((key) => key !== "datasets" && key !== "data").forEach((key) => narrowed(part[key], share));
+  }
 
   // Panels share the width there is: as many columns as asked for, or a divisor of that when the page is narrow.
   function fitted(spec, width) {
     const made = JSON.parse(JSON.stringify(spec));
+    if (width < 560) narrowed(made, (width - AXIS) / 480);
     if (made.facet) {
       let columns = (made.usermeta && made.usermeta.columns) || made.columns || 1;
       const room = (n) => Math.floor((width - AXIS - (n - 1) * GAP) / n);
-      const least = columns > 2 ? NARROW - 25 : 230;
+      const least = columns > 2 ? NARROW : 230;
       while (columns > 1 && (room(columns) < least || made.usermeta.columns % columns)) columns -= 1;
       made.columns = columns;
       made.spec.width = Math.max(110, Math.min(room(columns), 520));

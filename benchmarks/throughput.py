@@ -1,0 +1,206 @@
+"""`make bench`: training throughput against Stable-Baselines3 on the same work, side by side in one run.
+
+Every pair runs one after the other on the otherwise idle machine: the same N, T, epochs, minibatches and network. SB3
+runs at the better of one and two torch threads. Ratios matter, not the figures. Writes docs/results/bench.json, a page
+and a figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "docs" / "results"
+
+WORK: dict[str, dict[str, Any]] = {
+    "pendulum": {
+        "env_id": "Pendulum-v1", "num_envs": 4, "num_steps": 256, "update_epochs": 10, "num_minibatches": 32,
+        "ent_coef": 0.0, "wanted": 30,
+    },
+    "cartpole": {
+        "env_id": "CartPole-v1", "num_envs": 4, "num_steps": 128, "update_epochs": 4, "num_minibatches": 4, "wanted": 40,
+    },
+    "cartpole-envpool": {
+        "env_id": "CartPole-v1", "backend": "envpool", "num_envs": 64, "num_steps": 64, "update_epochs": 4,
+        "num_minibatches": 16, "wanted": 5,
+    },
+}  # fmt: skip
+
+SB3 = """
+import json, sys, time, torch
+work, threads, steps = json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+torch.set_num_threads(threads)
+from stable_baselines3 import PPO
+from stable_baselines3.common.env_util import make_vec_env
+batch = work["num_envs"] * work["num_steps"]
+model = PPO("MlpPolicy", make_vec_env(work["env_id"], work["num_envs"]), n_steps=work["num_steps"],
+            batch_size=batch // work["num_minibatches"], n_epochs=work["update_epochs"], device="cpu",
+            policy_kwargs={"net_arch": [64, 64]})
+model.learn(batch)  # warm up
+begun = time.perf_counter()
+model.learn(steps)
+print(json.dumps({"fps": max(1, -(-steps // batch)) * batch / (time.perf_counter() - begun)}))
+"""
+
+
+def train(work: dict[str, Any], steps: int, extra: list[str] | None = None) -> dict[str, Any] | list[dict[str, Any]]:
+    """One `trimtab train` process; compiling is not counted in its steps/s."""
+    flags = []
+    for name, value in work.items():
+        if name not in ("wanted", "env_id"):
+            flags += [f"--{name.replace('_', '-')}", str(value)]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "trimtab.cli", "train", work["env_id"], "--preset", "none", *flags]
+        command += ["--total-timesteps", str(steps), "--run-dir", f"{folder}/run", "--json", "--checkpoints", "1"]
+        out = subprocess.run([*command, *(extra or [])], capture_output=True, text=True, check=True).stdout
+    return json.loads(out.strip().splitlines()[-1])
+
+
+def sb3(work: dict[str, Any], steps: int) -> dict[str, float]:
+    """SB3's steps/s at one and at two torch threads."""
+    speeds = {}
+    for threads in (1, 2):
+        command = [sys.executable, "-c", SB3, json.dumps(work), str(threads), str(steps)]
+        out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        speeds[str(threads)] = json.loads(out.strip().splitlines()[-1])["fps"]
+    return speeds
+
+
+def matmul_peak() -> float:
+    """GFLOP/s of a large float32 matrix product on one XLA thread: what training's share is measured against."""
+    script = (
+        "import jax, jax.numpy as jnp, time\n"
+        "a = jnp.ones((1024, 1024)); f = jax.jit(lambda a: a @ a); f(a).block_until_ready(); best = 1e9\n"
+        "for _ in range(20):\n"
+        "    t = time.perf_counter(); f(a).block_until_ready(); best = min(best, time.perf_counter() - t)\n"
+        "print(2 * 1024**3 / best / 1e9)"
+    )
+    env = os.environ | {"NPROC": "1"}
+    return float(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env, check=True).stdout)
+
+
+def training_flops_per_step(work: dict[str, Any], obs: int, outputs: int) -> float:
+    """Multiply-adds (counted as 2) of the two 64 × 64 networks per environment step: acting, values, and every update."""
+    network = lambda out: 2 * (obs * 64 + 64 * 64 + 64 * out)
+    policy, value = network(outputs), network(1)
+    return policy + 2 * value + 3 * work["update_epochs"] * (policy + value)
+
+
+def measure(steps: dict[str, int], sb3_steps: int) -> dict[str, Any]:
+    sizes = {"pendulum": (3, 1), "cartpole": (4, 2), "cartpole-envpool": (4, 2)}
+    peak = matmul_peak()
+    results: dict[str, Any] = {"matmul_peak_gflops": peak, "work": {}}
+    for name, work in WORK.items():
+        train(work, work["num_envs"] * work["num_steps"] * 4)  # fills the compilation cache
+        ours = train(work, steps[name])
+        theirs = sb3(work, sb3_steps)
+        best = max(theirs.values())
+        gflops = ours["fps"] * training_flops_per_step(work, *sizes[name]) / 1e9
+        results["work"][name] = {
+            "work": work,
+            "trimtab": ours["fps"],
+            "sb3": best,
+            "sb3_by_threads": theirs,
+            "ratio": ours["fps"] / best,
+            "wanted": work["wanted"],
+            "second_start_compile_seconds": ours["compile_seconds"],
+            "gflops": gflops,
+            "share_of_matmul_peak": gflops / peak,
+        }
+        print(f"{name}: {ours['fps']:,.0f} against {best:,.0f} steps/s: {ours['fps'] / best:.1f} times", flush=True)
+    one = train(WORK["cartpole"], steps["cartpole"])
+    two = train(WORK["cartpole"], steps["cartpole"], ["--seeds", "2"])
+    results["two_seeds"] = {
+        "one": one["fps"],
+        "two_together": two[0]["aggregate_fps"],
+        "ratio": two[0]["aggregate_fps"] / one["fps"],
+        "wanted": 1.7,
+    }
+    print(f"two seeds on two cores: {results['two_seeds']['ratio']:.2f} times one", flush=True)
+    results["light_probe"] = light_probe(steps["pendulum"])
+    return results
+
+
+def light_probe(steps: int) -> dict[str, float]:
+    """What a light probe costs: training time with one on every iteration, on every tenth, and without, interleaved."""
+    speeds: dict[str, list[float]] = {"0": [], "1": [], "10": []}
+    for every in ("0", "1", "10"):
+        train(WORK["pendulum"] | {"probe_every": int(every)}, 8 * 1024)
+    for _ in range(3):
+        for every, seen in speeds.items():
+            seen.append(train(WORK["pendulum"] | {"probe_every": int(every)}, steps // 2)["fps"])
+    base = max(speeds["0"])
+    cost = {f"every_{k}": base / max(v) - 1 for k, v in speeds.items() if k != "0"}
+    print(f"light probe: {cost['every_1']:.1%} on every iteration, {cost['every_10']:.1%} on every tenth", flush=True)
+    return cost | {"wanted_every_1": 0.25, "wanted_every_10": 0.03}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer steps: noisier ratios")
+    given = parser.parse_args()
+    scale = 4 if given.quick else 1
+    begun = time.time()
+    steps = {"pendulum": 400_000 // scale, "cartpole": 1_000_000 // scale, "cartpole-envpool": 600_000 // scale}
+    results = measure(steps, 20_480 // scale)
+    results |= {
+        "command": "make bench",
+        "machine": {"processor": _processor(), "cores": os.cpu_count(), "platform": platform.platform()},
+        "seconds": time.time() - begun,
+    }
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / "bench.json").write_text(json.dumps(results, indent=1) + "\n")
+    write_page(results)
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def write_page(results: dict[str, Any]) -> None:
+    from trimtab.report import bench_charts, charts
+
+    charts.save(bench_charts.throughput(results["work"]), RESULTS / "bench.svg")
+    machine = results["machine"]
+    lines = [
+        "# Throughput",
+        "",
+        f"Made by `make bench` on {machine['processor']}, {machine['cores']} cores, otherwise idle. Each pair ran one after "
+        "the other: the same N, T, epochs, minibatches and 64 × 64 networks; SB3 at the better of one and two threads. "
+        "Compiling is not counted; a second start of the same work finds its program in the cache.",
+        "",
+        "| work | trimtab steps/s | SB3 steps/s | ratio | wanted | share of the matrix-product peak | second start compiles |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, r in results["work"].items():
+        lines.append(
+            f"| {name} | {r['trimtab']:,.0f} | {r['sb3']:,.0f} | {r['ratio']:.1f} | {r['wanted']} | "
+            f"{r['share_of_matmul_peak']:.1%} of {results['matmul_peak_gflops']:.0f} GFLOP/s | "
+            f"{r['second_start_compile_seconds']:.1f} s |"
+        )
+    two, light = results["two_seeds"], results["light_probe"]
+    lines += [
+        "",
+        f"Two seeds on two cores: {two['ratio']:.2f} times one seed (wanted {two['wanted']}).",
+        "",
+        f"A light probe costs {light['every_1']:.1%} of training time on every iteration of Pendulum 4 × 256, "
+        f"{light['every_10']:.1%} on every tenth (wanted at most 25% and 3%).",
+        "",
+        "![Steps per second](bench.svg)",
+        "",
+    ]
+    (RESULTS / "bench.md").write_text("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
