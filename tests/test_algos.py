@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tiny
 import twins
+from tiny import forget_programs  # noqa: F401
 
 from trimtab import minibatch, objectives
 from trimtab.algos import ppo

@@ -9,6 +9,7 @@ import tiny
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiny import forget_programs  # noqa: F401
 
 from trimtab import engine, envs
 from trimtab.algos.core import hypers_of

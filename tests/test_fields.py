@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import tiny
+from tiny import forget_programs  # noqa: F401
 
 from trimtab import training
 from trimtab.config import Config
@@ -65,7 +66,7 @@ RESULTS = {
     "clip_obs": (GAUSSIAN, 0.1),
     "clip_reward": (GAUSSIAN, 0.01),
     "norm_reward_gamma": (GAUSSIAN, 0.1),
-    "prox_com": (HOT | {"algo": "ppo-ewma"}, 100.0),
+    "prox_com": (HOT | {"algo": "ppo-ewma", "prox_com": 4.0}, 100.0),
     "staleness": ({}, 1),
     "staleness_loss": (HOT | {"staleness": 1}, "recent"),
     "policy_iterations": (PPG, 1),

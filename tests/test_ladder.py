@@ -6,6 +6,7 @@ import ladder
 import numpy as np
 import pytest
 import tiny
+from tiny import forget_programs  # noqa: F401
 
 from trimtab.algos.core import hypers_of
 

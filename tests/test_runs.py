@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pytest
 import tiny
+from tiny import forget_programs  # noqa: F401
 
 from trimtab import cli, training
 from trimtab.config import from_dict

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 from trimtab import envs
 from trimtab.algos.core import Algorithm, hypers_of
@@ -65,6 +66,14 @@ def bench(config: Config) -> Bench:
     if key not in _benches:
         _benches[key] = Bench(config)
     return _benches[key]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_programs():
+    """Drop a module's programs after it: one process that keeps hundreds of them crashes inside XLA."""
+    yield
+    _benches.clear()
+    jax.clear_caches()
 
 
 def metric(infos, name: str) -> np.ndarray:

@@ -47,9 +47,9 @@ class Progress:
         if now - self._printed > 5.0 or done >= self.total:
             self._printed = now
             rate = (done - self._first) / max(now - self._begun, 1e-9)
-            left = (self.total - done) / max(rate, 1e-9)
+            left = f" {(self.total - done) / rate:.0f} s left" if rate > 0 else ""
             print(
-                f"{self.title}: {done:,}/{self.total:,} {self.unit} {note} {left:.0f} s left",
+                f"{self.title}: {done:,}/{self.total:,} {self.unit} {note}{left}",
                 file=sys.stderr,
                 flush=True,
             )

@@ -66,8 +66,7 @@ def test_across_environments_the_mean_inner_product_is_minus_the_variance():
     pairs = np.einsum("rntp,rmsp->rnm", centred, centred)[:, ~np.eye(8, dtype=bool)].mean() / 4
     assert pairs == pytest.approx(-3 / 16, rel=0.05)
     baseline = [
-        correlation.cosine_correlation(gram_matrix(g), np.zeros((8, 2), int)).across.mean
-        for g in gradients[:100]
+        correlation.cosine_correlation(gram_matrix(g), np.zeros((8, 2), int)).across.mean for g in gradients[:100]
     ]
     assert np.mean(baseline) == pytest.approx(-1 / 15, rel=0.25)
 
@@ -76,8 +75,7 @@ def test_kept_values_are_a_seeded_choice(batch, monkeypatch):
     gradients, episode, valid = batch
     monkeypatch.setattr(correlation, "MAX_VALUES", 20)
     first, again, other = (
-        correlation.cosine_correlation(gram_matrix(gradients), episode, valid, seed).across
-        for seed in (0, 0, 1)
+        correlation.cosine_correlation(gram_matrix(gradients), episode, valid, seed).across for seed in (0, 0, 1)
     )
     assert len(first.values) == 20 < first.num_pairs
     assert first.values.tolist() == again.values.tolist() != other.values.tolist()

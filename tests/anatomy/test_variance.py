@@ -213,9 +213,7 @@ def test_carry_interval_covers():
     offsets = 10 * rng.normal(size=(16, 1, 1))
     exact = 2 * lag_sum(0.5, 3) / (16 * 9)
     found = [
-        decompose_carry(
-            autoregressive(rng, 8 * 16, 3, 2, 0.5).reshape(8, 16, 3, 2) + offsets, seed=i
-        ).variance
+        decompose_carry(autoregressive(rng, 8 * 16, 3, 2, 0.5).reshape(8, 16, 3, 2) + offsets, seed=i).variance
         for i in range(120)
     ]
     assert 0.88 < np.mean([e.lo <= exact <= e.hi for e in found]) < 0.995

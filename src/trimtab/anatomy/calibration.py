@@ -51,20 +51,22 @@ class Outcome(NamedTuple):
 
 
 def sticky_chain() -> FiniteMDP:
-    """Three states that tend to stay, with rewards that differ: the covariance term is a third of the variance at T = 4."""
-    stay, tilt = 0.9, 0.08
-    prob = np.zeros((3, 2, 3))
+    """Three states that tend to stay, where what an action is worth depends on the state.
+
+    Gradients of one state then point one way for as long as it lasts: at T = 4 the covariance term is about a third of
+    the variance, so that errors in it show.
+    """
+    stay, tilt = 0.9, 0.05
+    prob = np.full((3, 2, 3), (1 - stay - tilt) / 2)
+    worth = np.array([[1.0, -1.0], [-1.0, 1.0], [1.0, -1.0]])  # of an action, by state
+    level = np.array([0.0, 1.0, -1.0])  # of a state
     for s in range(3):
         for a in range(2):
-            move = (1 - stay) / 2
-            prob[s, a] = move
-            prob[s, a, s] = stay - tilt
+            prob[s, a, s] = stay
             prob[s, a, (s + 1 + a) % 3] += tilt
-    reward = np.array([0.0, 1.0, -1.0])
     states = np.broadcast_to(np.arange(3), prob.shape)
-    return FiniteMDP.from_arrays(
-        prob, states, reward[:, None, None], False, np.full(3, 1 / 3), time_limit=20, name="sticky chain"
-    )
+    reward = np.broadcast_to((worth + level[:, None])[:, :, None], prob.shape)
+    return FiniteMDP.from_arrays(prob, states, reward, False, np.full(3, 1 / 3), time_limit=20, name="sticky chain")
 
 
 class Bench:

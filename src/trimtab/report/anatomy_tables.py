@@ -14,7 +14,7 @@ def print_anatomy(anatomy: Any) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console, a = Console(), anatomy
+    console, a = Console(markup=False), anatomy
     table = Table(title=_title(a), title_justify="left", pad_edge=False, box=box.SIMPLE_HEAD)
     table.add_column("what", no_wrap=True)
     table.add_column("value [95% interval]", min_width=27)

@@ -22,7 +22,9 @@ def throughput(work: dict[str, Any]) -> alt.TopLevelMixin:
     base = alt.Chart(pl.DataFrame(rows)).encode(y=y, yOffset=alt.YOffset("who:N", sort=order))
     bars = base.mark_bar(cornerRadiusEnd=2, height=16).encode(
         x=alt.X("steps:Q", title="environment steps per second", axis=alt.Axis(format="~s")),
-        color=alt.Color("who:N", title=None, sort=order, scale=alt.Scale(range=[BLUE, GREY]), legend=alt.Legend(orient="top")),
+        color=alt.Color(
+            "who:N", title=None, sort=order, scale=alt.Scale(range=[BLUE, GREY]), legend=alt.Legend(orient="top")
+        ),
         tooltip=["work", "who", alt.Tooltip("steps:Q", format=",.0f")],
     )
     text = base.mark_text(align="left", dx=5, fontWeight=600).encode(x="steps:Q", text="label")
