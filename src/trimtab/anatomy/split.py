@@ -211,9 +211,13 @@ def _row(plan: _Plan, n: int, t: int, probe: dict[str, Any], outputs: dict[str, 
 
 
 def area(path: Path) -> float | None:
-    """Area under the learning curve, divided by the steps it spans: the mean return over training."""
-    rows = [r for r in RunDir.open(path).metrics() if "rollout/ep_rew_mean" in r]
-    return float(np.mean([r["rollout/ep_rew_mean"] for r in rows])) if rows else None
+    """Area under the learning curve over the steps it spans: every step counts with the return of its episode.
+
+    Finished episodes weighted by their lengths; unlike a running mean, this does not lag more with more environments.
+    """
+    episodes = RunDir.open(path).episodes()
+    steps = float(episodes["length"].sum())
+    return float((episodes["return"] * episodes["length"]).sum()) / steps if steps else None
 
 
 def _over_seeds(values: list[float]) -> dict[str, Any]:
