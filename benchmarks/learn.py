@@ -49,7 +49,15 @@ class Study:
 TEN, FIVE = tuple(range(1, 11)), tuple(range(1, 6))
 STUDIES = [
     Study("cartpole-batch", "CartPole-v1", seeds=TEN, reach=475, enough=9, mean=485),
-    Study("cartpole-minibatch", "CartPole-v1", seeds=TEN, reach=475, enough=9, mean=485, overrides={"norm_adv": "minibatch"}),
+    Study(
+        "cartpole-minibatch",
+        "CartPole-v1",
+        seeds=TEN,
+        reach=475,
+        enough=9,
+        mean=485,
+        overrides={"norm_adv": "minibatch"},
+    ),
     Study("pendulum", "Pendulum-v1", seeds=TEN, measure="evaluation", reach=-200, enough=8),
     Study("acrobot", "Acrobot-v1", seeds=TEN, mean=-90),
     Study("frozenlake8x8", "FrozenLake8x8-v1", seeds=FIVE, measure="exact greedy value", reach=0.37, enough=5),
@@ -184,7 +192,9 @@ def page(results: dict[str, Any]) -> str:
             if r["env_id"] == env_id
         ]
         file = f"learning-{env_id}.svg"
-        charts.save(charts.learning_curves(pl.concat(frames), env_id, "mean over seeds, band: all seeds"), RESULTS / file)
+        charts.save(
+            charts.learning_curves(pl.concat(frames), env_id, "mean over seeds, band: all seeds"), RESULTS / file
+        )
         lines += [f"![Learning curves on {env_id}]({file})", ""]
     return "\n".join(lines)
 

@@ -85,7 +85,9 @@ def matmul_peak() -> float:
         "print(2 * 1024**3 / best / 1e9)"
     )
     env = os.environ | {"NPROC": "1"}
-    return float(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env, check=True).stdout)
+    return float(
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env, check=True).stdout
+    )
 
 
 def training_flops_per_step(work: dict[str, Any], obs: int, outputs: int) -> float:
@@ -164,7 +166,9 @@ def main() -> None:
 
 def _processor() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )
 
 
 def write_page(results: dict[str, Any]) -> None:

@@ -27,10 +27,7 @@ def decompose(gradients, num_envs):
 def lag_covariance(gradients):
     """C_k = 1/(T − k) Σ_t Tr Cov(g_t, g_{t+k}), all pairs of a row."""
     steps = gradients.shape[1]
-    return [
-        sum(trace_covariance(gradients, t, t + k) for t in range(steps - k)) / (steps - k)
-        for k in range(steps)
-    ]
+    return [sum(trace_covariance(gradients, t, t + k) for t in range(steps - k)) / (steps - k) for k in range(steps)]
 
 
 def masked_variance(gradients, mask, num_envs):
@@ -61,9 +58,7 @@ def squared_mean(rows):
 
 def subsampling_variance(samples, size):
     """Variance of the mean over every minibatch of that size."""
-    means = [
-        samples[list(chosen)].mean(axis=0) for chosen in itertools.combinations(range(len(samples)), size)
-    ]
+    means = [samples[list(chosen)].mean(axis=0) for chosen in itertools.combinations(range(len(samples)), size)]
     centre = np.mean(means, axis=0)
     return np.mean([(m - centre) @ (m - centre) for m in means])
 
@@ -115,9 +110,7 @@ def trajectory_alignment(gradients, episode, valid):
     """cos(g_t, mean of its trajectory) for every valid sample long enough, by (n, t)."""
     values = {}
     for n, t in np.argwhere(valid):
-        same = [
-            gradients[n, s] for s in range(valid.shape[1]) if valid[n, s] and episode[n, s] == episode[n, t]
-        ]
+        same = [gradients[n, s] for s in range(valid.shape[1]) if valid[n, s] and episode[n, s] == episode[n, t]]
         if np.linalg.norm(gradients[n, t]) >= 1e-12:
             values[n, t] = cosine(gradients[n, t], sum(same) / len(same))
     return values

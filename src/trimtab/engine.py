@@ -13,7 +13,7 @@ from trimtab import envs, rollout
 from trimtab.algos.core import Algorithm, hypers_of, replace
 from trimtab.algos.state import Info, State
 from trimtab.anatomy.light import light_probe
-from trimtab.config import Config
+from trimtab.config import Config, ConfigError
 from trimtab.rollout import Carry
 
 
@@ -46,7 +46,12 @@ def build(config: Config) -> Engine:
         time_limit=config.time_limit,
         seed=config.seed,
     )
-    env = make(config.num_envs)
+    try:
+        env = make(config.num_envs)
+    except (TypeError, KeyError) as error:  # the environment's own constructor did not take them
+        if not config.env_kwargs:
+            raise
+        raise ConfigError("env_kwargs", config.env_kwargs, f"{config.env_id} does not take them ({error})") from None
     check_against_env(config, env.spec)
     algorithm = Algorithm(config, env, make, light_probe)
     return CompiledEngine(algorithm) if env.spec.compiled else HostEngine(algorithm)
@@ -54,8 +59,6 @@ def build(config: Config) -> Engine:
 
 def check_against_env(config: Config, spec) -> None:
     """What can only be refused once the environment is known."""
-    from trimtab.config import ConfigError
-
     if config.log_std_init != Config.log_std_init and hasattr(spec.action, "n"):
         raise ConfigError("log_std_init", config.log_std_init, f"{spec.env_id} has discrete actions; nearest: 0.0")
     if config.network == "impala" and len(spec.obs_shape) != 3:

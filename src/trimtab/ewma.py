@@ -11,10 +11,11 @@ Scalar = float | Float[Array, ""]
 
 
 class Ewma(NamedTuple):
-    """An average and the total weight of what is in it."""
+    """An average, the total weight of what is in it, and the mean age of that, in updates."""
 
     value: Float[Array, "*shape"]
     weight: Float[Array, ""]
+    age: Float[Array, ""]
 
 
 def decay_from_com(com: Scalar) -> Scalar:
@@ -24,23 +25,12 @@ def decay_from_com(com: Scalar) -> Scalar:
 
 def init(value: Float[Array, "*shape"]) -> Ewma:
     """Start from one term of weight 1."""
-    return Ewma(value, jnp.ones((), value.dtype))
+    return Ewma(value, jnp.ones((), value.dtype), jnp.zeros((), value.dtype))
 
 
 def update(average: Ewma, value: Float[Array, "*shape"], decay: Scalar) -> Ewma:
-    """w' = 1 + β w;  x̄ ← x / w' + (β w / w') x̄."""
+    """w' = 1 + β w;  x̄ ← x / w' + (β w / w') x̄;  the older terms age by one: a ← (β w / w') (a + 1)."""
     kept = decay * average.weight
     weight = 1.0 + kept
-    return Ewma(value / weight + (kept / weight) * average.value, weight)
-
-
-def mean_age(average: Ewma, decay: Scalar) -> Float[Array, ""]:
-    """Mean age Σ k βᵏ / Σ βᵏ of the terms in the average so far, in updates; COM in the limit.
-
-    After t updates w = Σ_{k≤t} βᵏ, so βᵗ⁺¹ = 1 - w (1 - β) gives both sums from w alone (β < 1).
-    """
-    one_minus = jnp.maximum(1.0 - decay, 1e-12)
-    tail = jnp.clip(1.0 - average.weight * one_minus, 0.0, 1.0)  # β^(t+1)
-    count = jnp.where(tail > 0, jnp.log(jnp.maximum(tail, 1e-30)) / jnp.log(jnp.clip(decay, 1e-12, 1 - 1e-12)), 0.0)
-    age = decay / one_minus - count * tail / jnp.maximum(1.0 - tail, 1e-12)
-    return jnp.where(decay < 1e-9, 0.0, jnp.maximum(age, 0.0))
+    share = kept / weight
+    return Ewma(value / weight + share * average.value, weight, share * (average.age + 1.0))

@@ -19,6 +19,8 @@ import yaml
 
 from trimtab.config import ConfigError, choices_of
 
+_TRUTH = {"true": True, "yes": True, "false": False, "no": False}
+
 
 class Parser(argparse.ArgumentParser):
     """argparse whose errors are one line and exit with code 2."""
@@ -26,8 +28,12 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         fail(message)
 
+    def _spelled(self, argv: list[str]) -> list[str]:
+        switches = {o for a in self._actions if a.metavar == "true|false" for o in a.option_strings}
+        return _joined(argv, switches)
+
     def parse(self, argv: list[str]) -> argparse.Namespace:
-        known, unknown = self.parse_known_args([_dashed(a) for a in argv])
+        known, unknown = self.parse_known_args(self._spelled([_dashed(a) for a in argv]))
         if unknown:
             flag = next((u for u in unknown if u.startswith("-")), unknown[0])
             if flag.startswith("-"):
@@ -36,6 +42,18 @@ class Parser(argparse.ArgumentParser):
                 fail(f"{flag}: no such option; nearest: {', '.join(close) or 'see --help'}")
             fail(f"{flag}: one value too many; see --help")
         return known
+
+
+def _joined(argv: list[str], switches: set[str]) -> list[str]:
+    """--quiet and --quiet true both become --quiet=true, so that a switch never swallows what follows it."""
+    spelled, rest = [], list(argv)
+    while rest:
+        word = rest.pop(0)
+        if word in switches:
+            value = rest.pop(0) if rest and rest[0].lower() in _TRUTH else "true"
+            word = f"{word}={value}"
+        spelled.append(word)
+    return spelled
 
 
 def fail(message: str) -> NoReturn:
@@ -62,7 +80,7 @@ def add_fields(parser: argparse.ArgumentParser, cls: type, defaults: Any = None)
         text = f"{helps.get(item.name, '')} (default: {_show(default)})".replace("%", "%%")
         shared = {"dest": item.name, "default": argparse.SUPPRESS, "help": text}
         if type_name == "bool":
-            parser.add_argument(flag, nargs="?", const="true", metavar="true|false", **shared)
+            parser.add_argument(flag, metavar="true|false", **shared)
         elif type_name.startswith("tuple"):
             parser.add_argument(flag, nargs="*", metavar="N", **shared)
         else:
@@ -100,7 +118,7 @@ def parse(name: str, type_name: str, raw: Any) -> Any:
     kind = type_name.replace(" | None", "")
     try:
         if kind == "bool":
-            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[raw.lower()]
+            return _TRUTH[raw.lower()]
         if kind == "int":
             number = float(raw) if any(c in raw for c in ".eE") else int(raw)
             if number != int(number):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -160,9 +161,9 @@ class RunDir:
         import polars as pl
 
         path = self.path / "episodes" / f"{first_iteration:010d}.parquet"
-        temporary = path.with_suffix(".tmp")
-        pl.DataFrame(columns).write_parquet(temporary)
-        os.replace(temporary, path)
+        data = io.BytesIO()
+        pl.DataFrame(columns).write_parquet(data)
+        write_atomically(path, data.getvalue())
 
     def episodes(self):
         """All finished episodes as a polars frame."""

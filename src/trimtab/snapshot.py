@@ -48,6 +48,9 @@ def unpack(algorithm: Algorithm, template: State, tensors: dict[str, np.ndarray]
     layouts = {"policy": algorithm.agent.policy_layout, "value": algorithm.agent.value_layout}
     params = {}
     for network in NETWORKS:
+        absent = [name for name in layouts[network] if f"params.{network}.{name}" not in tensors]
+        if absent:
+            raise Damaged(f"the checkpoint lacks params.{network}.{absent[0]}")
         parts = [tensors[f"params.{network}.{name}"].reshape(-1) for name in layouts[network]]
         params[network] = jnp.asarray(np.concatenate([*parts, np.zeros(0, np.float32)]))
     rest = replace(template, params=None, queue=None, phase=None)

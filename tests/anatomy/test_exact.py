@@ -7,8 +7,8 @@ from anatomy.enumeration import moments
 
 from trimtab.anatomy import exact
 from trimtab.anatomy.calibration import Bench, Cell, coverage, sticky_chain
-from trimtab.anatomy.variance import decompose_rows
 from trimtab.anatomy.measure import measure
+from trimtab.anatomy.variance import decompose_rows
 from trimtab.envs.tabular import FiniteMDP
 
 RNG = np.random.default_rng(0)

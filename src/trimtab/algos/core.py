@@ -251,13 +251,14 @@ class Algorithm:
     def _update(self, state: State, batch: Batch, hypers: Hypers, key: PRNGKeyArray):
         """Normalize advantages, place the proximal policy, take the epochs."""
         config = self.config
+        valid = (batch.weight > 0).astype(jnp.float32)
         moments = normalize.update_advantage_moments(
             state.advantages,
             batch.advantage,
-            batch.weight,
+            valid,
             1.0 - 2.0 / (hypers["norm_adv_span"] + 1.0) if config.norm_adv == "ewma" else 0.0,
         )
-        this = normalize.update_advantage_moments(normalize.advantage_moments(), batch.advantage, batch.weight, 0.0)
+        this = normalize.update_advantage_moments(normalize.advantage_moments(), batch.advantage, valid, 0.0)
         raw = batch.advantage
         if config.norm_adv in ("batch", "ewma"):
             batch = batch._replace(advantage=normalize.standardize(raw, moments.mean, moments.std))
@@ -275,7 +276,7 @@ class Algorithm:
             "train/adv_std_ewma": moments.std,
         }
         if config.is_ewma:
-            age = ewma.mean_age(learner.prox, ewma.decay_from_com(hypers["prox_com"]))
+            age = learner.prox.age
             metrics["train/prox_age_updates"] = age
             metrics["train/prox_age_steps"] = age * (config.batch / (config.minibatches * config.update_epochs))
         state = replace(
