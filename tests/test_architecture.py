@@ -19,13 +19,33 @@ ALLOWED = {
     "engine": (*LEAVES, "rollout", "algos", "config", "anatomy"),  # light probes while training
     "run": ("config", "records"),
     "records": (),
-    "config": (),
+    "config": ("validation",),
+    "validation": ("config",),  # for type checkers only
+    "rescale_rules": ("config",),
+    "rescaling": ("config", "rescale_rules"),
+    "workers": ("records",),
     "stats": (),
     "flags": ("config",),
     "sinks": (),
     "presets": ("config",),
 }
-WITHOUT_JAX = ("records", "stats", "config", "flags", "report", "run", "cli", "commands", "presets", "sinks", "seeds")
+WITHOUT_JAX = (
+    "validation",
+    "rescaling",
+    "rescale_rules",
+    "workers",
+    "records",
+    "stats",
+    "config",
+    "flags",
+    "report",
+    "run",
+    "cli",
+    "commands",
+    "presets",
+    "sinks",
+    "seeds",
+)
 
 
 def package(module: str) -> str:

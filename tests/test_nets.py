@@ -7,9 +7,9 @@ import pytest
 from scipy import integrate, special, stats
 
 from trimtab.envs import Continuous, Discrete
+from trimtab.nets import impala
 from trimtab.nets.agent import Agent, distribution_for
 from trimtab.nets.heads import Categorical, Gaussian, clip_action
-from trimtab.nets.impala import convolve
 from trimtab.nets.mlp import Dense
 
 CATEGORICAL = Categorical(5)
@@ -78,10 +78,71 @@ def test_dense_layers_start_orthogonal_with_their_gain(gain):
     np.testing.assert_allclose(weight.T @ weight, gain**2 * np.eye(6), atol=1e-5)
 
 
-def test_convolution_on_cpu_equals_the_library_convolution():
-    x, weight = jax.random.normal(jax.random.key(0), (5, 7, 3)), jax.random.normal(jax.random.key(1), (3, 3, 3, 4))
-    library = jax.lax.conv_general_dilated(x[None], weight, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    np.testing.assert_allclose(convolve(x, weight), library[0], atol=1e-4)
+IMAGES = jax.random.normal(jax.random.key(0), (5, 6, 8, 3))
+KERNEL = jax.random.normal(jax.random.key(1), (3, 3, 3, 4))
+
+
+def library_convolution(x, weight):
+    return jax.lax.conv_general_dilated(x, weight, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def library_pool(x):
+    return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+
+
+def agree(ours, library, *arguments):
+    """Values and all gradients of a random weighting of the outputs."""
+    shape = library(*arguments).shape
+    weighting = jax.random.normal(jax.random.key(2), shape)
+    np.testing.assert_allclose(ours(*arguments), library(*arguments), rtol=1e-4, atol=1e-4)
+    numbers = tuple(range(len(arguments)))
+    gradients = [jax.grad(lambda *a, f=f: (f(*a) * weighting).sum(), numbers)(*arguments) for f in (ours, library)]
+    for mine, theirs in zip(*gradients):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("samples", [5, 1])
+@pytest.mark.parametrize("size", [(6, 8), (5, 7), (1, 2)])
+def test_convolution_and_its_gradients_equal_the_library(samples, size):
+    agree(impala.convolve, library_convolution, IMAGES[:samples, : size[0], : size[1]], KERNEL)
+
+
+@pytest.mark.parametrize("size", [(6, 8), (5, 7), (6, 7), (1, 1)])
+def test_pooling_and_its_gradient_equal_the_library_also_where_pixels_are_equal(size):
+    images = IMAGES[:, : size[0], : size[1]]
+    agree(impala.max_pool, library_pool, images)
+    agree(impala.max_pool, library_pool, jnp.round(images))
+
+
+def test_the_first_convolution_with_its_pooling_equals_the_library():
+    whole = lambda x, weight: library_pool(library_convolution(x, weight))
+    agree(impala._convolve_and_pool, whole, IMAGES, KERNEL)
+    flat = jnp.ones_like(IMAGES)  # ties everywhere
+    ours, theirs = (jax.grad(lambda w, f=f: f(flat, w).sum())(KERNEL) for f in (impala._convolve_and_pool, whole))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_accelerators_get_the_library_and_the_same_numbers(monkeypatch):
+    net = impala.Impala(jax.random.key(0), (6, 8, 3), (4, 5), (7,), 1.0)
+    on_cpu = jax.grad(lambda net: (net(IMAGES) ** 2).sum())(net)
+    monkeypatch.setattr(impala, "_on_cpu", lambda: False)
+    program = str(jax.make_jaxpr(net)(IMAGES))
+    assert "custom_vjp" not in program and "reduce_window" in program
+    elsewhere = jax.grad(lambda net: (net(IMAGES) ** 2).sum())(net)
+    for a, b in zip(jax.tree.leaves(on_cpu), jax.tree.leaves(elsewhere)):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_per_sample_gradients_of_the_image_network_sum_to_the_batch_gradient():
+    net = impala.Impala(jax.random.key(0), (6, 8, 3), (4, 5), (7,), 1.0)
+    of_one = lambda net, x: (net(x[None]) ** 2).sum()
+    each = jax.vmap(jax.grad(of_one), in_axes=(None, 0))(net, IMAGES)
+    whole = jax.grad(lambda net: (net(IMAGES) ** 2).sum())(net)
+    for rows, total in zip(jax.tree.leaves(each), jax.tree.leaves(whole)):
+        np.testing.assert_allclose(rows.sum(0), total, rtol=1e-3, atol=1e-4)
+    first = jax.grad(of_one)(net, IMAGES[2])
+    for rows, one in zip(jax.tree.leaves(each), jax.tree.leaves(first)):
+        np.testing.assert_allclose(rows[2], one, rtol=1e-3, atol=1e-4)
 
 
 def make(arch="dual", dist=CATEGORICAL, **options):

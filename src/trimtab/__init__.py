@@ -14,6 +14,7 @@ _PUBLIC = {
     "Run": "trimtab.run",
     "load": "trimtab.run",
     "rescale": "trimtab.rescaling",
+    "probe": "trimtab.anatomy.probe",
     "train": "trimtab.training",
     "resume": "trimtab.training",
 }

@@ -40,9 +40,6 @@ class PolicyNet(eqx.Module):
         outputs = self.head(features)
         return outputs if self.log_std is None else jnp.concatenate([outputs, self.log_std])
 
-    def __call__(self, obs):
-        return self.act(self.trunk(obs))
-
 
 class ValueNet(eqx.Module):
     """A trunk of its own (dual) or none, and the value head (none: there is no critic)."""
@@ -100,8 +97,8 @@ class Agent:
     def _features(self) -> int:
         if self._hidden:
             return self._hidden[-1]
-        size = jax.eval_shape(lambda key: self._trunk(key)(jnp.zeros(self._obs_shape)), jax.random.key(0))
-        return size.shape[0]
+        one = jnp.zeros((1, *self._obs_shape))
+        return jax.eval_shape(lambda key: features_of(self._trunk(key), one), jax.random.key(0)).shape[1]
 
     def init(self, key: PRNGKeyArray) -> Params:
         policy, value = self._build(key)
@@ -111,39 +108,37 @@ class Agent:
         """The policy network with these parameters, as a module."""
         return self._policy_unravel(policy)
 
-    def policy(self, policy: Float[Array, " P"], obs: Num[Array, B * shape]) -> Float[Array, "B outputs"]:
+    def policy(self, policy: Float[Array, " P"], obs: Num[Array, "B ..."]) -> Float[Array, "B outputs"]:
         """Distribution parameters for a batch of observations."""
-        return jax.vmap(self._policy_unravel(policy))(obs)
+        net = self._policy_unravel(policy)
+        return jax.vmap(net.act)(features_of(net.trunk, obs))
 
-    def value(self, params: Params, obs: Num[Array, B * shape]) -> Float[Array, " B"]:
+    def value(self, params: Params, obs: Num[Array, "B ..."]) -> Float[Array, " B"]:
         net = self._value_unravel(params.value)
         trunk = net.trunk if net.trunk is not None else self._policy_unravel(params.policy).trunk
-        return jax.vmap(lambda o: net.head(trunk(o))[0])(obs)
+        return jax.vmap(net.head)(features_of(trunk, obs))[:, 0]
 
-    def both(self, params: Params, obs: Num[Array, B * shape]) -> tuple[Float[Array, "B outputs"], Float[Array, " B"]]:
+    def both(self, params: Params, obs: Num[Array, "B ..."]) -> tuple[Float[Array, "B outputs"], Float[Array, " B"]]:
         """Distribution parameters and values, sharing the trunk where it is shared; `detach` cuts its gradient."""
         if self.arch == "dual":
             return self.policy(params.policy, obs), self.value(params, obs)
         policy_net, value_net = self._policy_unravel(params.policy), self._value_unravel(params.value)
-
-        def one(o):
-            features = policy_net.trunk(o)
-            seen = jax.lax.stop_gradient(features) if self.arch == "detach" else features
-            return policy_net.act(features), value_net.head(seen)[0]
-
-        return jax.vmap(one)(obs)
+        features = features_of(policy_net.trunk, obs)
+        seen = jax.lax.stop_gradient(features) if self.arch == "detach" else features
+        return jax.vmap(policy_net.act)(features), jax.vmap(value_net.head)(seen)[:, 0]
 
     def policy_and_auxiliary(
-        self, policy: Float[Array, " P"], obs: Num[Array, B * shape]
+        self, policy: Float[Array, " P"], obs: Num[Array, "B ..."]
     ) -> tuple[Float[Array, "B outputs"], Float[Array, " B"]]:
         """Distribution parameters and the auxiliary value of the policy network (PPG)."""
         net = self._policy_unravel(policy)
+        features = features_of(net.trunk, obs)
+        return jax.vmap(net.act)(features), jax.vmap(net.auxiliary)(features)[:, 0]
 
-        def one(o):
-            features = net.trunk(o)
-            return net.act(features), net.auxiliary(features)[0]
 
-        return jax.vmap(one)(obs)
+def features_of(trunk: eqx.Module, obs: Num[Array, "B ..."]) -> Float[Array, "B features"]:
+    """A trunk's features of a batch: image networks take batches, dense ones single observations."""
+    return trunk(obs) if isinstance(trunk, Impala) else jax.vmap(trunk)(obs)
 
 
 def distribution_for(space) -> Distribution:

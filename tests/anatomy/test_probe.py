@@ -1,0 +1,182 @@
+"""Probes of real runs: what is in them, what they agree with, and what they refuse."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+import trimtab
+from trimtab.anatomy.probe import Prober, probe
+from trimtab.anatomy.options import ProbeOptions
+from trimtab.anatomy.sampling import tail_length
+from trimtab.config import Config, ConfigError
+from trimtab.training import opened, train
+
+TINY = dict(num_minibatches=2, update_epochs=2, hidden_sizes=(8, 8), total_timesteps=512)
+
+
+@pytest.fixture(scope="module")
+def pendulum(tmp_path_factory):
+    config = Config(env_id="Pendulum-v1", num_envs=4, num_steps=32, gamma=0.9, ent_coef=0.0, time_limit=50, **TINY)
+    return train(config, tmp_path_factory.mktemp("runs") / "pendulum", checkpoints=2)
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    config = Config(env_id="FrozenLake-v1", num_envs=8, num_steps=16, gamma=0.95, **TINY)
+    return train(config, tmp_path_factory.mktemp("runs") / "lake", checkpoints=1)
+
+
+@pytest.fixture(scope="module")
+def found(pendulum):
+    return trimtab.probe(pendulum, replicates=8)
+
+
+def test_a_probe_measures_everything_with_intervals(found):
+    d = found.decomposition
+    for estimate in (d.variance, d.individual, d.ess, found.mse):
+        assert estimate.resolved and estimate.lo <= estimate.value <= estimate.hi
+    assert d.variance.value == pytest.approx(d.individual.value + d.covariance.value)
+    assert found.replicate_cosines.shape == (5, 5)
+    assert np.allclose(np.diag(found.replicate_cosines), 1)
+    assert {"drift", "clip_bias", "subsampling_formula", "subsampling_measured"} <= set(found.minibatch)
+    ratio = found.minibatch["subsampling_measured"] / found.minibatch["subsampling_formula"]
+    assert 0.7 < ratio < 1.4
+    assert found.reset_synchrony == pytest.approx(1.0, abs=1e-3)  # Pendulum's environments reset in lockstep
+
+
+def test_lag_covariances_add_up_to_the_variance(found):
+    d, num_steps = found.decomposition, found.num_steps
+    taper = 2 * (1 - np.arange(num_steps) / num_steps)
+    taper[0] = 1
+    total = taper @ d.lag_covariance / (found.num_envs * num_steps)
+    assert total == pytest.approx(d.variance.value, rel=1e-4)
+
+
+def test_the_first_minibatch_gradient_points_along_the_batch_gradient(found):
+    """At the first update nothing is clipped, and later ones are measured at drifted parameters."""
+    assert found.minibatch["clip_bias"][0] < 1e-4
+    assert len(found.minibatch["drift"]) == 4
+
+
+def test_measurements_are_saved_with_the_run_as_one_long_table(pendulum, found):
+    files = list((pendulum.path / "probes").glob("*.parquet"))
+    assert files
+    frame = pl.read_parquet(files[0])
+    assert {"quantity", "split", "step", "lag", "value", "lo", "hi", "resolved", "unit"} <= set(frame.columns)
+    row = frame.filter(pl.col("quantity") == "variance").row(0, named=True)
+    assert row["value"] == pytest.approx(found.variance.value)
+    assert frame.equals(found.frame) or frame.height == found.frame.height
+
+
+def test_other_splits_several_checkpoints_and_several_lambdas(pendulum):
+    several = probe(
+        pendulum, at="all", gae_lambda=[0.0, 1.0], num_envs=8, num_steps=16, replicates=4, save=False, bias=False
+    )
+    assert [(a.step, a.gae_lambda) for a in several] == [(s, lam) for s in (0, 256, 512) for lam in (0.0, 1.0)]
+    assert {a.split for a in several} == {"8x16"}
+    assert several[-1].decomposition.individual.value != several[-2].decomposition.individual.value
+
+
+def test_the_number_of_replicates_compiles_nothing_again(pendulum):
+    config, engine, state, step = opened(pendulum.path, None)
+    prober = Prober(config, engine.algorithm, state, ProbeOptions(replicates=2))
+    prober.anatomy(step)
+    programs = lambda: (
+        prober.sampler._draw._cache_size(),
+        prober.measurer._first._cache_size(),
+        prober.measurer._second._cache_size(),
+    )
+    before = programs()
+    object.__setattr__(prober.options, "replicates", 5)
+    prober.anatomy(step)
+    assert programs() == before == (1, 1, 1)
+
+
+def test_blocks_predict_what_a_probe_of_shorter_rows_measures(pendulum):
+    long = probe(
+        pendulum, num_envs=4, num_steps=32, replicates=64, blocks=(8,), correlations=False, bias=False, save=False
+    )
+    short = probe(pendulum, num_envs=16, num_steps=8, replicates=64, correlations=False, bias=False, save=False)
+    predicted, measured = long.predicted[8], short.variance
+    assert predicted.lo <= measured.hi and measured.lo <= predicted.hi
+    assert predicted.value == pytest.approx(measured.value, rel=0.35)
+
+
+def test_finite_mdps_come_with_exact_answers(lake):
+    found = probe(lake, replicates=64, correlations=False, save=False)
+    assert found.exact["bias_sq"] >= 0 and -1 <= found.exact["cosine_true_return"] <= 1
+    width = found.bias_sq.hi - found.bias_sq.lo
+    assert found.bias_sq.lo - width <= found.exact["bias_sq"] <= found.bias_sq.hi + width
+
+
+def test_carried_states_and_resets_are_starts_too(pendulum):
+    for start in ("carry", "reset"):
+        found = probe(pendulum, start=start, replicates=8, correlations=False, bias=False, save=False)
+        assert found.variance.value > 0
+
+
+def test_batch_normalized_advantages_report_only_what_whole_batches_show(pendulum):
+    found = probe(pendulum, advantages="batch", replicates=8, correlations=False, save=False)
+    assert found.variance.resolved and not found.decomposition.individual.resolved
+    assert not found.bias_sq.resolved
+
+
+def test_full_objective_and_every_method_run(pendulum):
+    base = probe(pendulum, replicates=4, correlations=False, bias=False, save=False)
+    chunks = probe(pendulum, replicates=4, correlations=False, bias=False, save=False, method="chunks")
+    assert chunks.variance.value == pytest.approx(base.variance.value, rel=1e-3)
+    full = probe(pendulum, replicates=4, correlations=False, bias=False, save=False, objective="full")
+    assert full.method == "chunks"
+    projected = probe(pendulum, replicates=4, correlations=False, bias=False, save=False, method="projection")
+    assert projected.variance.value == pytest.approx(base.variance.value, rel=0.2)
+
+
+def test_a_host_environment_can_be_probed_but_its_bias_is_not_resolved(tmp_path):
+    config = Config(env_id="CartPole-v1", backend="gymnasium", num_envs=4, num_steps=16, time_limit=30, **TINY)
+    run = train(config, tmp_path / "host", checkpoints=1)
+    found = probe(run, replicates=8, correlations=False, save=False)
+    assert found.variance.value > 0 and not found.bias_sq.resolved
+    assert any("cannot be continued" in note for note in found.notes)
+
+
+def test_a_light_probe_agrees_with_the_gradients_of_its_batch(tmp_path):
+    config = Config(env_id="Pendulum-v1", num_envs=4, num_steps=32, ent_coef=0.0, probe_every=2, **TINY)
+    rows = train(config, tmp_path / "light", checkpoints=1).files.metrics()
+    assert "grad/variance" not in rows[0] and "grad/variance" in rows[1]
+    last = rows[1]
+    assert last["grad/variance"] == pytest.approx(last["grad/individual"] + last["grad/covariance"], rel=1e-4)
+    assert -1 <= last["grad/cosine_lag1"] <= 1
+
+
+def test_tails_are_as_long_as_the_discount_needs():
+    assert tail_length(0.99) == 688 and tail_length(1.0) is None and tail_length(0.0) == 1
+
+
+@pytest.mark.parametrize(
+    "options", [{"replicates": 1}, {"start": "middle"}, {"num_steps": 0}, {"start": "carry", "replicates": 4}]
+)
+def test_what_means_nothing_is_refused(pendulum, options):
+    with pytest.raises(ConfigError):
+        probe(pendulum, **options)
+
+
+def test_the_command_prints_one_object(pendulum):
+    command = [
+        sys.executable,
+        "-m",
+        "trimtab.cli",
+        "probe",
+        str(pendulum.path),
+        "--replicates",
+        "4",
+        "--json",
+        "--quiet",
+    ]
+    out = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert out["probes"][0]["variance"]["value"] > 0
+    wrong = subprocess.run([*command, "--at", "7"], capture_output=True, text=True)
+    assert wrong.returncode == 2 and "nearest: 0, 256" in wrong.stderr and len(wrong.stderr.splitlines()) == 1

@@ -1,0 +1,75 @@
+"""`trimtab split`: the whole job at a tiny size, and how it weighs what it found."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from trimtab.anatomy.split import default_splits, marginal, parse_splits, recommend
+from trimtab.config import ConfigError
+
+
+def estimate(value, lo=None, hi=None, resolved=True):
+    return {"value": value, "lo": value if lo is None else lo, "hi": value if hi is None else hi, "resolved": resolved}
+
+
+def row(n, t, mse, fps=100.0, auc=(1.0, 0.5, 1.5), **more):
+    base = {name: estimate(mse) for name in ("variance", "individual", "grad_sq", "ess", "true_grad_sq")}
+    return base | {
+        "num_envs": n, "num_steps": t, "covariance": estimate(0.0), "bias_sq": estimate(0.0, resolved=False),
+        "mse": estimate(mse, 0.9 * mse, 1.1 * mse), "fps": estimate(fps), "auc": estimate(*auc), "lag_covariance": [1.0] * t,
+    } | more  # fmt: skip
+
+
+def test_splits_must_multiply_to_the_batch():
+    assert parse_splits("16x64, 4x256", 1024) == [(4, 256), (16, 64)]
+    with pytest.raises(ConfigError, match="nearest"):
+        parse_splits("5x256", 1024)
+    with pytest.raises(ConfigError, match="4x256"):
+        parse_splits("four", 1024)
+    assert default_splits(1024, quick=False) == [(4, 256), (16, 64), (64, 16), (256, 4)]
+
+
+def test_a_split_with_resolved_larger_error_is_not_recommended_even_if_faster():
+    answer = recommend([row(4, 256, 1.0), row(64, 16, 5.0, fps=1000.0)])
+    assert answer["recommended"] == "4x256"
+    assert any("64x16" in reason for reason in answer["reasons"])
+
+
+def test_among_what_cannot_be_told_apart_the_fastest_is_recommended():
+    answer = recommend([row(4, 256, 1.0), row(64, 16, 1.05, fps=1000.0)])
+    assert answer["recommended"] == "64x16"
+    assert any("not told apart" in doubt for doubt in answer["doubts"])
+
+
+def test_a_split_that_learns_measurably_less_is_dropped_first():
+    worse = row(64, 16, 0.5, fps=1000.0, auc=(0.1, 0.05, 0.2))
+    assert recommend([row(4, 256, 1.0), worse])["recommended"] == "4x256"
+
+
+def test_perfectly_correlated_steps_are_worth_nothing_and_independent_ones_as_much_as_environments():
+    same = row(4, 8, 1.0, lag_covariance=[1.0] * 8, variance=estimate(1 / 4))
+    assert "Per sample, an environment" in marginal(same, {}, 0) or "environments are what" in marginal(same, {}, 0)
+    free = row(4, 8, 1.0, lag_covariance=[1.0] + [0.0] * 7, variance=estimate(1 / 32))
+    text = marginal(free, {}, 0)
+    assert "worth the same" in text or "1.1" in text or "1.2" in text
+
+
+def test_the_whole_job_writes_a_page_and_one_object(tmp_path):
+    command = [sys.executable, "-m", "trimtab.cli", "split", "FrozenLake-v1", "--batch", "64", "--splits", "4x16,16x4"]
+    command += ["--seeds", "2", "--points", "1", "--replicates", "8", "--total-timesteps", "640", "--hidden-sizes", "8"]
+    command += ["--run-dir", str(tmp_path / "out"), "--json", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert [(r["num_envs"], r["num_steps"]) for r in result["rows"]] == [(4, 16), (16, 4)]
+    for name in ("variance", "individual", "covariance", "bias_sq", "mse", "grad_sq", "ess", "fps", "auc"):
+        assert {"value", "lo", "hi"} <= set(result["rows"][0][name])
+    assert result["recommended"] in ("4x16", "16x4")
+    assert result["horizon_gamma"] == pytest.approx(100)
+    page = (tmp_path / "out" / "page.html").read_text()
+    assert "<html" in page and result["recommended"].split("x")[0] in page
+    assert list((tmp_path / "out" / "figures").glob("*.png"))
+    again = subprocess.run(command, capture_output=True, text=True)
+    assert again.returncode == 2 and "already exists" in again.stderr
