@@ -20,6 +20,13 @@ device.prepare(1)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def forget_programs():
+    """Drop a module's programs after it: one process that keeps hundreds of them runs out of memory maps."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
     """A folder of its own to run in."""

@@ -96,7 +96,9 @@ def agree(ours, library, *arguments):
     weighting = jax.random.normal(jax.random.key(2), shape)
     np.testing.assert_allclose(ours(*arguments), library(*arguments), rtol=1e-4, atol=1e-4)
     numbers = tuple(range(len(arguments)))
-    gradients = [jax.grad(lambda *a, f=f: (f(*a) * weighting).sum(), numbers)(*arguments) for f in (ours, library)]
+    gradients = [
+        jax.jit(jax.grad(lambda *a, f=f: (f(*a) * weighting).sum(), numbers))(*arguments) for f in (ours, library)
+    ]
     for mine, theirs in zip(*gradients):
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
 
@@ -124,11 +126,11 @@ def test_the_first_convolution_with_its_pooling_equals_the_library():
 
 def test_accelerators_get_the_library_and_the_same_numbers(monkeypatch):
     net = impala.Impala(jax.random.key(0), (6, 8, 3), (4, 5), (7,), 1.0)
-    on_cpu = jax.grad(lambda net: (net(IMAGES) ** 2).sum())(net)
+    on_cpu = jax.jit(jax.grad(lambda net: (net(IMAGES) ** 2).sum()))(net)
     monkeypatch.setattr(impala, "_on_cpu", lambda: False)
     program = str(jax.make_jaxpr(net)(IMAGES))
     assert "custom_vjp" not in program and "reduce_window" in program
-    elsewhere = jax.grad(lambda net: (net(IMAGES) ** 2).sum())(net)
+    elsewhere = jax.jit(jax.grad(lambda net: (net(IMAGES) ** 2).sum()))(net)
     for a, b in zip(jax.tree.leaves(on_cpu), jax.tree.leaves(elsewhere)):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
@@ -136,13 +138,23 @@ def test_accelerators_get_the_library_and_the_same_numbers(monkeypatch):
 def test_per_sample_gradients_of_the_image_network_sum_to_the_batch_gradient():
     net = impala.Impala(jax.random.key(0), (6, 8, 3), (4, 5), (7,), 1.0)
     of_one = lambda net, x: (net(x[None]) ** 2).sum()
-    each = jax.vmap(jax.grad(of_one), in_axes=(None, 0))(net, IMAGES)
-    whole = jax.grad(lambda net: (net(IMAGES) ** 2).sum())(net)
+    each = jax.jit(jax.vmap(jax.grad(of_one), in_axes=(None, 0)))(net, IMAGES)
+    whole = jax.jit(jax.grad(lambda net: (net(IMAGES) ** 2).sum()))(net)
     for rows, total in zip(jax.tree.leaves(each), jax.tree.leaves(whole)):
         np.testing.assert_allclose(rows.sum(0), total, rtol=1e-3, atol=1e-4)
-    first = jax.grad(of_one)(net, IMAGES[2])
+    first = jax.jit(jax.grad(of_one))(net, IMAGES[2])
     for rows, one in zip(jax.tree.leaves(each), jax.tree.leaves(first)):
         np.testing.assert_allclose(rows[2], one, rtol=1e-3, atol=1e-4)
+
+
+def test_large_batches_go_through_in_groups_with_the_same_result(monkeypatch):
+    net = impala.Impala(jax.random.key(0), (6, 8, 3), (4,), (7,), 1.0)
+    loss = lambda net: (net(IMAGES) ** 2).sum()
+    whole, at_once = net(IMAGES), jax.jit(jax.grad(loss))(net)
+    monkeypatch.setattr(impala, "GROUP", 2)
+    np.testing.assert_allclose(net(IMAGES), whole, rtol=1e-5, atol=1e-6)
+    for a, b in zip(jax.tree.leaves(jax.jit(jax.grad(lambda net: loss(net)))(net)), jax.tree.leaves(at_once)):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
 def make(arch="dual", dist=CATEGORICAL, **options):

@@ -24,6 +24,7 @@ from trimtab.algos.state import Info, State
 from trimtab.config import Config
 from trimtab.engine import Engine, build
 from trimtab.evaluate import evaluate
+from trimtab.procgen import normalized_return
 from trimtab.progress import Progress
 from trimtab.records import Checkpoint, Damaged, RunDir, RunError, new_path
 from trimtab.run import Run
@@ -266,6 +267,8 @@ class _Loop:
             if self.window:
                 row["rollout/ep_rew_mean"] = float(np.mean([r for r, _ in self.window]))
                 row["rollout/ep_len_mean"] = float(np.mean([n for _, n in self.window]))
+                if (share := normalized_return(self.config.env_id, row["rollout/ep_rew_mean"])) is not None:
+                    row["rollout/normalized_return"] = share
             row |= {name: float(v[k]) for name, v in info.metrics.items() if np.isfinite(v[k])}
             rows.append(row)
             if self.config.eval_threshold is not None:

@@ -20,7 +20,7 @@ def names() -> list[str]:
 
 def find(env_id: str, algo: str) -> str | None:
     """The preset for an environment and algorithm, if there is one."""
-    family = "procgen" if env_id.startswith("procgen/") else env_id
+    family = "procgen" if env_id.lower().startswith("procgen/") else env_id  # one preset for all of its games
     name = f"{algo}/{family}"
     return name if name in names() else None
 
