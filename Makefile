@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PROCGEN_PACKAGES := libqt5gui5
 CHROMIUM_PACKAGES := chromium
 
-.PHONY: help demo test setup debian bench learn invariance calibrate lint clean
+.PHONY: help demo test setup debian bench learn invariance mutations calibrate lint clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -40,12 +40,17 @@ debian:
 bench: setup  ## measure against Stable-Baselines3 and write docs/results/bench.json
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m benchmarks.throughput
+	$(BIN)/python -m benchmarks.gradients
+	$(BIN)/python -m benchmarks.impala
 
 learn: setup  ## run every learning result and write docs/results/learning.json and its page
 	$(BIN)/python -m benchmarks.learn
 
 invariance: setup  ## stale data and batch-size invariance: tables and curves in docs/results
 	$(BIN)/python -m benchmarks.invariance
+
+mutations: setup  ## break estimators on purpose and see which test goes red
+	$(BIN)/python -m benchmarks.mutations
 
 calibrate: setup  ## check every interval against exact answers and write docs/results/calibration.md
 	$(BIN)/python -m benchmarks.calibrate

@@ -161,9 +161,7 @@ def compare(batch: int, threads: int, repeats: int, torch_python: str, library_t
     peer.process.wait()
     rates = {name: {what: LOOPS * batch / s for what, s in rows.items()} for name, rows in best.items()}
     for rows in rates.values():  # ratios: trimtab's rate over this one
-        rows |= {
-            f"{what}, trimtab's over this": rates["trimtab"][what] / rows[what] for what in ("forward", "gradient")
-        }
+        rows |= {f"{what}_ratio": rates["trimtab"][what] / rows[what] for what in ("forward", "gradient")}
     return {
         "samples_per_second": rates,
         "batch": batch,

@@ -1,0 +1,185 @@
+"""All pairwise inner products of per-sample policy gradients: the layer-wise Gram against PyTorch, in one run.
+
+1,024 samples of a 64 × 64 Gaussian policy on Pendulum-sized observations. PyTorch twice: a loop of backward passes plus a
+matrix product, and torch.func's vmap(grad) plus a matrix product, each at the better of one and two threads. Also: what a
+full probe takes after compiling, and the memory of 16,384 IMPALA samples. Writes docs/results/gradients.{json,md}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
+SAMPLES = 1024
+
+
+def fastest(function, repeats: int) -> float:
+    function()
+    times = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+def jax_gram() -> tuple[float, Any]:
+    import jax
+    import jax.numpy as jnp
+
+    from trimtab.anatomy.gradients import PerSample, Samples
+    from trimtab.nets.agent import Agent
+    from trimtab.nets.heads import Gaussian
+
+    agent = Agent((3,), "float32", Gaussian((-2.0,), (2.0,)), hidden_sizes=(64, 64))
+    params = agent.init(jax.random.key(0))
+    keys = jax.random.split(jax.random.key(1), 3)
+    samples = Samples(
+        jax.random.normal(keys[0], (SAMPLES, 3)),
+        jax.random.normal(keys[1], (SAMPLES, 1)),
+        jax.random.normal(keys[2], (SAMPLES,)),
+        jnp.zeros(SAMPLES),
+    )
+    gram = jax.jit(PerSample(agent, "layers").gram)
+    seconds = fastest(lambda: gram(params, samples).block_until_ready(), 50)
+    return seconds, (agent, params, samples, gram(params, samples))
+
+
+def torch_times(threads: int, state) -> dict[str, float]:
+    """The same network and samples in PyTorch."""
+    import numpy as np
+    import torch
+
+    torch.set_num_threads(threads)
+    agent, params, samples, gram = state
+    net = agent.policy_net(params.policy)
+    tensors = [
+        torch.tensor(np.asarray(x)) for layer in (*net.trunk.layers, net.head) for x in (layer.weight, layer.bias)
+    ]
+    tensors.append(torch.tensor(np.asarray(net.log_std)))
+    leaves = tuple(t.clone().requires_grad_() for t in tensors)
+    obs, action, advantage = (torch.tensor(np.asarray(x)) for x in samples[:3])
+
+    def objective(leaves, o, a, adv):
+        x = torch.tanh(o @ leaves[0] + leaves[1])
+        x = torch.tanh(x @ leaves[2] + leaves[3])
+        mean, log_std = x @ leaves[4] + leaves[5], leaves[6]
+        return (adv * (-0.5 * ((a - mean) / log_std.exp()) ** 2 - log_std).sum(-1)).sum()
+
+    def loop():
+        rows = []
+        for i in range(SAMPLES):
+            gradient = torch.autograd.grad(objective(leaves, obs[i], action[i], advantage[i]), leaves)
+            rows.append(torch.cat([g.reshape(-1) for g in gradient]))
+        matrix = torch.stack(rows)
+        return matrix @ matrix.T
+
+    per_sample = torch.func.vmap(torch.func.grad(objective), in_dims=(None, 0, 0, 0))
+
+    def vmapped():
+        gradient = per_sample(tuple(tensors), obs, action, advantage)
+        matrix = torch.cat([g.reshape(SAMPLES, -1) for g in gradient], 1)
+        return matrix @ matrix.T
+
+    scale = float(np.abs(np.asarray(gram)).max())
+    error = float(np.abs(vmapped().numpy() - np.asarray(gram)).max()) / scale
+    return {"loop": fastest(loop, 3), "vmap": fastest(vmapped, 15), "relative_difference": error}
+
+
+def full_probe_seconds() -> dict[str, float]:
+    """A full probe of Pendulum 4 × 256 with 32 replicates and every quantity, before and after compiling."""
+    from trimtab.anatomy.options import ProbeOptions
+    from trimtab.anatomy.probe import Prober
+    from trimtab.config import from_dict
+    from trimtab.presets import load
+    from trimtab.training import opened, train
+
+    with tempfile.TemporaryDirectory() as folder:
+        config = from_dict(load("ppo/Pendulum-v1") | {"total_timesteps": 20_480})
+        run = train(config, Path(folder) / "run", checkpoints=1)
+        config, engine, state, step = opened(run.path, None)
+        prober = Prober(config, engine.algorithm, state, ProbeOptions(replicates=32))
+        begun = time.perf_counter()
+        prober.anatomy(step)
+        first = time.perf_counter() - begun
+        return {"first": first, "after_compiling": fastest(lambda: prober.anatomy(step), 1)}
+
+
+IMPALA = """
+import jax, jax.numpy as jnp, resource
+from trimtab.anatomy.gradients import PerSample, Samples, chunked_vectors
+from trimtab.nets.agent import Agent
+from trimtab.nets.heads import Categorical
+agent = Agent((64, 64, 3), "uint8", Categorical(15), network="impala", hidden_sizes=(256,), arch="shared")
+params, way, count = agent.init(jax.random.key(0)), PerSample(agent), {count}
+samples = Samples(jnp.zeros((count, 64, 64, 3), jnp.uint8), jnp.zeros(count, jnp.int32), jnp.ones(count), jnp.ones(count))
+rows = jax.jit(lambda p, s: chunked_vectors(way, p, s))
+total = jnp.zeros(way.width)
+for start in range(0, count, 256):
+    part = jax.tree.map(lambda x: x[start : start + 256], samples)
+    total = total + rows(params, part).sum(0)
+total.block_until_ready()
+print(way.method, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
+
+
+def impala_memory(count: int) -> dict[str, Any]:
+    out = subprocess.run([sys.executable, "-c", IMPALA.format(count=count)], capture_output=True, text=True, check=True)
+    method, gib = out.stdout.split()
+    return {"samples": count, "method": method, "peak_gib": float(gib), "wanted_gib": 4}
+
+
+def main() -> None:
+    from trimtab import device
+
+    device.prepare(1)
+    ours, state = jax_gram()
+    threads = {str(n): torch_times(n, state) for n in (1, 2)}
+    loop, vmapped = (min(t[k] for t in threads.values()) for k in ("loop", "vmap"))
+    result = {
+        "command": "python -m benchmarks.gradients",
+        "machine": {"platform": platform.platform(), "cores": os.cpu_count()},
+        "samples": SAMPLES,
+        "layers_seconds": ours,
+        "torch_loop_seconds": loop,
+        "torch_vmap_seconds": vmapped,
+        "times_loop": loop / ours,
+        "times_vmap": vmapped / ours,
+        "wanted": {"times_loop": 100, "times_vmap": 15},
+        "relative_difference": max(t["relative_difference"] for t in threads.values()),
+        "full_probe": full_probe_seconds() | {"wanted": 20},
+        "impala": impala_memory(int(os.environ.get("IMPALA_SAMPLES", "16384"))),
+        "peak_gib_here": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    }
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / "gradients.json").write_text(json.dumps(result, indent=1) + "\n")
+    probe, impala = result["full_probe"], result["impala"]
+    (RESULTS / "gradients.md").write_text(
+        "# Per-sample gradients\n\n"
+        f"Made by `python -m benchmarks.gradients` ({result['machine']['cores']} cores, otherwise idle). All pairwise inner "
+        f"products of {SAMPLES:,} samples of a 64 × 64 policy, best of many repeats; PyTorch at the better of one and two "
+        "threads.\n\n"
+        "| way | milliseconds | the layer-wise Gram is faster by |\n|---|---|---|\n"
+        f"| layer-wise Gram | {ours * 1e3:.1f} | |\n"
+        f"| PyTorch, a loop of backward passes | {loop * 1e3:.0f} | {loop / ours:.0f} times (wanted 100) |\n"
+        f"| PyTorch, vmap(grad) | {vmapped * 1e3:.0f} | {vmapped / ours:.0f} times (wanted 15) |\n\n"
+        f"They agree to {result['relative_difference']:.1e} of the largest entry.\n\n"
+        f"A full probe of Pendulum 4 × 256 with 32 replicates and every quantity: {probe['after_compiling']:.1f} s after "
+        f"compiling (wanted at most 20), {probe['first']:.1f} s the first time.\n\n"
+        f"{impala['samples']:,} samples of the IMPALA network ({impala['method']}): peak memory {impala['peak_gib']:.2f} GiB "
+        "(wanted below 4).\n"
+    )
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""`make mutations`: break estimators on purpose, one at a time, and see which test goes red.
+
+Each mutant is a copy of the package with one edit, tested in a folder of its own. Writes docs/results/estimators.md. A
+mutant that stays green, or an edit that no longer applies, fails the command.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class Mutant(NamedTuple):
+    """What is broken, in which file, by which edits, and the tests that should see it."""
+
+    name: str
+    file: str
+    edits: tuple[tuple[str, str], ...]
+    tests: str
+
+
+MUTANTS = [
+    Mutant(
+        "M for M − 1",
+        "anatomy/variance.py",
+        (("terms = squares * size / (size - 1)", "terms = squares * 1.0"),),
+        "tests/anatomy/test_variance.py",
+    ),
+    Mutant(
+        "positions pooled (one mean for all t)",
+        "anatomy/variance.py",
+        (("gradients - gradient, 0.0) - means", "gradients - gradient, 0.0) - means.mean(axis=0)"),),
+        "tests/anatomy/test_variance.py",
+    ),
+    Mutant(
+        "C_k cut at episode ends",
+        "anatomy/measure.py",
+        (
+            ("samples, reference, valid, mean = inputs", "samples, reference, valid, episode, mean = inputs"),
+            (
+                "lag_sums(centred @ centred.T)",
+                "lag_sums((centred @ centred.T) * (episode[:, None] == episode[None, :]))",
+            ),
+            ("by_row(rows.valid), means if", "by_row(rows.valid), by_row(rows.episode), means if"),
+        ),
+        "tests/anatomy/test_probe.py::test_lag_covariances_add_up_to_the_variance",
+    ),
+    Mutant(
+        "correlations not cut at episode ends",
+        "anatomy/correlation.py",
+        (
+            (
+                "same = episode[:, : num_steps - lag] == episode[:, lag:]",
+                "same = np.ones((num_envs, num_steps - lag), dtype=bool)",
+            ),
+        ),
+        "tests/anatomy/test_correlation.py",
+    ),
+    Mutant(
+        "a percentile interval for |G|²",
+        "anatomy/variance.py",
+        (
+            (
+                "return square_estimate(value, *squared_mean_errors(rows, weights), rows.num_rows)",
+                "linear, quadratic = squared_mean_errors(rows, weights)\n"
+                "    spread = rows.mean_sq + 2 * np.sqrt(rows.mean_sq) * linear + quadratic\n"
+                "    return Estimate(value, *map(float, np.quantile(spread, [0.025, 0.975])))",
+            ),
+        ),
+        "tests/anatomy/test_bias.py tests/anatomy/test_variance.py",
+    ),
+    Mutant(
+        "autoreset rows counted",
+        "anatomy/variance.py",
+        (("    return gradients, valid\n", "    return gradients, np.ones_like(valid)\n"),),
+        "tests/anatomy/test_variance.py",
+    ),
+    Mutant(
+        "rows pooled under carry",
+        "anatomy/variance.py",
+        (
+            (
+                "moments = [row_moments(gradients[:, n], sums[n], valid[:, n], gradient) for n in range(num_envs)]",
+                "pooled = sum(sums[1:], start=sums[0])\n"
+                "    moments = [row_moments(gradients[:, n], pooled, valid[:, n], gradient) for n in range(num_envs)]",
+            ),
+        ),
+        "tests/anatomy/test_variance.py",
+    ),
+    Mutant(
+        "GAE without λ",
+        "returns.py",
+        (("gamma * gae_lambda * keep", "gamma * keep"),),
+        "tests/test_returns.py",
+    ),
+    Mutant(
+        "truncation as termination",
+        "returns.py",
+        (
+            (
+                "alive = 1.0 - terminated.astype(reward.dtype)",
+                "alive = 1.0 - (terminated | truncated).astype(reward.dtype)",
+            ),
+        ),
+        "tests/test_returns.py",
+    ),
+    Mutant(
+        "the bias of the exact estimator ignores the time limit",
+        "anatomy/exact.py",
+        (("p.time_limit - np.arange(p.time_limit)[None, :]", "num_steps + 0 * np.arange(p.time_limit)[None, :]"),),
+        "tests/anatomy/test_exact.py",
+    ),
+    Mutant(
+        "reference rollouts stop at the time limit",
+        "anatomy/sampling.py",
+        (("env.without_time_limit(), env_state", "env, env_state"),),
+        "tests/anatomy/test_exact.py",
+    ),
+]
+
+
+def caught(mutant: Mutant) -> str | None:
+    """The first test that fails on a mutant; None if all pass."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(ROOT / "src", Path(folder) / "src")
+        shutil.copytree(ROOT / "tests", Path(folder) / "tests")
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        path = Path(folder) / "src" / "trimtab" / mutant.file
+        source = path.read_text()
+        for old, new in mutant.edits:
+            if old not in source:
+                raise SystemExit(f"{mutant.name}: the edit no longer applies to {mutant.file}")
+            source = source.replace(old, new)
+        path.write_text(source)
+        command = [sys.executable, "-m", "pytest", "-x", "-n", "0", "-p", "no:cacheprovider", *mutant.tests.split()]
+        environment = os.environ | {"PYTHONPATH": f"{folder}/src", "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    failed = [line.split(" ")[1] for line in done.stdout.splitlines() if line.startswith("FAILED ")]
+    return failed[0].split(" - ")[0] if failed else None
+
+
+def main() -> None:
+    lines = [
+        "# Broken on purpose",
+        "",
+        "Made by `make mutations`: each estimator broken in one way, and the first test that went red.",
+        "",
+        "| broken | in | caught by |",
+        "|---|---|---|",
+    ]
+    survived = []
+    for mutant in MUTANTS:
+        test = caught(mutant)
+        print(f"{mutant.name}: {test or 'SURVIVED'}", flush=True)
+        survived += [] if test else [mutant.name]
+        lines.append(f"| {mutant.name} | `{mutant.file}` | {f'`{test}`' if test else '**nothing**'} |")
+    (ROOT / "docs" / "results" / "estimators.md").write_text("\n".join([*lines, ""]))
+    sys.exit(1 if survived else 0)
+
+
+if __name__ == "__main__":
+    main()
