@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PROCGEN_PACKAGES := libqt5gui5
 CHROMIUM_PACKAGES := chromium
 
-.PHONY: help demo test setup debian bench learn invariance mutations calibrate lint clean
+.PHONY: help demo test setup debian bench learn invariance splits mutations calibrate lint clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -48,6 +48,9 @@ learn: setup  ## run every learning result and write docs/results/learning.json 
 
 invariance: setup  ## stale data and batch-size invariance: tables and curves in docs/results
 	$(BIN)/python -m benchmarks.invariance
+
+splits: setup  ## split studies on four problems
+	$(BIN)/python -m benchmarks.splits
 
 mutations: setup  ## break estimators on purpose and see which test goes red
 	$(BIN)/python -m benchmarks.mutations

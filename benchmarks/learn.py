@@ -20,6 +20,7 @@ import yaml
 from trimtab import presets, stats
 from trimtab.config import Config, from_dict
 from trimtab.records import RunDir, write_atomically
+from trimtab.run import load
 from trimtab.workers import Task, run_all
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -100,6 +101,14 @@ def exact_greedy_value(path: Path) -> float:
     policy = np.eye(env.mdp.num_actions)[greedy]
     problem = exact.problem(env.mdp, policy, config.gamma)
     return float(problem.rho @ exact.values(problem))
+
+
+def measure_again(study: Study) -> dict[str, Any]:
+    """Measure the runs that are there, without training."""
+    paths = {seed: RUNS / study.name / f"seed{seed}" for seed in study.seeds}
+    summaries = {s: load(p).summary() for s, p in paths.items()}
+    values = {s: measured(study, paths[s], summaries[s]) for s in study.seeds}
+    return result_of(study, load(paths[study.seeds[0]]).config, values, summaries, paths)
 
 
 def run_study(study: Study) -> dict[str, Any]:
@@ -203,6 +212,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", help="studies to run, by name")
     parser.add_argument("--again", action="store_true", help="run studies again that have results")
+    parser.add_argument("--measure", action="store_true", help="measure existing runs again, without training")
     given = parser.parse_args()
     file = RESULTS / "learning.json"
     results = json.loads(file.read_text()) if file.exists() else {}
@@ -211,7 +221,7 @@ def main() -> None:
             continue
         if study.name in results and not given.again and given.only is None:
             continue
-        results[study.name] = run_study(study)
+        results[study.name] = measure_again(study) if given.measure else run_study(study)
         r = results[study.name]
         print(f"{study.name}: mean {r['mean']:.4g}, reached {r['reached']}, passed {r['passed']}", flush=True)
         ordered = {s.name: results[s.name] for s in STUDIES if s.name in results}

@@ -31,6 +31,7 @@ from trimtab.run import Run
 from trimtab.sinks import Sink, TensorBoard, WandB, require_packages
 
 WINDOW = 100  # episodes in rollout/ep_rew_mean
+EVALUATION_SEEDS = 1_000_000  # evaluations start here plus the run's seed, away from the seeds of training
 
 
 class NonFinite(RunError):
@@ -126,7 +127,7 @@ def opened(path: str | Path, step: int | None) -> tuple[Config, Engine, State, i
 def evaluate_run(path: str | Path, episodes: int, step: int | None = None, seed: int | None = None) -> dict[str, Any]:
     """Evaluate a checkpoint with exploration off."""
     config, engine, state, at = opened(path, step)
-    seed = config.seed if seed is None else seed
+    seed = EVALUATION_SEEDS + config.seed if seed is None else seed
     try:
         return {"step": at, **evaluate(engine.algorithm, state, engine.hypers, episodes, seed).summary()}
     finally:

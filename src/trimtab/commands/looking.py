@@ -15,7 +15,7 @@ def eval(argv: list[str]) -> int:
     made = parser("eval", Output, positional="run", help="run directory")
     made.add_argument("--episodes", type=int, default=10, help="episodes, one per environment (default: 10)")
     made.add_argument("--at", type=int, default=None, metavar="STEP", help="checkpoint to evaluate (default: the last)")
-    made.add_argument("--seed", type=int, default=None, help="seed of the episodes (default: the run's own)")
+    made.add_argument("--seed", type=int, default=None, help="seed of the episodes (default: 1000000 + the run's seed)")
     given = made.parse(argv)
     if given.episodes < 1:
         raise ConfigError("episodes", given.episodes, "must be at least 1; nearest: 1")
