@@ -20,7 +20,7 @@ STUDIES = {
     "frozenlake8x8": ["FrozenLake8x8-v1", "--batch", "1024"],
     "cartpole": ["CartPole-v1", "--batch", "512"],
 }
-FIGURES = ("error_by_split", "learning_by_split")
+FIGURES = ("split_error", "learning_curves", "lag_covariance")
 
 
 def run(name: str, argv: list[str], extra: list[str]) -> dict[str, Any]:

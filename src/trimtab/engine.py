@@ -14,7 +14,7 @@ from trimtab.algos.core import Algorithm, hypers_of, replace
 from trimtab.algos.state import Info, State
 from trimtab.anatomy.light import light_probe
 from trimtab.config import Config, ConfigError
-from trimtab.rollout import Carry
+from trimtab.rollout import Carry, Rollout
 
 
 class Engine(Protocol):
@@ -193,8 +193,19 @@ class HostEngine:
             .lower(state.params, state.obs_stats, state.env.obs, step_noise, self._act_hypers)
             .compile()
         )
-        self._learn = jax.jit(algorithm.learn, donate_argnums=0)
+        learn = jax.jit(algorithm.learn, donate_argnums=0)
+        self._learn = learn.lower(state, self._abstract_rows(), self.hypers).compile()
         self.compile_seconds += time.perf_counter() - begun
+
+    def _abstract_rows(self) -> Rollout:
+        """Shapes and types of a rollout, to compile before the first one is there."""
+        config, batch = self.algorithm.config, self.algorithm.abstract_batch()
+        lead = (config.num_steps, config.num_envs)
+        array = jax.ShapeDtypeStruct
+        obs = array((*lead, *batch.obs.shape[1:]), self.algorithm.env.spec.obs_dtype)
+        action, dist = (array((*lead, *x.shape[1:]), x.dtype) for x in (batch.action, batch.dist))
+        number, flag = array(lead, jnp.float32), array(lead, jnp.bool_)
+        return Rollout(obs, obs, action, dist, number, number, flag, flag, flag, number, number)
 
     def advance(self, state: State, count: int) -> tuple[State, Info]:
         algorithm, config = self.algorithm, self.algorithm.config
@@ -203,11 +214,7 @@ class HostEngine:
         carry, rows = rollout.collect_host(algorithm.env, act, np.asarray(noise), state.env, config.num_steps)
         state = strong(replace(state, key=key, env=jax.tree.map(jnp.asarray, carry)))
         rows = jax.tree.map(jnp.asarray, rows)
-        if not hasattr(self, "_learned"):
-            begun = time.perf_counter()
-            self._learned = self._learn.lower(state, rows, self.hypers).compile()
-            self.compile_seconds += time.perf_counter() - begun
-        state, info = self._learned(state, rows, self.hypers)
+        state, info = self._learn(state, rows, self.hypers)
         return strong(state), jax.tree.map(lambda x: np.asarray(x)[None], info)
 
     def close(self) -> None:

@@ -44,9 +44,9 @@ def evaluate(algorithm: Algorithm, state: State, hypers, episodes: int, seed: in
 
 def _compiled(algorithm: Algorithm, episodes: int):
     """A compiled evaluation, kept on the algorithm so that it is traced once."""
-    cache = algorithm.__dict__.setdefault("evaluations", {})
-    if episodes in cache:
-        return cache[episodes]
+    name = ("evaluate", episodes)
+    if name in algorithm.programs:
+        return algorithm.programs[name]
     env, limit = algorithm.env, algorithm.env.spec.time_limit or LONGEST
 
     def run(params, obs_stats, hypers, key):
@@ -69,8 +69,8 @@ def _compiled(algorithm: Algorithm, episodes: int):
         start = (0, env_state, obs, jnp.ones(episodes, bool), zeros, zeros)
         return jax.lax.while_loop(going, step, start)[4:]
 
-    cache[episodes] = jax.jit(run)
-    return cache[episodes]
+    algorithm.programs[name] = jax.jit(run)
+    return algorithm.programs[name]
 
 
 def _host(algorithm: Algorithm, state: State, hypers, episodes: int, seed: int) -> Evaluation:

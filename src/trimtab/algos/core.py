@@ -36,6 +36,7 @@ class Algorithm:
     ):
         """`make_env(n)` makes n more host environments; `watch` looks at a batch every `probe_every` iterations."""
         self.config, self.env, self.make_env, self.watch = config, env, make_env, watch
+        self.programs: dict[Any, Callable] = {}  # compiled by others for this algorithm, kept so that they compile once
         spec = env.spec
         self.dist = distribution_for(spec.action)
         self.agent = Agent(

@@ -38,10 +38,9 @@ def effects(algorithm: Algorithm, state: State, rows: Rollout, hypers, seed: int
     """
     if algorithm.config.algo == "reinforce":
         return {}
-    cache = algorithm.__dict__.setdefault("minibatch_effects", [])
-    if not cache:
-        cache.append(jax.jit(lambda s, r, h, k: _follow(algorithm, s, r, h, k)))
-    drift, clip_bias = cache[0](state, rows, hypers, jax.random.key(seed))
+    if "follow" not in algorithm.programs:
+        algorithm.programs["follow"] = jax.jit(lambda s, r, h, k: _follow(algorithm, s, r, h, k))
+    drift, clip_bias = algorithm.programs["follow"](state, rows, hypers, jax.random.key(seed))
     return {"drift": np.asarray(drift), "clip_bias": np.asarray(clip_bias)}
 
 
