@@ -221,8 +221,8 @@ def main() -> None:
             continue
         if study.name in results and not given.again and given.only is None:
             continue
-        results[study.name] = measure_again(study) if given.measure else run_study(study)
-        r = results[study.name]
+        r = measure_again(study) if given.measure else run_study(study)
+        results = (json.loads(file.read_text()) if file.exists() else {}) | {study.name: r}
         print(f"{study.name}: mean {r['mean']:.4g}, reached {r['reached']}, passed {r['passed']}", flush=True)
         ordered = {s.name: results[s.name] for s in STUDIES if s.name in results}
         write_atomically(file, (json.dumps(ordered, indent=1) + "\n").encode())

@@ -151,7 +151,7 @@ def test_large_batches_go_through_in_groups_with_the_same_result(monkeypatch):
     net = impala.Impala(jax.random.key(0), (6, 8, 3), (4,), (7,), 1.0)
     loss = lambda net: (net(IMAGES) ** 2).sum()
     whole, at_once = net(IMAGES), jax.jit(jax.grad(loss))(net)
-    monkeypatch.setattr(impala, "GROUP", 2)
+    monkeypatch.setattr(impala, "CPU_GROUP", 2)
     np.testing.assert_allclose(net(IMAGES), whole, rtol=1e-5, atol=1e-6)
     for a, b in zip(jax.tree.leaves(jax.jit(jax.grad(lambda net: loss(net)))(net)), jax.tree.leaves(at_once)):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)

@@ -17,8 +17,9 @@ from jaxtyping import Array, Float, Num, PRNGKeyArray
 
 from trimtab.nets.mlp import Dense
 
-# Images at a time: activations of a 64 x 64 image take 1.5 MB, so 3 GB. The minibatch of one of the paper's workers.
-GROUP = 2048
+# Images at a time. On CPU so few that their activations (1.5 MB each) stay in the caches: this wins more than computing
+# them again for the gradient costs. Elsewhere 3 GB of them: the minibatch of one of the paper's workers.
+CPU_GROUP, GROUP = 16, 2048
 
 
 class Conv(eqx.Module):
@@ -238,11 +239,11 @@ class Impala(eqx.Module):
         self.scale = scale
 
     def __call__(self, x: Num[Array, "B H W C"]) -> Float[Array, "B features"]:
-        """Features of each image; beyond GROUP images, group by group, and again for the gradient, to bound memory."""
+        """Features of each image, group by group, and again for the gradient, which bounds the memory it takes."""
         count = x.shape[0]
-        if count <= GROUP:
+        groups = -(-count // (CPU_GROUP if _on_cpu() else GROUP))
+        if groups <= 1:
             return self._features(x)
-        groups = -(-count // GROUP)
         size = -(-count // groups)
         x = jnp.pad(x, ((0, groups * size - count), (0, 0), (0, 0), (0, 0)))
         features = jax.lax.map(
