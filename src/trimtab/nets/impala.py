@@ -1,8 +1,8 @@
 """The convolutional network of IMPALA (Espeholt et al. 2018, arXiv 1802.01561), on batches of images as NHWC.
 
 Accelerators get the library's operations. On CPU the same mathematics is arranged for XLA, whose plain convolution and
-pooling gradients run forty times slower inside a compiled loop (and all training is inside one): see `_convolve`,
-`_pool` and `_convolve_and_pool`. Measured by `python -m benchmarks.impala`.
+pooling gradients run about thirty times slower inside a compiled loop (and all training is inside one): see
+`_convolve`, `_pool` and `_convolve_and_pool`. Measured by `python -m benchmarks.impala`.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def _library_convolution(x: Array, weight: Array) -> Array:
 def _convolve(x: Array, weight: Array) -> Array:
     """The library's convolution with both gradients written as NHWC × HWIO convolutions too.
 
-    XLA's CPU backend brings other layouts into this one, which its fast kernels need, only outside loops; within a
-    loop the gradients that JAX derives fall to scalar code.
+    Measured: the gradients that JAX derives, in other layouts, are fast outside a compiled loop and about thirty times
+    slower within one (presumably XLA's CPU backend only rearranges convolutions outside loops); these are fast in both.
     """
     return _library_convolution(x, weight)
 
