@@ -48,6 +48,18 @@ def test_a_split_that_learns_measurably_less_is_dropped_first():
     assert recommend([row(4, 256, 1.0), worse])["recommended"] == "4x256"
 
 
+def test_on_one_seed_a_split_that_fell_far_behind_is_not_recommended_however_fast():
+    one = lambda value: {"value": value, "lo": None, "hi": None, "resolved": False}
+    rows = [row(4, 256, 1.0), row(16, 64, 1.0), row(256, 4, 0.3, fps=1000.0)]
+    for r, value in zip(rows, (-511.0, -660.0, -1460.0)):
+        r["auc"] = one(value)
+    answer = recommend(rows)
+    assert answer["recommended"] in ("4x256", "16x64")
+    for r, value in zip(rows, (-511.0, -520.0, -530.0)):
+        r["auc"] = one(value)
+    assert recommend(rows)["recommended"] == "256x4"
+
+
 def test_perfectly_correlated_steps_are_worth_nothing_and_independent_ones_as_much_as_environments():
     same = row(4, 8, 1.0, lag_covariance=[1.0] * 8, variance=estimate(1 / 4))
     assert "Per sample, an environment" in marginal(same, {}, 0) or "environments are what" in marginal(same, {}, 0)

@@ -283,7 +283,10 @@ def recommend(rows: list[dict[str, Any]]) -> dict[str, Any]:
         else:
             doubts.append("no split's learning curve is distinguishable from the best one's on so few seeds")
     elif trained:
-        doubts.append("learning was tried on one seed only, so it does not decide")
+        left = _far_behind_dropped(trained, reasons)
+        doubts.append(
+            "learning was tried on one seed only: it rules out what fell far behind, and decides nothing else"
+        )
     measured = [r for r in left if r["mse"]["resolved"]]
     if measured:
         lowest = min(measured, key=lambda r: r["mse"]["value"])
@@ -291,6 +294,9 @@ def recommend(rows: list[dict[str, Any]]) -> dict[str, Any]:
         worse = [_name(r) for r in left if r not in close]
         if worse:
             reasons.append(f"the gradient of {', '.join(worse)} has a larger mean squared error, beyond the intervals")
+        unresolved = [_name(r) for r in close if not r["bias_sq"]["resolved"]]
+        if unresolved:
+            doubts.append(f"the bias of {', '.join(unresolved)} is not resolved, so its error rests on the variance")
         if len(close) > 1:
             doubts.append(f"the mean squared errors of {', '.join(map(_name, close))} are not told apart")
         left = close
@@ -305,6 +311,18 @@ def recommend(rows: list[dict[str, Any]]) -> dict[str, Any]:
     _say_terms(best, rows, reasons)
     sentence = f"Use {best['num_envs']} environments × {best['num_steps']} steps: {'; '.join(reasons)}."
     return {"recommended": _name(best), "sentence": sentence, "reasons": reasons, "doubts": doubts}
+
+
+def _far_behind_dropped(trained: list[dict[str, Any]], reasons: list[str]) -> list[dict[str, Any]]:
+    """With one seed there is no interval: leave out only splits in the lower half of a wide range of AUCs."""
+    values = [r["auc"]["value"] for r in trained]
+    best, worst = max(values), min(values)
+    if best - worst <= 0.2 * abs(best):
+        return trained
+    kept = [r for r in trained if r["auc"]["value"] >= (best + worst) / 2]
+    behind = [_name(r) for r in trained if r not in kept]
+    reasons.append(f"{', '.join(behind)} learned far less on its one seed (area under the learning curve)")
+    return kept
 
 
 def _by_variance(left: list[dict[str, Any]], reasons: list[str]) -> list[dict[str, Any]]:
