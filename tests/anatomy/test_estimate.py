@@ -48,3 +48,14 @@ def test_mean_and_error_of_a_resample_are_those_of_its_rows():
     np.testing.assert_allclose(errors_sq, within)
     with pytest.raises(ValueError):
         mean_and_error(terms, weights[:, :5], num_strata=1)
+
+
+def test_a_variance_carried_by_a_few_rows_is_not_resolved():
+    """Rewards so rare that three rows of two thousand hold all of the gradient."""
+    from trimtab.anatomy.variance import decompose
+
+    gradients = np.zeros((2048, 4, 3))
+    gradients[:3] = np.random.default_rng(0).normal(size=(3, 4, 3)) * np.array([1.0, 10.0, 100.0])[:, None, None]
+    assert not decompose(gradients, num_envs=16).variance.resolved
+    steady = np.random.default_rng(1).normal(size=(256, 4, 3))
+    assert decompose(steady, num_envs=16).variance.resolved

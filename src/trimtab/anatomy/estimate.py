@@ -12,6 +12,7 @@ from jaxtyping import Float
 CONFIDENCE = 0.95
 NUM_RESAMPLES = 1000
 MIN_ROWS = 8  # below this many rows a bootstrap interval means nothing
+WIDEST = 100.0  # an interval that reaches this many times its value resolves nothing: a few rows carry it all
 
 
 @dataclass(frozen=True)
@@ -128,8 +129,9 @@ def positive_estimate(columns: Resampled, column: int, num_rows: int) -> Estimat
         (np.log(mean[..., column]), error_sq[..., column] / mean[..., column] ** 2)
         for mean, error_sq in (columns[:2], columns[2:])
     ]
-    lo, hi = np.exp(studentized(*log[0], *log[1]))
-    return Estimate(value, float(lo), float(hi), num_rows >= MIN_ROWS)
+    with np.errstate(over="ignore"):
+        lo, hi = np.exp(studentized(*log[0], *log[1]))
+    return Estimate(value, float(lo), float(hi), bool(num_rows >= MIN_ROWS and hi <= WIDEST * value))
 
 
 def ratio_estimate(columns: Resampled, num_rows: int, scale: float) -> Estimate:

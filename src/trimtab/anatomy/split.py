@@ -328,6 +328,7 @@ def _far_behind_dropped(trained: list[dict[str, Any]], reasons: list[str]) -> li
 def _by_variance(left: list[dict[str, Any]], reasons: list[str]) -> list[dict[str, Any]]:
     resolved = [r for r in left if r["variance"]["resolved"]]
     if not resolved:
+        reasons.append("no gradient is resolved yet (rewards are too rare at this point of training)")
         return left
     lowest = min(resolved, key=lambda r: r["variance"]["value"])
     close = [r for r in resolved if r["variance"]["lo"] <= lowest["variance"]["hi"]]
@@ -339,7 +340,7 @@ def _by_variance(left: list[dict[str, Any]], reasons: list[str]) -> list[dict[st
 def _say_terms(best: dict[str, Any], rows: list[dict[str, Any]], reasons: list[str]) -> None:
     """Where the error of the gradient comes from, at the recommended split and at the others' ends."""
     variance, covariance = best["variance"]["value"], best["covariance"]["value"]
-    if variance and covariance is not None:
+    if variance and covariance is not None and best["variance"]["resolved"]:
         reasons.append(f"the covariance term is {covariance / variance:.0%} of its variance")
     biased = [r for r in rows if r["bias_sq"]["resolved"] and r["variance"]["value"]]
     if biased:
