@@ -32,6 +32,8 @@ def run(name: str, argv: list[str], extra: list[str]) -> dict[str, Any]:
     result = json.loads(done.stdout) | {"command": " ".join(["trimtab split", *argv, *extra])}
     for row in result["rows"]:
         row.pop("lag_covariance", None)
+    for place in ("run", "page"):  # where it ran is of no use to a reader
+        result.pop(place)
     result["machine"] = json.loads((RUNS / name / "base" / "manifest.json").read_text())["machine"]
     (RESULTS / f"split-{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     for figure in (RUNS / name / "figures").glob("*.svg"):

@@ -54,12 +54,12 @@ class Browser:
         self.process = subprocess.Popen(argv, pass_fds=(to_read, to_say), **quiet)
         os.close(to_read)
         os.close(to_say)
-        self.buffer, self.number, self.session, self.visit = b"", 0, None, Visit()
+        self.buffer, self.number, self.attached, self.visit = b"", 0, None, Visit()
 
     def __enter__(self) -> Browser:
         targets = self.call("Target.getTargets")["targetInfos"]
         page = next(t for t in targets if t["type"] == "page")
-        self.session = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
+        self.attached = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
         return self
@@ -76,8 +76,8 @@ class Browser:
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         self.number += 1
         message = {"id": self.number, "method": method, "params": params}
-        if self.session:
-            message["sessionId"] = self.session
+        if self.attached:
+            message["sessionId"] = self.attached
         os.write(self.to_write, json.dumps(message).encode() + b"\0")
         while True:
             heard = self._hear()
