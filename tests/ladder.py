@@ -41,10 +41,10 @@ class _Rung:
         place = Place(jnp.zeros((), jnp.int32), -jnp.ones((), jnp.int32))
         return place, self.observe(place)
 
-    def step(self, key, place: Place, action):
+    def step(self, key, place: Place, action, fresh=None):
         reward, terminated, truncated = self.outcome(place, action)
         after = Place(place.time + 1, jnp.where(place.time == 0, action, place.first))
-        fresh, fresh_obs = self.reset(key)
+        fresh, fresh_obs = self.reset(key) if fresh is None else fresh
         done, next_obs = terminated | truncated, self.observe(after)
         following = Place(*(jnp.where(done, new, old) for new, old in zip(fresh, after)))
         return following, Step(jnp.where(done, fresh_obs, next_obs), next_obs, reward, terminated, truncated)

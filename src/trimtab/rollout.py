@@ -83,15 +83,16 @@ def collect(
 ) -> tuple[Carry, Rollout]:
     """T steps in N compiled environments. All randomness is drawn ahead: one large draw is far cheaper than T small."""
     num_envs = carry.obs.shape[0]
-    noise_key, env_key = jax.random.split(key)
+    noise_key, env_key, reset_key = jax.random.split(key, 3)
     noise = dist.noise(noise_key, (num_steps, num_envs))
     keys = jax.random.split(env_key, (num_steps, num_envs))
+    fresh = jax.vmap(jax.vmap(env.reset))(jax.random.split(reset_key, (num_steps, num_envs)))
 
     def step(carry: Carry, inputs):
-        noise, key = inputs
+        noise, key, fresh = inputs
         params = policy(carry.obs)
         action = dist.sample(params, noise)
-        env_state, out = jax.vmap(env.step)(key, carry.env_state, clip_action(dist, action))
+        env_state, out = jax.vmap(env.step)(key, carry.env_state, clip_action(dist, action), fresh)
         done = out.terminated | out.truncated
         total, length = carry.episode_return + out.reward, carry.episode_length + 1.0
         row = Rollout(
@@ -110,7 +111,7 @@ def collect(
         carry = Carry(env_state, out.obs, jnp.where(done, 0.0, total), jnp.where(done, 0.0, length))
         return carry, row
 
-    return jax.lax.scan(step, carry, (noise, keys))
+    return jax.lax.scan(step, carry, (noise, keys, fresh))
 
 
 def collect_host(

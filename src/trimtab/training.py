@@ -257,6 +257,7 @@ class _Loop:
         """Write the iterations of one call; stop at the first that is not finite."""
         rows = []
         names = list(info.finite)
+        metrics = {name: values.tolist() for name, values in info.metrics.items()}
         for k in range(len(info.finite[names[0]])):
             self._episodes(first + k, info, k)
             row: dict[str, Any] = {
@@ -266,11 +267,10 @@ class _Loop:
                 "time/elapsed": round(clock, 3),
             }
             if self.window:
-                row["rollout/ep_rew_mean"] = float(np.mean([r for r, _ in self.window]))
-                row["rollout/ep_len_mean"] = float(np.mean([n for _, n in self.window]))
+                row["rollout/ep_rew_mean"], row["rollout/ep_len_mean"] = self._window_means()
                 if (share := normalized_return(self.config.env_id, row["rollout/ep_rew_mean"])) is not None:
                     row["rollout/normalized_return"] = share
-            row |= {name: float(v[k]) for name, v in info.metrics.items() if np.isfinite(v[k])}
+            row |= {name: values[k] for name, values in metrics.items() if math.isfinite(values[k])}
             rows.append(row)
             if self.config.eval_threshold is not None:
                 self.passed_threshold |= row.get("rollout/ep_rew_mean", -math.inf) >= self.config.eval_threshold
@@ -287,6 +287,11 @@ class _Loop:
                 f"{rows[-1]['time/total_timesteps']}); the last good checkpoint is at step {last}; "
                 "try a lower learning_rate or max_grad_norm"
             )
+
+    def _window_means(self) -> tuple[float, float]:
+        """Mean return and length of the last episodes."""
+        returns, lengths = zip(*self.window)
+        return math.fsum(returns) / len(returns), math.fsum(lengths) / len(lengths)
 
     def _episodes(self, iteration: int, info: Info, k: int) -> None:
         """Finished episodes in the order they finished, with the step at which they did."""
@@ -339,7 +344,7 @@ class _Loop:
 
     def _note(self, first: int, iteration: int, clock: float) -> str:
         rate = (iteration - first) * self.config.batch / max(clock, 1e-9)
-        mean = f"return {np.mean([r for r, _ in self.window]):.4g}" if self.window else "no episode yet"
+        mean = f"return {self._window_means()[0]:.4g}" if self.window else "no episode yet"
         return f"{rate:,.0f} steps/s, {mean},"
 
 

@@ -222,3 +222,17 @@ def test_left_out_ids_say_why():
         envs.make("MountainCarContinuous-v0", num_envs=1, backend="native")
     with pytest.raises(EnvError, match="all policies are equal"):
         envs.make("SimpleBandit-bsuite", num_envs=1)
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "FrozenLake-v1"])
+def test_an_episode_goes_on_from_the_start_drawn_ahead(env_id):
+    env = envs.make(env_id, num_envs=1, time_limit=1)
+    state, _ = env.reset(jax.random.key(0))
+    fresh = env.reset(jax.random.key(1))
+    following, out = env.step(jax.random.key(2), state, jnp.int32(0), fresh)
+    assert out.terminated | out.truncated
+    assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), (following, out.obs), fresh))
+    lasting = env.without_time_limit()
+    following, out = lasting.step(jax.random.key(2), state, jnp.int32(0), fresh)
+    assert not (out.terminated | out.truncated)
+    np.testing.assert_array_equal(out.obs, out.next_obs)

@@ -67,6 +67,10 @@ class Step(NamedTuple):
     truncated: Bool[Array, ""]
 
 
+# An environment's state and first observation at the start of an episode.
+Fresh = tuple[Any, "Shaped[Array, ' ...']"]
+
+
 class HostStep(NamedTuple):
     """One transition of N host environments, in NumPy; the fields of `Step`, and `valid`.
 
@@ -85,16 +89,19 @@ class HostStep(NamedTuple):
 class CompiledEnv(Protocol):
     """One environment as pure functions of a key, to be vmapped and scanned by the caller.
 
-    It resets itself in the step that ends an episode. It is hashable by value, so a compiled function may
+    It resets itself in the step that ends an episode: to `fresh`, an outcome of `reset`, if the caller has drawn one
+    ahead (one large draw is cheaper than many small ones), else to one drawn from the key. It is hashable by value, so a compiled function may
     close over it or take it as a static argument. Discrete actions are int32 scalars, continuous ones float32
     [d], already clipped to the box.
     """
 
     spec: Spec
 
-    def reset(self, key: PRNGKeyArray) -> tuple[Any, Shaped[Array, " ..."]]: ...
+    def reset(self, key: PRNGKeyArray) -> Fresh: ...
 
-    def step(self, key: PRNGKeyArray, env_state: Any, action: Num[Array, " ..."]) -> tuple[Any, Step]: ...
+    def step(
+        self, key: PRNGKeyArray, env_state: Any, action: Num[Array, " ..."], fresh: Fresh | None = None
+    ) -> tuple[Any, Step]: ...
 
     def without_time_limit(self) -> CompiledEnv:
         """The same environment, with the same state type, that never truncates."""

@@ -22,7 +22,8 @@ from .layout import action_of, layout_of, without_precision_warnings
 from .names import canonical
 
 # Families whose limit does nothing but end the episode.
-_COUNTED_FAMILIES = ("envpool.classic_control", "envpool.mujoco.gym", "envpool.atari", "envpool.box2d")
+_CLASSIC = "envpool.classic_control"
+_COUNTED_FAMILIES = (_CLASSIC, "envpool.mujoco.gym", "envpool.atari", "envpool.box2d")
 _PROCGEN = "envpool.procgen"
 # What we set ourselves, or what would change the meaning of a step.
 _RESERVED = {"num_envs", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info"}
@@ -49,6 +50,8 @@ class PoolEnv:
         refuse_unknown_options(env_id, options, set(defaults.config._fields) - _RESERVED)
         asked = options.pop("max_episode_steps", None)
         limit, pool_limit = _limits(self._task, defaults, asked if time_limit is None else time_limit)
+        if _family(self._task) == _CLASSIC:
+            options.setdefault("num_threads", 1)  # their steps cost less than waking a second thread
         self._config = {**options, "max_episode_steps": pool_limit}
         described = _spec_of(self._task, self._config)
         with without_precision_warnings():
@@ -127,12 +130,17 @@ def _spec_of(task: str, config: dict[str, Any]) -> Any:
         raise EnvError(f"env_id: EnvPool cannot load {task}: {error}{hint}") from error
 
 
+def _family(task: str) -> str:
+    """The EnvPool module that implements a task."""
+    return _import_envpool().registration.registry.specs[task][0]
+
+
 def _limits(task: str, defaults: Any, asked: int | None) -> tuple[int | None, int]:
     """(the limit kept here, the limit given to EnvPool)."""
     refuse_bad_time_limit(task, asked)
     own = int(defaults.config.max_episode_steps)
     limit = own if asked is None else asked
-    family = _import_envpool().registration.registry.specs[task][0]
+    family = _family(task)
     if family == _PROCGEN:
         if limit > own:
             raise EnvError(f"time_limit: {task} ends after {own} steps by itself; {limit} is beyond it")

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from .base import Discrete, EnvError, Spec, Step, refuse_bad_time_limit, refuse_unknown_options
+from .base import Discrete, EnvError, Fresh, Spec, Step, refuse_bad_time_limit, refuse_unknown_options
 from .names import TABULAR_IDS
 
 
@@ -177,8 +177,10 @@ class TabularEnv:
         state = _draw(key, jnp.asarray(_cumulative(self.mdp.rho)))
         return TabularState(state, jnp.zeros((), jnp.int32)), self._observe(state)
 
-    def step(self, key: PRNGKeyArray, env_state: TabularState, action: Int[Array, ""]) -> tuple[TabularState, Step]:
-        key_outcome, key_reset = jax.random.split(key)
+    def step(
+        self, key: PRNGKeyArray, env_state: TabularState, action: Int[Array, ""], fresh: Fresh | None = None
+    ) -> tuple[TabularState, Step]:
+        key_outcome, key_reset = jax.random.split(key) if fresh is None else (key, None)
         pair = (env_state.state, action)
         outcome = _draw(key_outcome, jnp.asarray(_cumulative(self.mdp.prob))[pair])
         next_state = jnp.asarray(self.mdp.next_state, jnp.int32)[pair][outcome]
@@ -188,11 +190,11 @@ class TabularEnv:
         limit = self.spec.time_limit
         truncated = jnp.zeros((), bool) if limit is None else (time >= limit) & ~terminated
 
-        fresh, fresh_obs = self.reset(key_reset)
+        first, first_obs = self.reset(key_reset) if fresh is None else fresh
         done = terminated | truncated
         next_obs = self._observe(next_state)
-        following = TabularState(jnp.where(done, fresh.state, next_state), jnp.where(done, fresh.time, time))
-        obs = jnp.where(done, fresh_obs, next_obs)
+        following = TabularState(jnp.where(done, first.state, next_state), jnp.where(done, first.time, time))
+        obs = jnp.where(done, first_obs, next_obs)
         return following, Step(obs, next_obs, reward, terminated, truncated)
 
     def without_time_limit(self) -> TabularEnv:
