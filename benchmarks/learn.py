@@ -63,6 +63,7 @@ STUDIES = [
     Study("acrobot", "Acrobot-v1", seeds=TEN, mean=-90),
     Study("frozenlake8x8", "FrozenLake8x8-v1", seeds=FIVE, measure="exact greedy value", reach=0.37, enough=5),
     Study("breakout-minatar", "Breakout-MinAtar", mean=20),
+    Study("asterix-minatar", "Asterix-MinAtar", seeds=(1, 2), overrides={"total_timesteps": 3_000_000}),
     Study("halfcheetah-v4", "HalfCheetah-v4", mean=1400),
     Study("reinforce-cartpole", "CartPole-v1", "reinforce", FIVE, reach=475, enough=4),
     *(
