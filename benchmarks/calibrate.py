@@ -82,9 +82,9 @@ def write(found: list[dict[str, Any]]) -> None:
     lines = [
         "# Calibration",
         "",
-        f"Made by `make calibrate`: {found[0]['repetitions']} repetitions of {found[0]['rows']:,} rows in every cell, γ = "
-        f"{found[0]['gamma']}, a small neural policy and a wrong critic. Share of 95% intervals that hold the truth: exact for "
-        "|G|² and |bias|², the mean over all repetitions for the variance and its terms.",
+        f"Made by `make calibrate`: {found[0]['repetitions']} repetitions of {found[0]['rows']:,} rows in every cell, "
+        f"γ = {found[0]['gamma']}, a small neural policy and a wrong critic. Share of 95% intervals that hold "
+        "the truth: exact for |G|² and |bias|², the mean over all repetitions for the variance and its terms.",
         "",
         "| | " + " | ".join(names) + " |",
         "|---|" + "---|" * len(names),
@@ -100,7 +100,8 @@ def write(found: list[dict[str, Any]]) -> None:
         shares = " | ".join(f"{f['coverage'][n]:.1%}" for n in names)
         bias = f["bias_sq"]
         lines.append(
-            f"| {f['cell']} | {shares} | {f['covariance_share']:.2f} | {bias['exact']:.3g} | {bias['mean_estimate']:.3g} |"
+            f"| {f['cell']} | {shares} | {f['covariance_share']:.2f} | "
+            f"{bias['exact']:.3g} | {bias['mean_estimate']:.3g} |"
         )
     (RESULTS / "calibration.md").write_text("\n".join([*lines, ""]))
 

@@ -1,8 +1,9 @@
 """All pairwise inner products of per-sample policy gradients: the layer-wise Gram against PyTorch, in one run.
 
-1,024 samples of a 64 × 64 Gaussian policy on Pendulum-sized observations. PyTorch twice: a loop of backward passes plus a
-matrix product, and torch.func's vmap(grad) plus a matrix product, each at the better of one and two threads. Also: what a
-full probe takes after compiling, and the memory of 16,384 IMPALA samples. Writes docs/results/gradients.{json,md}.
+1,024 samples of a 64 × 64 Gaussian policy on Pendulum-sized observations. PyTorch twice: a loop of backward passes plus
+a matrix product, and torch.func's vmap(grad) plus a matrix product, each at the better of one and two threads. Also:
+what a full probe takes after compiling, and the memory of 16,384 IMPALA samples. Writes
+docs/results/gradients.{json,md}.
 """
 
 from __future__ import annotations
@@ -121,7 +122,9 @@ from trimtab.nets.agent import Agent
 from trimtab.nets.heads import Categorical
 agent = Agent((64, 64, 3), "uint8", Categorical(15), network="impala", hidden_sizes=(256,), arch="shared")
 params, way, count = agent.init(jax.random.key(0)), PerSample(agent), {count}
-samples = Samples(jnp.zeros((count, 64, 64, 3), jnp.uint8), jnp.zeros(count, jnp.int32), jnp.ones(count), jnp.ones(count))
+samples = Samples(
+    jnp.zeros((count, 64, 64, 3), jnp.uint8), jnp.zeros(count, jnp.int32), jnp.ones(count), jnp.ones(count)
+)
 rows = jax.jit(lambda p, s: chunked_vectors(way, p, s))
 total = jnp.zeros(way.width)
 for start in range(0, count, 256):
@@ -165,18 +168,18 @@ def main() -> None:
     probe, impala = result["full_probe"], result["impala"]
     (RESULTS / "gradients.md").write_text(
         "# Per-sample gradients\n\n"
-        f"Made by `python -m benchmarks.gradients` ({result['machine']['cores']} cores, otherwise idle). All pairwise inner "
-        f"products of {SAMPLES:,} samples of a 64 × 64 policy, best of many repeats; PyTorch at the better of one and two "
-        "threads.\n\n"
+        f"Made by `python -m benchmarks.gradients` ({result['machine']['cores']} cores, otherwise idle). All pairwise "
+        f"inner products of {SAMPLES:,} samples of a 64 × 64 policy, best of many repeats; PyTorch at the better of "
+        "one and two threads.\n\n"
         "| way | milliseconds | the layer-wise Gram is faster by |\n|---|---|---|\n"
         f"| layer-wise Gram | {ours * 1e3:.1f} | |\n"
         f"| PyTorch, a loop of backward passes | {loop * 1e3:.0f} | {loop / ours:.0f} times (wanted 100) |\n"
         f"| PyTorch, vmap(grad) | {vmapped * 1e3:.0f} | {vmapped / ours:.0f} times (wanted 15) |\n\n"
         f"They agree to {result['relative_difference']:.1e} of the largest entry.\n\n"
-        f"A full probe of Pendulum 4 × 256 with 32 replicates and every quantity: {probe['after_compiling']:.1f} s after "
-        f"compiling (wanted at most 20), {probe['first']:.1f} s the first time.\n\n"
-        f"{impala['samples']:,} samples of the IMPALA network ({impala['method']}): peak memory {impala['peak_gib']:.2f} GiB "
-        "(wanted below 4).\n"
+        f"A full probe of Pendulum 4 × 256 with 32 replicates and every quantity: {probe['after_compiling']:.1f} s "
+        f"after compiling (wanted at most 20), {probe['first']:.1f} s the first time.\n\n"
+        f"{impala['samples']:,} samples of the IMPALA network ({impala['method']}): peak memory "
+        f"{impala['peak_gib']:.2f} GiB (wanted below 4).\n"
     )
     print(json.dumps(result, indent=1))
 

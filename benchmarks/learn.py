@@ -30,7 +30,10 @@ RUNS = ROOT / "runs" / "learn"
 
 @dataclass(frozen=True)
 class Study:
-    """One row of the page. `reach` is the value at least `enough` of the seeds must reach, `mean` the mean over seeds."""
+    """One row of the page.
+
+    `reach` is the value at least `enough` of the seeds must reach, `mean` the mean over seeds.
+    """
 
     name: str
     env_id: str
@@ -190,9 +193,9 @@ def page(results: dict[str, Any]) -> str:
         if r["wanted"]["mean"] is not None:
             wanted.append(f"mean ≥ {r['wanted']['mean']:g}")
         lines.append(
-            f"| {name} | {r['env_id']} | {r['algo']} | {r['total_timesteps']:,} | {len(r['returns'])} | {r['measure']} | "
-            f"{r['mean']:.4g} [{r['interval'][0]:.4g}, {r['interval'][1]:.4g}] | {'; '.join(wanted) or 'reported'} | "
-            f"{'yes' if r['passed'] else 'no'} | {r['fps']:,.0f} |"
+            f"| {name} | {r['env_id']} | {r['algo']} | {r['total_timesteps']:,} | {len(r['returns'])} | "
+            f"{r['measure']} | {r['mean']:.4g} [{r['interval'][0]:.4g}, {r['interval'][1]:.4g}] | "
+            f"{'; '.join(wanted) or 'reported'} | {'yes' if r['passed'] else 'no'} | {r['fps']:,.0f} |"
         )
     lines += ["", "`exact greedy value`: the greedy policy's discounted value, solved on the MDP (optimum 0.412).", ""]
     for env_id in dict.fromkeys(r["env_id"] for r in results.values()):

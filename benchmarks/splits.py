@@ -1,4 +1,5 @@
-"""`make splits`: the split studies of docs/results/splits.md, on Pendulum (γ .99 and .9), FrozenLake8x8 and CartPole."""
+"""`make splits`: the split studies of docs/results/splits.md,
+on Pendulum (γ .99 and .9), FrozenLake8x8 and CartPole."""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ def section(name: str, r: dict[str, Any]) -> list[str]:
         cells = [cell(row[k]) for k in ("variance", "individual", "covariance", "bias_sq", "mse_relative", "ess")]
         speed = row["fps"]["value"]
         lines.append(
-            f"| {row['num_envs']} × {row['num_steps']}{mark} | {' | '.join(cells)} | {speed:,.0f} | {cell(row['auc'])} |"
+            f"| {row['num_envs']} × {row['num_steps']}{mark} | {' | '.join(cells)} | "
+            f"{speed:,.0f} | {cell(row['auc'])} |"
         )
     for figure in FIGURES:
         if (RESULTS / f"split-{name}-{figure}.svg").exists():
@@ -91,8 +93,8 @@ def against_the_post(r: dict[str, Any]) -> list[str]:
     cov = long["covariance"]
     sign = "resolved above 0" if cov["lo"] > 0 else "resolved below 0" if cov["hi"] < 0 else "not told from 0"
     lines.append(
-        f"- *Long rollouts add a large covariance term.* At {name(long)} it is {share(long):.0%} of the variance ({sign}); at "
-        f"{name(short)} {share(short):.0%}."
+        f"- *Long rollouts add a large covariance term.* At {name(long)} it is {share(long):.0%} of the variance "
+        f"({sign}); at {name(short)} {share(short):.0%}."
     )
     lower = short["variance"]["hi"] < long["variance"]["lo"]
     higher = short["variance"]["lo"] > long["variance"]["hi"]
@@ -105,7 +107,8 @@ def against_the_post(r: dict[str, Any]) -> list[str]:
     if b_short["value"] is not None and b_long["value"] is not None:
         more = b_short["lo"] > b_long["hi"]
         lines.append(
-            f"- *Short rollouts are more biased.* bias² {cell(b_short)} at {name(short)}, {cell(b_long)} at {name(long)}: "
+            f"- *Short rollouts are more biased.* bias² {cell(b_short)} at {name(short)}, "
+            f"{cell(b_long)} at {name(long)}: "
             + ("the measurement agrees." if more else "not decided by the intervals.")
         )
     return lines

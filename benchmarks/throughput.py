@@ -97,7 +97,7 @@ def training_flops_per_step(work: dict[str, Any], obs: int, outputs: int) -> flo
     return policy + 2 * value + 3 * work["update_epochs"] * (policy + value)
 
 
-def measure(steps: dict[str, int], sb3_steps: int) -> dict[str, Any]:
+def measure(steps: dict[str, int], sb3_steps: int, turns: int) -> dict[str, Any]:
     sizes = {"pendulum": (3, 1), "cartpole": (4, 2), "cartpole-envpool": (4, 2)}
     peak = matmul_peak()
     results: dict[str, Any] = {"matmul_peak_gflops": peak, "work": {}}
@@ -128,22 +128,19 @@ def measure(steps: dict[str, int], sb3_steps: int) -> dict[str, Any]:
         "wanted": 1.7,
     }
     print(f"two seeds on two cores: {results['two_seeds']['ratio']:.2f} times one", flush=True)
-    results["light_probe"] = light_probe(steps["pendulum"])
+    results |= shares(turns)
     return results
 
 
-def light_probe(steps: int) -> dict[str, float]:
-    """What a light probe costs: training time with one on every iteration, on every tenth, and without, interleaved."""
-    speeds: dict[str, list[float]] = {"0": [], "1": [], "10": []}
-    for every in ("0", "1", "10"):
-        train(WORK["pendulum"] | {"probe_every": int(every)}, 8 * 1024)
-    for _ in range(3):
-        for every, seen in speeds.items():
-            seen.append(train(WORK["pendulum"] | {"probe_every": int(every)}, steps // 2)["fps"])
-    base = max(speeds["0"])
-    cost = {f"every_{k}": base / max(v) - 1 for k, v in speeds.items() if k != "0"}
-    print(f"light probe: {cost['every_1']:.1%} on every iteration, {cost['every_10']:.1%} on every tenth", flush=True)
-    return cost | {"wanted_every_1": 0.25, "wanted_every_10": 0.03}
+def shares(turns: int) -> dict[str, Any]:
+    """What the EWMA adds to an update and a light probe to training: [median, quartiles] (see benchmarks.updates)."""
+    command = [sys.executable, "-m", "benchmarks.updates", str(turns)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    found = json.loads(out.strip().splitlines()[-1])
+    light = found["light_probe"]
+    print(f"light probe: {light['every_1'][0]:.1%} on every iteration, {light['every_10'][0]:.1%} on every tenth")
+    print(f"EWMA: {found['ewma'][0]:.1%} of an update", flush=True)
+    return found | {"wanted": {"every_1": 0.25, "every_10": 0.03}}
 
 
 def main() -> None:
@@ -153,7 +150,7 @@ def main() -> None:
     scale = 4 if given.quick else 1
     begun = time.time()
     steps = {"pendulum": 400_000 // scale, "cartpole": 1_000_000 // scale, "cartpole-envpool": 600_000 // scale}
-    results = measure(steps, 20_480 // scale)
+    results = measure(steps, 20_480 // scale, 20 // scale)
     results |= {
         "command": "make bench" if not given.quick else "python -m benchmarks.throughput --quick",
         "machine": {"processor": _processor(), "cores": os.cpu_count(), "platform": platform.platform()},
@@ -192,13 +189,17 @@ def write_page(results: dict[str, Any]) -> None:
             f"{r['share_of_matmul_peak']:.1%} of {results['matmul_peak_gflops']:.0f} GFLOP/s | "
             f"{r['second_start_compile_seconds']:.1f} s |"
         )
-    two, light = results["two_seeds"], results["light_probe"]
+    two, light, wanted = results["two_seeds"], results["light_probe"], results["wanted"]
+    spread = lambda shares: f"{shares[0]:.1%} (half of the turns: {shares[1]:.1%} to {shares[2]:.1%})"
     lines += [
         "",
         f"Two seeds on two cores: {two['ratio']:.2f} times one seed (wanted {two['wanted']}).",
         "",
-        f"A light probe costs {light['every_1']:.1%} of training time on every iteration of Pendulum 4 × 256, "
-        f"{light['every_10']:.1%} on every tenth (wanted at most 25% and 3%).",
+        f"A light probe adds to training time on Pendulum 4 × 256: {spread(light['every_1'])} on every iteration (wanted at "
+        f"most {wanted['every_1']:.0%}), {spread(light['every_10'])} on every tenth (wanted at most {wanted['every_10']:.0%}).",
+        "",
+        f"The EWMA adds to the time of an update there: {spread(results['ewma'])}. It is one more forward pass of the policy "
+        "per minibatch and one average of the weights per gradient step.",
         "",
         "![Steps per second](bench.svg)",
         "",

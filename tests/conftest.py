@@ -11,10 +11,10 @@ from jaxtyping import install_import_hook
 _CHECKED = ("returns", "objectives", "ewma", "normalize", "minibatch", "nets", "rollout")
 install_import_hook([f"trimtab.{name}" for name in _CHECKED], "beartype.beartype")
 
-import jax
-import pytest
+import jax  # noqa: E402
+import pytest  # noqa: E402
 
-from trimtab import device
+from trimtab import device  # noqa: E402
 
 device.prepare(1)
 jax.config.update("jax_numpy_rank_promotion", "raise")

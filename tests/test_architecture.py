@@ -27,7 +27,7 @@ ALLOWED = {
     "stats": (),
     "flags": ("config",),
     "sinks": (),
-    "presets": ("config",),
+    "presets": ("config", "envs"),
 }
 WITHOUT_JAX = (
     "validation",

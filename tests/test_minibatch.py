@@ -9,7 +9,9 @@ import pytest
 from trimtab import minibatch
 
 
-@pytest.mark.parametrize("batch, minibatches", [(1, 1), (2, 1), (12, 1), (12, 4), (12, 12), (512, 8), (65_536, 2), (65_538, 2)])
+@pytest.mark.parametrize(
+    "batch, minibatches", [(1, 1), (2, 1), (12, 1), (12, 4), (12, 12), (512, 8), (65_536, 2), (65_538, 2)]
+)
 def test_an_epoch_visits_every_sample_exactly_once(batch, minibatches):
     order = np.asarray(minibatch.epoch(jax.random.key(0), batch, minibatches))
     assert order.shape == (minibatches, batch // minibatches)

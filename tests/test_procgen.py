@@ -61,7 +61,7 @@ def test_other_environments_have_no_normalized_return(env_id):
 
 @pytest.mark.parametrize("algo", ALGOS)
 def test_presets_are_the_papers_settings(algo):
-    assert presets.find("procgen/coinrun-easy", algo) == f"{algo}/procgen"
+    assert presets.find("procgen/coinrun-easy", algo) == presets.find("CoinrunEasy-v0", algo) == f"{algo}/procgen"
     config = from_dict(presets.load(f"{algo}/procgen"))
     assert (config.batch, config.minibatch, config.total_timesteps) == (65_536, 8192, 100_000_000)
     assert (config.learning_rate, config.adam_eps, config.max_grad_norm) == (5e-4, 1e-8, None)

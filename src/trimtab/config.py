@@ -274,9 +274,11 @@ class Config:
             "iterations": f"{self.iterations:,}",
             "environment steps": f"{self.steps:,}",
             "policy gradient steps": f"{self.gradient_steps:,}",
-            "each sample is used": f"{self.update_epochs} × by the policy, {self.epochs_of_value} × by the value function"
-            if self.needs_value
-            else f"{self.update_epochs} ×",
+            "each sample is used": (
+                f"{self.update_epochs} × by the policy, {self.epochs_of_value} × by the value function"
+                if self.needs_value
+                else f"{self.update_epochs} ×"
+            ),
             "horizons": f"1/(1-γ) = {_horizon(self.gamma)}"
             + ("" if self.algo == "reinforce" else f", 1/(1-γλ) = {_horizon(self.gamma * self.gae_lambda)}"),
         }

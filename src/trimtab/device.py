@@ -15,9 +15,9 @@ def cache_dir() -> Path:
 def prepare(threads: int | None = None) -> None:
     """Call before JAX's first computation.
 
-    Small networks run two to three times as fast on one XLA CPU thread as on several, which spend their time waiting for each
-    other; image networks want all cores. XLA reads the pool's size from NPROC when its CPU client starts. Accelerators
-    are not affected.
+    Small networks run two to three times as fast on one XLA CPU thread as on several, which spend their time waiting
+    for each other; image networks want all cores. XLA reads the pool's size from NPROC when its CPU client starts.
+    Accelerators are not affected.
     """
     if threads is not None and "NPROC" not in os.environ:
         os.environ["NPROC"] = str(threads)

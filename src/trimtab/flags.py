@@ -1,7 +1,7 @@
 """Command-line options from dataclass fields: one definition of every option, its help text included.
 
-A field's help is the string below it. Values are read by the field's type, `none` stands for None, and whatever cannot be
-read is refused in one line with the nearest valid names.
+A field's help is the string below it. Values are read by the field's type, `none` stands for None, and whatever cannot
+be read is refused in one line with the nearest valid names.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ast
 import dataclasses
 import difflib
 import inspect
+import itertools
 import sys
 import textwrap
 from typing import Any, NoReturn
@@ -92,7 +93,7 @@ def field_help(cls: type) -> dict[str, str]:
     """The string below each field of a dataclass, by name."""
     body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0].body
     helps = {}
-    for declared, below in zip(body, body[1:]):
+    for declared, below in itertools.pairwise(body):
         if isinstance(declared, ast.AnnAssign) and isinstance(below, ast.Expr):
             helps[declared.target.id] = " ".join(ast.literal_eval(below.value).split())
     return helps

@@ -129,9 +129,9 @@ def collect_host(
         out = env.step(np.asarray(clipped))
         total += np.where(out.valid, out.reward, 0.0)
         length += out.valid
+        sums = total.copy(), length.copy()
         rows.append(
-            (obs, out.next_obs, action, params, logp, out.reward, out.terminated, out.truncated, out.valid)
-            + (total.copy(), length.copy())
+            (obs, out.next_obs, action, params, logp, out.reward, out.terminated, out.truncated, out.valid, *sums)
         )
         done = out.terminated | out.truncated
         total[done], length[done] = 0.0, 0.0

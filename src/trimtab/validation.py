@@ -138,7 +138,8 @@ def validate(c: Config) -> None:
         raise ConfigError(
             "num_steps",
             c.num_steps,
-            f"REINFORCE without a baseline needs whole episodes; nearest: {c.time_limit} (the time limit), or baseline=true",
+            "REINFORCE without a baseline needs whole episodes; "
+            f"nearest: {c.time_limit} (the time limit), or baseline=true",
         )
     if c.norm_adv != "ewma" and c.norm_adv_span != 1.0:
         raise ConfigError("norm_adv_span", c.norm_adv_span, "needs norm_adv=ewma; nearest: 1")

@@ -154,7 +154,7 @@ def test_a_slice_of_the_calibration(cell):
         (Cell(FiniteMDP.from_gymnasium("FrozenLake-v1"), 4, 0.9, True), Cell(sticky_chain(), 4, 1.0, False))[cell]
     )
     outcome = bench.run(24)
-    value, lo, hi = outcome.mean_error_sq
+    _, lo, hi = outcome.mean_error_sq
     assert lo - (hi - lo) <= 0 <= hi + (hi - lo)
     shares = coverage(outcome)
     assert min(shares.values()) >= 0.7, shares

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 import trimtab
-from trimtab.anatomy.probe import Prober, probe
 from trimtab.anatomy.options import ProbeOptions
+from trimtab.anatomy.probe import Prober, probe
 from trimtab.anatomy.sampling import tail_length
 from trimtab.config import Config, ConfigError
 from trimtab.training import opened, train
@@ -60,6 +60,11 @@ def test_the_first_minibatch_gradient_points_along_the_batch_gradient(found):
     """At the first update nothing is clipped, and later ones are measured at drifted parameters."""
     assert found.minibatch["clip_bias"][0] < 1e-4
     assert len(found.minibatch["drift"]) == 4
+
+
+def test_another_lambda_reaches_the_minibatch_effects_too(pendulum):
+    short, long = probe(pendulum, gae_lambda=[0.0, 1.0], replicates=2, save=False, bias=False)
+    assert not np.allclose(short.minibatch["drift"], long.minibatch["drift"], atol=1e-3)
 
 
 def test_measurements_are_saved_with_the_run_as_one_long_table(pendulum, found):

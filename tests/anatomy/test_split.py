@@ -18,7 +18,8 @@ def row(n, t, mse, fps=100.0, auc=(1.0, 0.5, 1.5), **more):
     base = {name: estimate(mse) for name in ("variance", "individual", "grad_sq", "ess", "true_grad_sq")}
     return base | {
         "num_envs": n, "num_steps": t, "covariance": estimate(0.0), "bias_sq": estimate(0.0, resolved=False),
-        "mse": estimate(mse, 0.9 * mse, 1.1 * mse), "fps": estimate(fps), "auc": estimate(*auc), "lag_covariance": [1.0] * t,
+        "mse": estimate(mse, 0.9 * mse, 1.1 * mse), "fps": estimate(fps), "auc": estimate(*auc),
+        "lag_covariance": [1.0] * t,
     } | more  # fmt: skip
 
 

@@ -236,3 +236,5 @@ def test_an_episode_goes_on_from_the_start_drawn_ahead(env_id):
     following, out = lasting.step(jax.random.key(2), state, jnp.int32(0), fresh)
     assert not (out.terminated | out.truncated)
     np.testing.assert_array_equal(out.obs, out.next_obs)
+    _, alone = lasting.step(jax.random.key(2), state, jnp.int32(0))
+    np.testing.assert_array_equal(alone.next_obs, out.next_obs)  # the key alone decides where the action leads

@@ -131,6 +131,14 @@ def _watch_policy(config: Config, agent: Agent, hypers: Hypers, dist, batch: Bat
     return watched
 
 
+def proximal_now(config: Config, agent: Agent, learner: Learner, batch: Batch, placed: Proximal) -> Proximal:
+    """The proximal policy at this gradient step: the EWMA as it stands, or where the iteration placed it."""
+    if not config.is_ewma:
+        return placed
+    dist = agent.policy(learner.prox.value, batch.obs)
+    return Proximal(dist, agent.dist.logp(dist, batch.action))
+
+
 def minibatch_step(
     config: Config,
     agent: Agent,
@@ -147,9 +155,8 @@ def minibatch_step(
     params = learner.params
     if config.norm_adv == "minibatch":
         batch = batch._replace(advantage=_standardize_minibatch(batch))
-    if config.is_ewma and train_policy:
-        dist_prox = agent.policy(learner.prox.value, batch.obs)
-        proximal = Proximal(dist_prox, agent.dist.logp(dist_prox, batch.action))
+    if train_policy:
+        proximal = proximal_now(config, agent, learner, batch, proximal)
     (_, watched), gradient = jax.value_and_grad(
         lambda p: loss(config, agent, hypers, ent_coef, which, p, batch, proximal), has_aux=True
     )(params)

@@ -42,7 +42,8 @@ class Cell:
 
 
 class Outcome(NamedTuple):
-    """Per repetition and quantity: value, lo, hi [repetitions, quantities, 3]; the exact squares; the mean-gradient check."""
+    """Per repetition and quantity: value, lo, hi [repetitions, quantities, 3];
+    the exact squares; the mean-gradient check."""
 
     estimates: np.ndarray
     exact_bias_sq: float
@@ -131,7 +132,8 @@ class Bench:
 
 
 def coverage(outcome: Outcome) -> dict[str, float]:
-    """Share of intervals that hold the truth: exact for the squares, the mean over all repetitions for the variances."""
+    """Share of intervals that hold the truth:
+    exact for the squares, the mean over all repetitions for the variances."""
     truth = dict(zip(QUANTITIES, outcome.estimates[:, :, 0].mean(0)))
     truth |= {"grad_sq": outcome.exact_grad_sq, "bias_sq": outcome.exact_bias_sq}
     shares = {}

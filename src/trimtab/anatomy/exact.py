@@ -75,7 +75,8 @@ def action_values(p: Problem, value: Float[np.ndarray, " S"]) -> Float[np.ndarra
 
 
 def stationary(p: Problem) -> Float[np.ndarray, "*K S"]:
-    """The stationary distribution of the restarting process: d(s), or d(k, s) with a time limit (k steps into an episode).
+    """The stationary distribution of the restarting process:
+    d(s), or d(k, s) with a time limit (k steps into an episode).
 
     Without a limit: d = d (C_π + τ_π ρᵀ). With one: d(k, s) ∝ (ρ C_πᵏ)(s) for k < L.
     """

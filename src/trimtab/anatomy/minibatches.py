@@ -68,13 +68,14 @@ def _follow(algorithm: Algorithm, state: State, rows: Rollout, hypers, key):
     whole = jax.grad(weighted)(state.params.policy, batch)
 
     def step(learner: ppo.Learner, index):
-        samples, near = jax.tree.map(lambda x: x[index], (batch, proximal))
+        samples, placed = jax.tree.map(lambda x: x[index], (batch, proximal))
+        near = ppo.proximal_now(config, agent, learner, samples, placed)
         free = jax.grad(weighted)(learner.params.policy, samples)
         bounded = jax.grad(clipped)(learner.params.policy, samples, near)
         cosine = bounded @ whole / jnp.maximum(jnp.linalg.norm(bounded) * jnp.linalg.norm(whole), 1e-12)
         bias = jnp.linalg.norm(bounded - free) / jnp.maximum(jnp.linalg.norm(free), 1e-12)
         which = (True, config.needs_value)
-        learner, _ = ppo.minibatch_step(config, agent, hypers, rates, which, learner, samples, near)
+        learner, _ = ppo.minibatch_step(config, agent, hypers, rates, which, learner, samples, placed)
         return learner, (cosine, bias)
 
     learner = ppo.Learner(state.params, state.optimizer, state.prox, state.gradient_steps, jnp.zeros((), bool))

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from trimtab.algos.core import Algorithm, hypers_of
+from trimtab.algos.optim import Hypers
 from trimtab.algos.state import State
 from trimtab.anatomy import bias as biases
 from trimtab.anatomy import correlation, exact, minibatches, noise
@@ -221,7 +222,7 @@ class Prober:
             "batch_alignment": self._alignment(first, shown[:1])[0],
             "replicate_alignment": self._alignment(first, shown),
             "replicate_cosines": correlation.cosine_matrix(shown @ shown.T),
-            "minibatch": self._minibatch(self.sampler.state, first, gram),
+            "minibatch": self._minibatch(self.sampler.state, first, gram, self._hypers(gae_lambda)),
         }
 
     def _kept_rows(self) -> int:
@@ -240,7 +241,11 @@ class Prober:
         usable = (norms > correlation.SMALLEST_NORM) & np.asarray(some.valid).T.reshape(-1)[None]
         return np.where(usable, means @ vectors.T / np.where(usable, norms, 1.0), np.nan)
 
-    def _minibatch(self, state: State, rows: Rows, gram: np.ndarray) -> dict[str, Any]:
+    def _hypers(self, gae_lambda: float | None) -> Hypers:
+        """The run's hyperparameters, with another λ if one is given."""
+        return self.hypers if gae_lambda is None else self.hypers | {"gae_lambda": np.float32(gae_lambda)}
+
+    def _minibatch(self, state: State, rows: Rows, gram: np.ndarray, hypers: Hypers) -> dict[str, Any]:
         config = self.config
         size = max(1, self.num_envs * self.num_steps // config.minibatches)
         found: dict[str, Any] = {"minibatch_size": size}
@@ -251,7 +256,7 @@ class Prober:
             config.num_envs,
             config.num_steps,
         ) and self.options.objective == "policy":
-            found |= minibatches.effects(self.algorithm, state, rows.rollout, self.hypers, self.options.seed)
+            found |= minibatches.effects(self.algorithm, state, rows.rollout, hypers, self.options.seed)
         return found
 
     def predicted(self, num_steps: int, gae_lambda: float | None) -> Estimate:
@@ -264,7 +269,7 @@ class Prober:
         count = self.num_steps // num_steps
         if num_steps not in self._cut:
             self._cut[num_steps] = jax.jit(lambda state, rows, hypers: self._blocks(state, rows, hypers, num_steps))
-        hypers = self.hypers if gae_lambda is None else self.hypers | {"gae_lambda": np.float32(gae_lambda)}
+        hypers = self._hypers(gae_lambda)
         cut = lambda r: self._cut[num_steps](self.sampler.state, self.rows(r, gae_lambda).rollout, hypers)
         rows = measure(self.measurer, cut, self.options.replicates).rows
         terms = rows.row_terms.reshape(self.options.replicates, count, self.num_envs).mean(1).reshape(-1)

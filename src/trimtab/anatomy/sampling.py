@@ -71,7 +71,8 @@ class CompiledSampler:
     # Where rows start ---------------------------------------------------------------------------------------
 
     def _stationary_table(self):
-        """Finite MDPs: the cumulative stationary distribution over (time, state), from which starts are drawn exactly."""
+        """Finite MDPs: the cumulative stationary distribution over (time, state),
+        from which starts are drawn exactly."""
         env = self.algorithm.env
         if env.spec.backend != "tabular":
             return None
@@ -195,10 +196,10 @@ class _Remembering:
     """An environment whose `next_obs` also carries the state and key from before the step, to branch off later."""
 
     def __init__(self, env):
-        self.env, self.spec = env, env.spec
+        self.env, self.spec, self.reset = env, env.spec, env.reset
 
-    def step(self, key: PRNGKeyArray, env_state: Any, action):
-        following, out = self.env.step(key, env_state, action)
+    def step(self, key: PRNGKeyArray, env_state: Any, action, fresh=None):
+        following, out = self.env.step(key, env_state, action, fresh)
         return following, out._replace(next_obs=(out.next_obs, (env_state, key)))
 
 

@@ -47,7 +47,8 @@ def parse_splits(text: str, batch: int) -> list[tuple[int, int]]:
 
 
 def default_splits(batch: int, quick: bool) -> list[tuple[int, int]]:
-    """N from 4 up in factors of 4 while T stays at least 4 (three of them if quick); all divisors where there are few."""
+    """N from 4 up in factors of 4 while T stays at least 4 (three of them if quick);
+    all divisors where there are few."""
     found = [(n, batch // n) for n in (4**k for k in range(1, 10)) if batch % n == 0 and batch // n >= 4]
     if len(found) < 2:
         divisors = [d for d in range(1, batch + 1) if batch % d == 0]
@@ -268,8 +269,8 @@ def _predicted(plan: _Plan, rows, probes, middle: int, batch: int) -> list[dict[
 def recommend(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The split to use, why, and how sure.
 
-    Splits that learn as well as the best (their AUC intervals overlap the best one's) are kept; of these, those whose MSE
-    is not resolved to be worse than the lowest; of these, the fastest.
+    Splits that learn as well as the best (their AUC intervals overlap the best one's) are kept; of these, those whose
+    MSE is not resolved to be worse than the lowest; of these, the fastest.
     """
     reasons, doubts = [], []
     left = list(rows)
@@ -362,7 +363,8 @@ def marginal(row: dict[str, Any], probes, middle: int) -> str:
     per_env, per_step = variance / (n + 1) / t, (variance - longer) / n
     text = (
         f"At {n}x{t}, one more environment ({t} more samples) lowers the variance by {1 / (n + 1):.1%}; "
-        f"one more step ({n} more samples) by {(variance - longer) / variance:.1%} if covariances beyond lag {t - 1} are 0. "
+        f"one more step ({n} more samples) by {(variance - longer) / variance:.1%} "
+        f"if covariances beyond lag {t - 1} are 0. "
     )
     if per_step <= 0:
         return text + "Per sample, environments are what lowers the variance."

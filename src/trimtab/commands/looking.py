@@ -28,7 +28,8 @@ def eval(argv: list[str]) -> int:
     else:
         print(
             f"{result['eval/episodes']} episodes at step {result['step']:,}: mean {result['eval/mean_reward']:.4g}, "
-            f"median {result['eval/median_reward']:.4g}, IQR {result['eval/iqr_low']:.4g} to {result['eval/iqr_high']:.4g}"
+            f"median {result['eval/median_reward']:.4g}, "
+            f"IQR {result['eval/iqr_low']:.4g} to {result['eval/iqr_high']:.4g}"
         )
     return 0
 
@@ -57,7 +58,8 @@ def repeat(argv: list[str]) -> int:
     else:
         first = result["first_difference"]
         print(
-            f"not identical: {first['metric']} differs first, at iteration {first['iteration']}: {first['was']} then {first['now']}"
+            f"not identical: {first['metric']} differs first, at iteration {first['iteration']}: "
+            f"{first['was']} then {first['now']}"
         )
     return 0 if result["identical"] else 1
 

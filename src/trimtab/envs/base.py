@@ -90,9 +90,9 @@ class CompiledEnv(Protocol):
     """One environment as pure functions of a key, to be vmapped and scanned by the caller.
 
     It resets itself in the step that ends an episode: to `fresh`, an outcome of `reset`, if the caller has drawn one
-    ahead (one large draw is cheaper than many small ones), else to one drawn from the key. It is hashable by value, so a compiled function may
-    close over it or take it as a static argument. Discrete actions are int32 scalars, continuous ones float32
-    [d], already clipped to the box.
+    ahead (one large draw is cheaper than many small ones), else to one drawn from `reset_key(key)`. Either way the key
+    alone decides where the action leads. It is hashable by value, so a compiled function may close over it or take it as
+    a static argument. Discrete actions are int32 scalars, continuous ones float32 [d], already clipped to the box.
     """
 
     spec: Spec
@@ -143,6 +143,13 @@ def refuse_unknown_options(env_id: str, given: Iterable[str], valid: Iterable[st
         if name not in valid:
             offered = ", ".join(nearest(name, valid) or valid) or "it takes none"
             raise EnvError(f"env_kwargs: {env_id} has no option {name!r}; nearest: {offered}")
+
+
+def reset_key(key: PRNGKeyArray) -> PRNGKeyArray:
+    """The key of the reset in a step, when none was drawn ahead; far from the ones a step splits off its own."""
+    import jax
+
+    return jax.random.fold_in(key, 2**31 - 1)
 
 
 def refuse_bad_time_limit(env_id: str, time_limit: int | None) -> None:

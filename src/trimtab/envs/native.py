@@ -16,7 +16,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
-from .base import Continuous, Discrete, EnvError, Fresh, Spec, Step, refuse_bad_time_limit, refuse_unknown_options
+from .base import (
+    Continuous,
+    Discrete,
+    EnvError,
+    Fresh,
+    Spec,
+    Step,
+    refuse_bad_time_limit,
+    refuse_unknown_options,
+    reset_key,
+)
 from .names import NATIVE_IDS, NATIVE_LEFT_OUT
 
 Options = tuple[tuple[str, Any], ...]
@@ -61,9 +71,8 @@ class NativeEnv:
     def step(
         self, key: PRNGKeyArray, env_state: Any, action: Num[Array, " ..."], fresh: Fresh | None = None
     ) -> tuple[Any, Step]:
-        key_step, key_reset = jax.random.split(key) if fresh is None else (key, None)
         with _gymnax_habits():
-            outcome = self._game.step_env(key_step, env_state, action, self._params)
+            outcome = self._game.step_env(key, env_state, action, self._params)
         next_obs, stepped, reward, terminated, _ = outcome
         stepped = self._settled(stepped)
         next_obs = jnp.asarray(next_obs, jnp.float32)
@@ -71,7 +80,7 @@ class NativeEnv:
         limit = self.spec.time_limit
         truncated = jnp.zeros((), bool) if limit is None else (stepped.time >= limit) & ~terminated
 
-        fresh_state, fresh_obs = self.reset(key_reset) if fresh is None else fresh
+        fresh_state, fresh_obs = self.reset(reset_key(key)) if fresh is None else fresh
         done = terminated | truncated
         following = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh_state, stepped)
         obs = jnp.where(done, fresh_obs, next_obs)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from .base import Discrete, EnvError, Fresh, Spec, Step, refuse_bad_time_limit, refuse_unknown_options
+from .base import Discrete, EnvError, Fresh, Spec, Step, refuse_bad_time_limit, refuse_unknown_options, reset_key
 from .names import TABULAR_IDS
 
 
@@ -180,9 +180,8 @@ class TabularEnv:
     def step(
         self, key: PRNGKeyArray, env_state: TabularState, action: Int[Array, ""], fresh: Fresh | None = None
     ) -> tuple[TabularState, Step]:
-        key_outcome, key_reset = jax.random.split(key) if fresh is None else (key, None)
         pair = (env_state.state, action)
-        outcome = _draw(key_outcome, jnp.asarray(_cumulative(self.mdp.prob))[pair])
+        outcome = _draw(key, jnp.asarray(_cumulative(self.mdp.prob))[pair])
         next_state = jnp.asarray(self.mdp.next_state, jnp.int32)[pair][outcome]
         reward = jnp.asarray(self.mdp.reward, jnp.float32)[pair][outcome]
         terminated = jnp.asarray(self.mdp.terminated)[pair][outcome]
@@ -190,7 +189,7 @@ class TabularEnv:
         limit = self.spec.time_limit
         truncated = jnp.zeros((), bool) if limit is None else (time >= limit) & ~terminated
 
-        first, first_obs = self.reset(key_reset) if fresh is None else fresh
+        first, first_obs = self.reset(reset_key(key)) if fresh is None else fresh
         done = terminated | truncated
         next_obs = self._observe(next_state)
         following = TabularState(jnp.where(done, first.state, next_state), jnp.where(done, first.time, time))

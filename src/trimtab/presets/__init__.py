@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from trimtab.config import ConfigError
+from trimtab.envs.names import PROCGEN_ALIASES
 
 _ROOT = Path(__file__).parent
 
@@ -20,7 +21,9 @@ def names() -> list[str]:
 
 def find(env_id: str, algo: str) -> str | None:
     """The preset for an environment and algorithm, if there is one."""
-    family = "procgen" if env_id.lower().startswith("procgen/") else env_id  # one preset for all of its games
+    # One preset for all Procgen games, under either of their ids; an unknown game is refused by its environment.
+    procgen = env_id.lower().startswith("procgen/") or env_id in PROCGEN_ALIASES.values()
+    family = "procgen" if procgen else env_id
     name = f"{algo}/{family}"
     return name if name in names() else None
 

@@ -14,7 +14,8 @@ def print_split(result: dict[str, Any]) -> None:
     horizon = lambda x: "∞" if x is None else f"{x:.3g}"
     console.print(
         f"\n{result['env_id']}, batch {result['batch']}, measured at step {result['at']:,} of training "
-        f"(γ = {result['gamma']:g}, λ = {result['gae_lambda']:g}; horizons 1/(1-γ) = {horizon(result['horizon_gamma'])}, "
+        f"(γ = {result['gamma']:g}, λ = {result['gae_lambda']:g}; "
+        f"horizons 1/(1-γ) = {horizon(result['horizon_gamma'])}, "
         f"1/(1-γλ) = {horizon(result['horizon_gamma_lambda'])})"
     )
     table = Table("N × T", "variance", "individual", "covariance", "bias²", "MSE / |G|²", "ESS", "steps/s", "AUC")
