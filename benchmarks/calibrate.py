@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from benchmarks.curves import machine
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 
@@ -70,7 +71,7 @@ def write(found: list[dict[str, Any]]) -> None:
     hold = sum(f["mean_error_sq"][1] <= 0 <= f["mean_error_sq"][2] for f in found)
     result = {
         "command": "make calibrate",
-        "machine": platform.platform(),
+        "machine": machine(),
         "repetitions": found[0]["repetitions"],
         "pooled": pooled,
         "lowest": lowest,
@@ -82,7 +83,8 @@ def write(found: list[dict[str, Any]]) -> None:
     lines = [
         "# Calibration",
         "",
-        f"Made by `make calibrate`: {found[0]['repetitions']} repetitions of {found[0]['rows']:,} rows in every cell, "
+        f"Made by `make calibrate` on {result['machine']['processor']}, {result['machine']['cores']} cores: "
+        f"{found[0]['repetitions']} repetitions of {found[0]['rows']:,} rows in every cell, "
         f"γ = {found[0]['gamma']}, a small neural policy and a wrong critic. Share of 95% intervals that hold "
         "the truth: exact for |G|² and |bias|², the mean over all repetitions for the variance and its terms.",
         "",

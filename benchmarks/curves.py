@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from typing import Any
 
 import numpy as np
@@ -66,7 +68,5 @@ def smoothed(frame: pl.DataFrame, steps: int, series: str, bins: int = 60) -> pl
 
 
 def machine() -> dict[str, Any]:
-    import os
-    import platform
-
-    return {"platform": platform.platform(), "cores": os.cpu_count()}
+    """What a result ran on."""
+    return {"processor": device.processor(), "platform": platform.platform(), "cores": os.cpu_count()}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import resource
 import subprocess
 import sys
@@ -18,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from benchmarks.curves import machine
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 SAMPLES = 1024
@@ -150,7 +151,7 @@ def main() -> None:
     loop, vmapped = (min(t[k] for t in threads.values()) for k in ("loop", "vmap"))
     result = {
         "command": "python -m benchmarks.gradients",
-        "machine": {"platform": platform.platform(), "cores": os.cpu_count()},
+        "machine": machine(),
         "samples": SAMPLES,
         "layers_seconds": ours,
         "torch_loop_seconds": loop,

@@ -21,6 +21,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from trimtab import device
+
 ROOT = Path(__file__).resolve().parents[1]
 CHANNELS, OUTPUTS, SIZE = (16, 32, 32), 256, 64
 LOOPS = 2  # minibatches per call
@@ -173,13 +175,8 @@ def compare(batch: int, threads: int, repeats: int, torch_python: str, library_t
 
 
 def machine() -> dict[str, Any]:
-    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    return {
-        "processor": names[0].split(":", 1)[1].strip() if names else platform.processor(),
-        "cores": os.cpu_count(),
-        "jax": metadata.version("jax"),
-        "python": platform.python_version(),
-    }
+    versions = {"jax": metadata.version("jax"), "python": platform.python_version()}
+    return {"processor": device.processor(), "cores": os.cpu_count()} | versions
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """`make invariance`: stale data under three losses, and one configuration at four batch sizes, adjusted and not.
 
-Writes docs/results/staleness.{json,md,svg} and docs/results/rescale.{json,md,svg}. Each configuration is a process of its
-own, one per core.
+Writes docs/results/staleness.* and docs/results/rescale-GAME.*. Each configuration is a process of its own, one per
+core.
 """
 
 from __future__ import annotations
@@ -84,11 +84,13 @@ def staleness() -> None:
     lines = [
         "# Stale data",
         "",
-        "PPO on CartPole-v1, 200,000 steps, batch 8 × 64, every batch used after waiting k iterations; mean final return (last "
-        "tenth of training) over 5 seeds with its 95% interval (Student t). Made by `make invariance`.",
+        "PPO on CartPole-v1, 200,000 steps, batch 8 × 64, every batch used after waiting k iterations; mean final "
+        "return (last tenth of training) over 5 seeds with its 95% interval (Student t). Made by `make invariance` on "
+        f"{_where(result['machine'])}.",
         "",
         "- `decoupled`: importance weights against the policy that acted, updates kept near the policy just before.",
-        "- `behavior`: both against the policy that acted. `recent`: both against the policy just before (biased on purpose).",
+        "- `behavior`: both against the policy that acted.",
+        "- `recent`: both against the policy just before (biased on purpose).",
         "",
         "| loss | " + " | ".join(f"k = {k}" for k in STALENESS) + " |",
         "|---|" + "---|" * len(STALENESS),
@@ -116,75 +118,87 @@ def _staleness_findings(table: dict[str, dict[int, list[float]]]) -> list[str]:
     return found or ["No difference between the losses is resolved on five seeds."]
 
 
-def invariance() -> None:
-    """PPG-EWMA on CartPole-v1 from 64 environments down to 1, with the paper's adjustments and without."""
-    base = from_dict(
-        presets.load("ppg-ewma/CartPole-v1")
-        | {
-            "num_envs": 64,
-            "num_steps": 32,
-            "num_minibatches": 8,
-            "policy_iterations": 8,
-            "aux_minibatch_size": 1024,
-            "max_grad_norm": None,
-            "total_timesteps": 300_000,
-            "learning_rate": 2e-3,
-            "anneal_lr": "constant",
-        }
-    )
+GAMES = {
+    "CartPole-v1": {"total_timesteps": 300_000, "learning_rate": 2e-3, "policy_iterations": 8},
+    "Breakout-MinAtar": {
+        "total_timesteps": 600_000,
+        "learning_rate": 2e-3,
+        "policy_iterations": 8,
+        "update_epochs": 1,
+        "hidden_sizes": [64, 64],
+    },
+}
+COMMON = {
+    "num_envs": 64,
+    "num_steps": 32,
+    "num_minibatches": 8,
+    "aux_minibatch_size": 1024,
+    "max_grad_norm": None,
+    "anneal_lr": "constant",
+}
+UNADJUSTED = ("learning_rate", "prox_com", "norm_adv")
+
+
+def invariance(game: str) -> None:
+    """PPG-EWMA from 64 environments down to 1, with the paper's adjustments and without."""
+    base = from_dict(presets.load(f"ppg-ewma/{game}") | COMMON | GAMES[game])
     configs = {"64 environments": base}
     for n in SIZES[1:]:
         configs[f"{n} adjusted"] = rescale(base, num_envs=n).config
-        configs[f"{n} unadjusted"] = rescale(base, num_envs=n, skip=("learning_rate", "prox_com", "norm_adv")).config
+        configs[f"{n} unadjusted"] = rescale(base, num_envs=n, skip=UNADJUSTED).config
     finals, curves = run(configs)
     reference = finals["64 environments"]
     rows = {name: {"final": estimate(v), "difference": difference(v, reference)} for name, v in finals.items()}
     result = {
-        "command": "make invariance",
+        "command": f"python -m benchmarks.invariance --only {game}",
         "machine": machine(),
         "seeds": SEEDS,
         "config": base.as_dict(),
         "final_returns": finals,
         "summary": rows,
     }
-    (RESULTS / "rescale.json").write_text(json.dumps(result, indent=1) + "\n")
+    name = f"rescale-{game}"
+    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     lines = [
-        "# From 64 environments to 1",
+        f"# From 64 environments to 1: {game}",
         "",
-        "PPG-EWMA on CartPole-v1, 300,000 steps, T = 32, 8 minibatches: `trimtab rescale --num-envs N` against the same with step "
-        "size, proximal COM and advantage span left alone (`--skip learning_rate,prox_com,norm_adv`; N_π is scaled in both, so that "
-        "a phase holds the same data). Mean final return (last tenth) over 5 seeds with its 95% interval; the difference is "
-        "paired by seed. Made by `make invariance`.",
+        f"PPG-EWMA on {game}, {base.steps:,} steps, T = {base.num_steps}, {base.minibatches} minibatches, "
+        f"{base.update_epochs} policy epoch(s): `trimtab rescale --num-envs N` against the same with step size, "
+        f"proximal COM and advantage span left alone (`--skip {','.join(UNADJUSTED)}`; N_π is scaled in both, so "
+        f"that a phase holds the same data). Mean final return (last tenth) over {len(SEEDS)} seeds with its 95% "
+        "interval; the difference is paired by seed. "
+        f"Made by `{result['command']}` on {_where(result['machine'])}.",
         "",
         "| configuration | final return | difference to 64 environments |",
         "|---|---|---|",
         *(f"| {name} | {shown(r['final'])} | {shown(r['difference'])} |" for name, r in rows.items()),
         "",
-        "![Adjusted](rescale-adjusted.svg)",
-        "",
-        "![Unadjusted](rescale-unadjusted.svg)",
-        "",
+        *(f"![{kind}]({name}-{kind}.svg)\n" for kind in ("adjusted", "unadjusted")),
     ]
-    (RESULTS / "rescale.md").write_text("\n".join(lines))
+    (RESULTS / f"{name}.md").write_text("\n".join(lines))
     from trimtab.report import charts
 
     for kind in ("adjusted", "unadjusted"):
         names = ["64 environments", *(f"{n} {kind}" for n in SIZES[1:])]
-        chart = charts.learning_curves(
-            curves.filter(pl.col("series").is_in(names)), f"PPG-EWMA at four batch sizes, {kind}", "CartPole-v1", names
-        )
-        charts.save(chart, RESULTS / f"rescale-{kind}.svg")
+        shown_curves = curves.filter(pl.col("series").is_in(names))
+        chart = charts.learning_curves(shown_curves, f"PPG-EWMA at four batch sizes, {kind}", game, names)
+        charts.save(chart, RESULTS / f"{name}-{kind}.svg")
+
+
+def _where(machine: dict[str, Any]) -> str:
+    return f"{machine['processor']}, {machine['cores']} cores"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=("staleness", "rescale"))
+    parser.add_argument("--only", choices=("staleness", *GAMES), help="one study")
     given = parser.parse_args()
     RESULTS.mkdir(parents=True, exist_ok=True)
-    if given.only != "rescale":
+    if given.only in (None, "staleness"):
         staleness()
-    if given.only != "staleness":
-        invariance()
+    for game in GAMES:
+        if given.only in (None, game):
+            invariance(game)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from benchmarks.curves import machine
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -27,7 +28,8 @@ WORK: dict[str, dict[str, Any]] = {
         "ent_coef": 0.0, "wanted": 30,
     },
     "cartpole": {
-        "env_id": "CartPole-v1", "num_envs": 4, "num_steps": 128, "update_epochs": 4, "num_minibatches": 4, "wanted": 40,
+        "env_id": "CartPole-v1", "num_envs": 4, "num_steps": 128, "update_epochs": 4, "num_minibatches": 4,
+        "wanted": 40,
     },
     "cartpole-envpool": {
         "env_id": "CartPole-v1", "backend": "envpool", "num_envs": 64, "num_steps": 64, "update_epochs": 4,
@@ -91,7 +93,7 @@ def matmul_peak() -> float:
 
 
 def training_flops_per_step(work: dict[str, Any], obs: int, outputs: int) -> float:
-    """Multiply-adds (counted as 2) of the two 64 × 64 networks per environment step: acting, values, and every update."""
+    """Multiply-adds (counted as 2) of two 64 × 64 networks per environment step: acting, values and every update."""
     network = lambda out: 2 * (obs * 64 + 64 * 64 + 64 * out)
     policy, value = network(outputs), network(1)
     return policy + 2 * value + 3 * work["update_epochs"] * (policy + value)
@@ -153,7 +155,7 @@ def main() -> None:
     results = measure(steps, 20_480 // scale, 20 // scale)
     results |= {
         "command": "make bench" if not given.quick else "python -m benchmarks.throughput --quick",
-        "machine": {"processor": _processor(), "cores": os.cpu_count(), "platform": platform.platform()},
+        "machine": machine(),
         "seconds": time.time() - begun,
     }
     RESULTS.mkdir(parents=True, exist_ok=True)
@@ -161,26 +163,20 @@ def main() -> None:
     write_page(results)
 
 
-def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next(
-        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor()
-    )
-
-
 def write_page(results: dict[str, Any]) -> None:
     from trimtab.report import bench_charts, charts
 
     charts.save(bench_charts.throughput(results["work"]), RESULTS / "bench.svg")
-    machine = results["machine"]
+    where = results["machine"]
     lines = [
         "# Throughput",
         "",
-        f"Made by `{results['command']}` on {machine['processor']}, {machine['cores']} cores, otherwise idle. Each pair ran one after "
-        "the other: the same N, T, epochs, minibatches and 64 × 64 networks; SB3 at the better of one and two threads. "
-        "Compiling is not counted; a second start of the same work finds its program in the cache.",
+        f"Made by `{results['command']}` on {where['processor']}, {where['cores']} cores, otherwise idle. Each pair "
+        "ran one after the other: the same N, T, epochs, minibatches and 64 × 64 networks; SB3 at the better of one and "
+        "two threads. Compiling is not counted; a second start of the same work finds its program in the cache.",
         "",
-        "| work | trimtab steps/s | SB3 steps/s | ratio | wanted | share of the matrix-product peak | second start compiles |",
+        "| work | trimtab steps/s | SB3 steps/s | ratio | wanted | share of the matrix-product peak | second start "
+        "compiles |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, r in results["work"].items():
@@ -195,11 +191,12 @@ def write_page(results: dict[str, Any]) -> None:
         "",
         f"Two seeds on two cores: {two['ratio']:.2f} times one seed (wanted {two['wanted']}).",
         "",
-        f"A light probe adds to training time on Pendulum 4 × 256: {spread(light['every_1'])} on every iteration (wanted at "
-        f"most {wanted['every_1']:.0%}), {spread(light['every_10'])} on every tenth (wanted at most {wanted['every_10']:.0%}).",
+        f"A light probe adds to training time on Pendulum 4 × 256: {spread(light['every_1'])} on every iteration "
+        f"(wanted at most {wanted['every_1']:.0%}), {spread(light['every_10'])} on every tenth (wanted at most "
+        f"{wanted['every_10']:.0%}).",
         "",
-        f"The EWMA adds to the time of an update there: {spread(results['ewma'])}. It is one more forward pass of the policy "
-        "per minibatch and one average of the weights per gradient step.",
+        f"The EWMA adds to the time of an update there: {spread(results['ewma'])}. It is one more forward pass of the "
+        "policy per minibatch and one average of the weights per gradient step.",
         "",
         "![Steps per second](bench.svg)",
         "",

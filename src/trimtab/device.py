@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from pathlib import Path
 
 
@@ -32,3 +33,12 @@ def prepare(threads: int | None = None) -> None:
 def threads_for(network: str) -> int | None:
     """XLA CPU threads that suit a network family: one for dense ones, all (None) for images."""
     return 1 if network == "mlp" else None
+
+
+def processor() -> str:
+    """The processor's name, for manifests and results."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()

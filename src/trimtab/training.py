@@ -358,7 +358,7 @@ def manifest(config: Config, engine: Engine) -> dict[str, Any]:
         "packages": {p: v for p in packages if (v := _version(p))},
         "machine": {
             "platform": platform.platform(),
-            "processor": _processor(),
+            "processor": device.processor(),
             "device": str(jax.devices()[0]),
         },
         "threads": os.environ.get("NPROC", "all"),
@@ -376,11 +376,3 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()

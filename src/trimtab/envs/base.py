@@ -91,8 +91,8 @@ class CompiledEnv(Protocol):
 
     It resets itself in the step that ends an episode: to `fresh`, an outcome of `reset`, if the caller has drawn one
     ahead (one large draw is cheaper than many small ones), else to one drawn from `reset_key(key)`. Either way the key
-    alone decides where the action leads. It is hashable by value, so a compiled function may close over it or take it as
-    a static argument. Discrete actions are int32 scalars, continuous ones float32 [d], already clipped to the box.
+    alone decides where the action leads. It is hashable by value, so a compiled function may close over it or take it
+    as a static argument. Discrete actions are int32 scalars, continuous ones float32 [d], already clipped to the box.
     """
 
     spec: Spec
