@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -61,16 +62,19 @@ def reversed_bootstrap(estimate, resampled, centre, confidence: float = CONFIDEN
     return estimate - (hi - centre), estimate - (lo - centre)
 
 
+@lru_cache(maxsize=2)
 def bootstrap_weights(
     num_rows: int, seed: int, num_strata: int = 1, num_resamples: int = NUM_RESAMPLES
 ) -> Float[np.ndarray, "resamples rows"]:
-    """How often each row is drawn in each resample; strata are equal, consecutive runs of rows."""
+    """How often each row is drawn in each resample; strata are equal, consecutive runs of rows. Kept, so read-only."""
     rng = np.random.default_rng(seed)
     size = num_rows // num_strata
     drawn = rng.integers(0, size, (num_resamples, num_strata, size))
     drawn += size * np.arange(num_strata)[:, None] + num_rows * np.arange(num_resamples)[:, None, None]
     counts = np.bincount(drawn.ravel(), minlength=num_resamples * num_rows)
-    return counts.reshape(num_resamples, num_rows).astype(np.float64)
+    weights = counts.reshape(num_resamples, num_rows).astype(np.float64)
+    weights.flags.writeable = False
+    return weights
 
 
 class Resampled(NamedTuple):
