@@ -26,7 +26,9 @@ class Output:
 
 
 def parser(name: str, *classes: type, positional: str | None = None, help: str = "") -> Parser:
-    made = Parser(prog=f"trimtab {name}", description=HELP[name][0].upper() + HELP[name][1:] + ".", allow_abbrev=False)
+    about = HELP[name][0].upper() + HELP[name][1:]
+    about += "" if about.endswith("?") else "."
+    made = Parser(prog=f"trimtab {name}", description=about, allow_abbrev=False)
     if positional:
         made.add_argument(positional, help=help)
     for cls in classes:
