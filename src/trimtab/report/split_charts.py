@@ -126,9 +126,8 @@ def speed(result: dict[str, Any]) -> Chart | None:
         y=y, tooltip=["series:N", alt.Tooltip("value:Q", format=",.0f")]
     )
     layers = alt.layer(line, rule, dot, data=data).properties(width=WIDTH, height=220)
-    return themed(
-        layers, "How fast each split runs", "Training speed at the same batch, with 95% intervals over seeds."
-    )
+    spread = ", with 95% intervals over seeds" if data["lo"].is_not_null().any() else ", one seed"
+    return themed(layers, "How fast each split runs", f"Training speed at the same batch{spread}.")
 
 
 def predicted(result: dict[str, Any]) -> Chart | None:
