@@ -51,6 +51,7 @@ class Study:
 
 
 TEN, FIVE = tuple(range(1, 11)), tuple(range(1, 6))
+SHORT = {"total_timesteps": 2_000_000}
 STUDIES = [
     Study("cartpole-batch", "CartPole-v1", seeds=TEN, reach=475, enough=9, mean=485),
     Study(
@@ -66,7 +67,7 @@ STUDIES = [
     Study("acrobot", "Acrobot-v1", seeds=TEN, mean=-90),
     Study("frozenlake8x8", "FrozenLake8x8-v1", seeds=FIVE, measure="exact greedy value", reach=0.37, enough=5),
     Study("breakout-minatar", "Breakout-MinAtar", mean=20),
-    Study("asterix-minatar", "Asterix-MinAtar", seeds=(1, 2), overrides={"total_timesteps": 3_000_000}),
+    Study("asterix-minatar", "Asterix-MinAtar", seeds=(1, 2), overrides=SHORT),
     Study("halfcheetah-v4", "HalfCheetah-v4", mean=1400),
     Study("reinforce-cartpole", "CartPole-v1", "reinforce", FIVE, reach=475, enough=4),
     *(
@@ -75,7 +76,7 @@ STUDIES = [
     ),
     *(Study(f"{algo}-pendulum", "Pendulum-v1", algo) for algo in ("ppo-ewma", "ppg", "ppg-ewma")),
     *(
-        Study(f"{algo}-{game.lower()}-minatar", f"{game}-MinAtar", algo, (1, 2))
+        Study(f"{algo}-{game.lower()}-minatar", f"{game}-MinAtar", algo, (1, 2), overrides=SHORT)
         for game in ("Breakout", "Asterix")
         for algo in ("ppo-ewma", "ppg", "ppg-ewma")
     ),
