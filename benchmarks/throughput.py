@@ -172,8 +172,8 @@ def write_page(results: dict[str, Any]) -> None:
         "# Throughput",
         "",
         f"Made by `{results['command']}` on {where['processor']}, {where['cores']} cores, otherwise idle. Each pair "
-        "ran one after the other: the same N, T, epochs, minibatches and 64 × 64 networks; SB3 at the better of one and "
-        "two threads. Compiling is not counted; a second start of the same work finds its program in the cache.",
+        "ran one after the other: the same N, T, epochs, minibatches and 64 × 64 networks; SB3 at the better of one "
+        "and two threads. Compiling is not counted; a second start of the same work finds its program in the cache.",
         "",
         "| work | trimtab steps/s | SB3 steps/s | ratio | wanted | share of the matrix-product peak | second start "
         "compiles |",
