@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from trimtab.records import RunError
+
+COMMAND = (sys.executable, "-m", "trimtab.cli")
 
 
 def cores() -> int:
@@ -39,28 +42,31 @@ def run_all(
         while waiting or running:
             for task in [t for t in waiting if set(t.after) <= outputs.keys()][: at_once - len(running)]:
                 waiting.remove(task)
-                running[task.name] = subprocess.Popen(
-                    [sys.executable, "-m", "trimtab.cli", *task.argv],
-                    env=environment,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
+                running[task.name] = _Running(task.argv, environment)
             time.sleep(0.05)
-            for name, process in list(running.items()):
-                if process.poll() is not None:
+            for name, command in list(running.items()):
+                if command.process.poll() is not None:
                     del running[name]
-                    outputs[name] = _output(name, process)
+                    outputs[name] = command.output(name)
             tick(set(outputs), set(running))
     finally:
-        for process in running.values():
-            process.terminate()
+        for command in running.values():
+            command.process.terminate()
     return outputs
 
 
-def _output(name: str, process: subprocess.Popen) -> str:
-    out, err = process.communicate()
-    if process.returncode != 0:
-        last = (err.strip().splitlines() or ["no message"])[-1].removeprefix("trimtab: ")
-        raise RunError(f"{name} failed: {last}")
-    return out
+class _Running:
+    """A command under way. It writes into files: a full pipe that nobody reads yet would stop it for ever."""
+
+    def __init__(self, argv: list[str], environment: dict[str, str]):
+        self._out, self._err = (tempfile.TemporaryFile("w+") for _ in range(2))  # noqa: SIM115 (closed by output)
+        self.process = subprocess.Popen([*COMMAND, *argv], env=environment, stdout=self._out, stderr=self._err)
+
+    def output(self, name: str) -> str:
+        """What it printed; its last word is raised if it failed."""
+        with self._out as out, self._err as err:
+            out.seek(0), err.seek(0)
+            if self.process.returncode != 0:
+                last = (err.read().strip().splitlines() or ["no message"])[-1].removeprefix("trimtab: ")
+                raise RunError(f"{name} failed: {last}")
+            return out.read()

@@ -1,0 +1,38 @@
+"""Commands in processes of their own: order, output, failure."""
+
+import signal
+import sys
+
+import pytest
+
+from trimtab import workers
+from trimtab.records import RunError
+from trimtab.workers import Task, run_all
+
+
+@pytest.fixture(autouse=True)
+def python_instead(monkeypatch):
+    """Tasks are pieces of Python; a test that hangs ends."""
+    monkeypatch.setattr(workers, "COMMAND", (sys.executable, "-c"))
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+
+
+def test_output_of_any_length_arrives():
+    """A pipe holds 64 KiB: a command that prints more must not wait for someone to read."""
+    outputs = run_all([Task("long", ["print('x' * 1_000_000)"]), Task("short", ["print('y')"])])
+    assert len(outputs["long"]) == 1_000_001 and outputs["short"] == "y\n"
+
+
+def test_a_task_waits_for_what_it_needs(tmp_path):
+    file = tmp_path / "made"
+    make = Task("make", [f"import time; time.sleep(0.3); open({str(file)!r}, 'w').write('here')"])
+    read = Task("read", [f"print(open({str(file)!r}).read())"], after=("make",))
+    assert run_all([read, make], at_once=2)["read"] == "here\n"
+
+
+def test_the_first_failure_is_raised_in_its_own_words_and_ends_the_others():
+    broken = Task("broken", ["import sys; sys.exit('trimtab: num_envs: 0 is not positive')"])
+    with pytest.raises(RunError, match=r"^broken failed: num_envs: 0 is not positive$"):
+        run_all([broken, Task("endless", ["import time; time.sleep(600)"])], at_once=2)
