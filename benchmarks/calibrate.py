@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -37,7 +38,7 @@ def one(argument: tuple[int, int]) -> dict[str, Any]:
         "gamma": cell.gamma,
         "rows": cell.num_rows,
         "repetitions": repetitions,
-        "coverage": coverage(outcome),
+        "coverage": {name: None if math.isnan(share) else share for name, share in coverage(outcome).items()},
         "covariance_share": float(value[2] / value[0]),
         "bias_sq": {"exact": outcome.exact_bias_sq, "mean_estimate": float(value[4])},
         "mean_error_sq": outcome.mean_error_sq,
@@ -56,18 +57,23 @@ def main() -> None:
 
     chosen = given.only if given.only is not None else range(len(cells()))
     found = []
-    with ProcessPoolExecutor(cores(), mp_context=get_context("spawn"), max_tasks_per_child=4) as pool:
+    with ProcessPoolExecutor(cores(), mp_context=get_context("spawn")) as pool:
         for result in pool.map(one, [(i, given.repetitions) for i in chosen]):
             found.append(result)
-            shares = ", ".join(f"{k} {v:.1%}" for k, v in result["coverage"].items())
+            shares = ", ".join(f"{k} {shown(v)}" for k, v in result["coverage"].items())
             print(f"{result['cell']}: {shares} ({result['seconds']:.0f} s)", flush=True)
-    write(found)
+            write(found)  # as far as it got
+
+
+def shown(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}"
 
 
 def write(found: list[dict[str, Any]]) -> None:
     names = list(found[0]["coverage"])
-    pooled = {n: sum(f["coverage"][n] for f in found) / len(found) for n in names}
-    lowest = {n: min(f["coverage"][n] for f in found) for n in names}
+    seen = {n: [f["coverage"][n] for f in found if f["coverage"][n] is not None] or [math.nan] for n in names}
+    pooled = {n: sum(shares) / len(shares) for n, shares in seen.items()}
+    lowest = {n: min(shares) for n, shares in seen.items()}
     hold = sum(f["mean_error_sq"][1] <= 0 <= f["mean_error_sq"][2] for f in found)
     result = {
         "command": "make calibrate",
@@ -86,7 +92,8 @@ def write(found: list[dict[str, Any]]) -> None:
         f"Made by `make calibrate` on {result['machine']['processor']}, {result['machine']['cores']} cores: "
         f"{found[0]['repetitions']} repetitions of {found[0]['rows']:,} rows in every cell, "
         f"γ = {found[0]['gamma']}, a small neural policy and a wrong critic. Share of 95% intervals that hold "
-        "the truth: exact for |G|² and |bias|², the mean over all repetitions for the variance and its terms.",
+        "the truth: exact for |G|² and |bias|², the mean over all repetitions for the variance and its terms. One "
+        "step has no covariance, and one advantage whatever λ is.",
         "",
         "| | " + " | ".join(names) + " |",
         "|---|" + "---|" * len(names),
@@ -99,7 +106,7 @@ def write(found: list[dict[str, Any]]) -> None:
         "|---|" + "---|" * (len(names) + 3),
     ]
     for f in found:
-        shares = " | ".join(f"{f['coverage'][n]:.1%}" for n in names)
+        shares = " | ".join(shown(f["coverage"][n]) for n in names)
         bias = f["bias_sq"]
         lines.append(
             f"| {f['cell']} | {shares} | {f['covariance_share']:.2f} | "

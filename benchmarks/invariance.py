@@ -39,7 +39,7 @@ def run(configs: dict[str, Config]) -> tuple[dict[str, list[float]], pl.DataFram
     from trimtab.workers import cores
 
     finals, rows = {}, []
-    with ProcessPoolExecutor(cores(), mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(cores(), mp_context=get_context("spawn")) as pool:
         for name, values, curves in pool.map(one, [(n, c.as_dict()) for n, c in configs.items()]):
             finals[name] = values
             rows += curves
