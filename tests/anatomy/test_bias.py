@@ -52,3 +52,11 @@ def test_names_load_lazily():
     assert all(getattr(anatomy, name) for name in anatomy.__all__)
     with pytest.raises(AttributeError, match="nothing"):
         _ = anatomy.nothing
+
+
+def test_an_error_whose_interval_reaches_below_zero_is_not_resolved():
+    """Little variance beside differences that are all noise: their unbiased square may be far below 0."""
+    rng = np.random.default_rng(0)
+    rows = gradient_statistics(rng.normal(size=(32, 1, 5)) * 1e-3)
+    noisy = [mse(rows, difference_statistics(rng.normal(size=(32, 5))), num_envs=16) for _ in range(5)]
+    assert not any(e.resolved for e in noisy if e.lo <= 0) and any(e.lo <= 0 for e in noisy)

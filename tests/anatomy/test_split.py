@@ -38,6 +38,13 @@ def test_a_split_with_resolved_larger_error_is_not_recommended_even_if_faster():
     assert any("64x16" in reason for reason in answer["reasons"])
 
 
+def test_a_split_with_an_unresolved_error_is_left_out_and_said_so():
+    unknown = row(256, 4, -9.0, fps=1000.0) | {"mse": estimate(-9.0, -34.0, 3.0, resolved=False)}
+    answer = recommend([row(4, 256, 1.0), unknown])
+    assert answer["recommended"] == "4x256" and "256x4" not in answer["sentence"]
+    assert any("256x4 is not resolved" in doubt for doubt in answer["doubts"])
+
+
 def test_among_what_cannot_be_told_apart_the_fastest_is_recommended():
     answer = recommend([row(4, 256, 1.0), row(64, 16, 1.05, fps=1000.0)])
     assert answer["recommended"] == "64x16"
@@ -47,6 +54,15 @@ def test_among_what_cannot_be_told_apart_the_fastest_is_recommended():
 def test_a_split_that_learns_measurably_less_is_dropped_first():
     worse = row(64, 16, 0.5, fps=1000.0, auc=(0.1, 0.05, 0.2))
     assert recommend([row(4, 256, 1.0), worse])["recommended"] == "4x256"
+
+
+def test_learning_is_compared_by_the_interval_of_the_difference():
+    """Intervals that touch may still tell two splits apart, and the best one's may be too wide to tell anything."""
+    sure, wide, behind = (330.0, 298.0, 363.0), (336.0, 253.0, 419.0), (252.0, 201.0, 302.0)
+    rows = [row(4, 128, 1.0, auc=sure), row(16, 32, 1.0, auc=wide), row(64, 8, 1.0, fps=1000.0, auc=behind)]
+    answer = recommend(rows)
+    assert answer["recommended"] != "64x8" and "64x8 learned measurably less" in answer["sentence"]
+    assert recommend(rows[1:])["recommended"] == "64x8"
 
 
 def test_on_one_seed_a_split_that_fell_far_behind_is_not_recommended_however_fast():

@@ -42,7 +42,8 @@ def mse(rows: RowStatistics, differences: RowStatistics, num_envs: int, seed: in
     """MSE(G_B) = Var(G_B) + |bias|², both from the same rows and resamples.
 
     Distances a, b from a value to the end of its interval combine as √(a² + b² + 2 ρ a b), with ρ the
-    bootstrap correlation of the two (the method of variance estimates recovery).
+    bootstrap correlation of the two (the method of variance estimates recovery). An error is above 0: an interval that
+    reaches below resolves nothing.
     """
     weights = bootstrap_weights(rows.num_rows, seed)
     variance, bias = decompose_rows(rows, num_envs, seed).variance, squared_mean(differences, weights)
@@ -52,7 +53,7 @@ def mse(rows: RowStatistics, differences: RowStatistics, num_envs: int, seed: in
     below = _combine(variance.value - variance.lo, bias.value - bias.lo, rho)
     above = _combine(variance.hi - variance.value, bias.hi - bias.value, rho)
     value = variance.value + bias.value
-    return Estimate(value, value - below, value + above, variance.resolved)
+    return Estimate(value, value - below, value + above, variance.resolved and value > below)
 
 
 def _combine(a: float, b: float, rho: float) -> float:

@@ -269,15 +269,14 @@ def _predicted(plan: _Plan, rows, probes, middle: int, batch: int) -> list[dict[
 def recommend(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The split to use, why, and how sure.
 
-    Splits that learn as well as the best (their AUC intervals overlap the best one's) are kept; of these, those whose
-    MSE is not resolved to be worse than the lowest; of these, the fastest.
+    Splits than which no other learned measurably more are kept; of these, those whose MSE is not resolved to be worse
+    than the lowest; of these, the fastest.
     """
     reasons, doubts = [], []
     left = list(rows)
     trained = [r for r in left if r["auc"]["value"] is not None]
     if trained and all(r["auc"]["resolved"] for r in trained):
-        best = max(trained, key=lambda r: r["auc"]["value"])
-        left = [r for r in trained if r["auc"]["hi"] >= best["auc"]["lo"]]
+        left = [r for r in trained if not any(_learned_more(other, r) for other in trained)]
         dropped = [_name(r) for r in trained if r not in left]
         if dropped:
             reasons.append(f"{', '.join(dropped)} learned measurably less (area under the learning curve)")
@@ -292,12 +291,15 @@ def recommend(rows: list[dict[str, Any]]) -> dict[str, Any]:
     if measured:
         lowest = min(measured, key=lambda r: r["mse"]["value"])
         close = [r for r in measured if r["mse"]["lo"] <= lowest["mse"]["hi"]]
-        worse = [_name(r) for r in left if r not in close]
+        worse = [_name(r) for r in measured if r not in close]
         if worse:
             reasons.append(f"the gradient of {', '.join(worse)} has a larger mean squared error, beyond the intervals")
         unresolved = [_name(r) for r in close if not r["bias_sq"]["resolved"]]
         if unresolved:
             doubts.append(f"the bias of {', '.join(unresolved)} is not resolved, so its error rests on the variance")
+        unknown = [_name(r) for r in left if r not in measured]
+        if unknown:
+            doubts.append(f"the mean squared error of {', '.join(unknown)} is not resolved: left out, not ruled out")
         if len(close) > 1:
             doubts.append(f"the mean squared errors of {', '.join(map(_name, close))} are not told apart")
         left = close
@@ -312,6 +314,12 @@ def recommend(rows: list[dict[str, Any]]) -> dict[str, Any]:
     _say_terms(best, rows, reasons)
     sentence = f"Use {best['num_envs']} environments × {best['num_steps']} steps: {'; '.join(reasons)}."
     return {"recommended": _name(best), "sentence": sentence, "reasons": reasons, "doubts": doubts}
+
+
+def _learned_more(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """Whether the AUC of a is above that of b by more than the interval of their difference."""
+    width = lambda r: (r["auc"]["hi"] - r["auc"]["lo"]) / 2
+    return a["auc"]["value"] - b["auc"]["value"] > math.hypot(width(a), width(b))
 
 
 def _far_behind_dropped(trained: list[dict[str, Any]], reasons: list[str]) -> list[dict[str, Any]]:
