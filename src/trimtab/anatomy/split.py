@@ -290,16 +290,16 @@ def recommend(rows: list[dict[str, Any]]) -> dict[str, Any]:
     measured = [r for r in left if r["mse"]["resolved"]]
     if measured:
         lowest = min(measured, key=lambda r: r["mse"]["value"])
-        close = [r for r in measured if r["mse"]["lo"] <= lowest["mse"]["hi"]]
-        worse = [_name(r) for r in measured if r not in close]
+        close = [r for r in left if r["mse"]["lo"] is None or r["mse"]["lo"] <= lowest["mse"]["hi"]]
+        worse = [_name(r) for r in left if r not in close]
         if worse:
             reasons.append(f"the gradient of {', '.join(worse)} has a larger mean squared error, beyond the intervals")
-        unresolved = [_name(r) for r in close if not r["bias_sq"]["resolved"]]
+        unresolved = [_name(r) for r in close if r in measured and not r["bias_sq"]["resolved"]]
         if unresolved:
             doubts.append(f"the bias of {', '.join(unresolved)} is not resolved, so its error rests on the variance")
-        unknown = [_name(r) for r in left if r not in measured]
+        unknown = [_name(r) for r in close if r not in measured]
         if unknown:
-            doubts.append(f"the mean squared error of {', '.join(unknown)} is not resolved: left out, not ruled out")
+            doubts.append(f"the mean squared error of {', '.join(unknown)} is not resolved: it may be larger")
         if len(close) > 1:
             doubts.append(f"the mean squared errors of {', '.join(map(_name, close))} are not told apart")
         left = close
@@ -307,7 +307,7 @@ def recommend(rows: list[dict[str, Any]]) -> dict[str, Any]:
         doubts.append("the bias could not be measured, so splits are compared by variance alone")
         left = _by_variance(left, reasons)
     best = max(left, key=lambda r: r["fps"]["value"] or 0.0) if any(r["fps"]["value"] for r in left) else left[0]
-    if best["fps"]["value"]:
+    if best["fps"]["value"] and len(left) > 1:
         others = [r["fps"]["value"] for r in rows if r is not best and r["fps"]["value"]]
         faster = f", {best['fps']['value'] / max(min(others), 1e-9):.1f} times the slowest split" if others else ""
         reasons.append(f"of what remains it is the fastest ({best['fps']['value']:,.0f} steps/s{faster})")
