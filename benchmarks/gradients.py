@@ -1,16 +1,16 @@
 """All pairwise inner products of per-sample policy gradients: the layer-wise Gram against PyTorch, in one run.
 
 1,024 samples of a 64 × 64 Gaussian policy on Pendulum-sized observations. PyTorch twice: a loop of backward passes plus
-a matrix product, and torch.func's vmap(grad) plus a matrix product, each at the better of one and two threads. Also:
-what a full probe takes after compiling, and the memory of 16,384 IMPALA samples. Writes
+a matrix product, and torch.func's vmap(grad) plus a matrix product; everything at the better of one and two threads.
+Also: what a full probe takes after compiling, and the memory of 16,384 IMPALA samples. Writes
 docs/results/gradients.{json,md}.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -142,47 +142,81 @@ def impala_memory(count: int) -> dict[str, Any]:
     return {"samples": count, "method": method, "peak_gib": float(gib), "wanted_gib": 4}
 
 
+def gram_seconds(threads: int) -> float:
+    """The layer-wise Gram in a process with this many XLA threads."""
+    command = [sys.executable, "-c", "from benchmarks.gradients import jax_gram; print(jax_gram()[0])"]
+    environment = os.environ | {"NPROC": str(threads)}
+    cwd = Path(__file__).resolve().parents[1]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=cwd).stdout)
+
+
+def grams() -> dict[str, Any]:
+    """The layer-wise Gram and PyTorch's two ways."""
+    _, state = jax_gram()
+    ours = {str(n): gram_seconds(n) for n in (1, 2)}
+    threads = {str(n): torch_times(n, state) for n in (1, 2)}
+    best = min(ours.values())
+    loop, vmapped = (min(t[k] for t in threads.values()) for k in ("loop", "vmap"))
+    return {
+        "samples": SAMPLES,
+        "layers_seconds": best,
+        "layers_seconds_by_threads": ours,
+        "torch_loop_seconds": loop,
+        "torch_vmap_seconds": vmapped,
+        "times_loop": loop / best,
+        "times_vmap": vmapped / best,
+        "wanted": {"times_loop": 100, "times_vmap": 15},
+        "relative_difference": max(t["relative_difference"] for t in threads.values()),
+    }
+
+
+PARTS = {
+    "grams": grams,
+    "full_probe": lambda: full_probe_seconds() | {"wanted": 20},
+    "impala": lambda: impala_memory(16_384),
+}
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=list(PARTS), help="measure one part again, keep the others")
+    given = parser.parse_args()
     from trimtab import device
 
     device.prepare(1)
-    ours, state = jax_gram()
-    threads = {str(n): torch_times(n, state) for n in (1, 2)}
-    loop, vmapped = (min(t[k] for t in threads.values()) for k in ("loop", "vmap"))
-    result = {
-        "command": "python -m benchmarks.gradients",
-        "machine": machine(),
-        "samples": SAMPLES,
-        "layers_seconds": ours,
-        "torch_loop_seconds": loop,
-        "torch_vmap_seconds": vmapped,
-        "times_loop": loop / ours,
-        "times_vmap": vmapped / ours,
-        "wanted": {"times_loop": 100, "times_vmap": 15},
-        "relative_difference": max(t["relative_difference"] for t in threads.values()),
-        "full_probe": full_probe_seconds() | {"wanted": 20},
-        "impala": impala_memory(int(os.environ.get("IMPALA_SAMPLES", "16384"))),
-        "peak_gib_here": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
-    }
+    file = RESULTS / "gradients.json"
+    result = json.loads(file.read_text()) if given.only and file.exists() else {}
+    result |= {"command": "python -m benchmarks.gradients", "machine": machine()}
+    for name, part in PARTS.items():
+        if given.only in (None, name):
+            result[name] = part()
     RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "gradients.json").write_text(json.dumps(result, indent=1) + "\n")
-    probe, impala = result["full_probe"], result["impala"]
-    (RESULTS / "gradients.md").write_text(
-        "# Per-sample gradients\n\n"
-        f"Made by `python -m benchmarks.gradients` ({result['machine']['cores']} cores, otherwise idle). All pairwise "
-        f"inner products of {SAMPLES:,} samples of a 64 × 64 policy, best of many repeats; PyTorch at the better of "
-        "one and two threads.\n\n"
-        "| way | milliseconds | the layer-wise Gram is faster by |\n|---|---|---|\n"
-        f"| layer-wise Gram | {ours * 1e3:.1f} | |\n"
-        f"| PyTorch, a loop of backward passes | {loop * 1e3:.0f} | {loop / ours:.0f} times (wanted 100) |\n"
-        f"| PyTorch, vmap(grad) | {vmapped * 1e3:.0f} | {vmapped / ours:.0f} times (wanted 15) |\n\n"
-        f"They agree to {result['relative_difference']:.1e} of the largest entry.\n\n"
-        f"A full probe of Pendulum 4 × 256 with 32 replicates and every quantity: {probe['after_compiling']:.1f} s "
-        f"after compiling (wanted at most 20), {probe['first']:.1f} s the first time.\n\n"
-        f"{impala['samples']:,} samples of the IMPALA network ({impala['method']}): peak memory "
-        f"{impala['peak_gib']:.2f} GiB (wanted below 4).\n"
-    )
+    file.write_text(json.dumps(result, indent=1) + "\n")
+    (RESULTS / "gradients.md").write_text(page(result))
     print(json.dumps(result, indent=1))
+
+
+def page(result: dict[str, Any]) -> str:
+    gram, probe, impala, where = (result[k] for k in ("grams", "full_probe", "impala", "machine"))
+    row = lambda name, seconds, wanted: (
+        f"| {name} | {seconds * 1e3:.0f} | {seconds / gram['layers_seconds']:.0f} times (wanted {wanted}) |\n"
+    )
+    return (
+        "# Per-sample gradients\n\n"
+        f"Made by `{result['command']}` on {where['processor']}, {where['cores']} cores, otherwise idle. All pairwise "
+        f"inner products of {SAMPLES:,} samples of a 64 × 64 policy, best of many repeats, each at the better of one "
+        "and two threads.\n\n"
+        "| way | milliseconds | the layer-wise Gram is faster by |\n|---|---|---|\n"
+        f"| layer-wise Gram | {gram['layers_seconds'] * 1e3:.1f} | |\n"
+        + row("PyTorch, a loop of backward passes", gram["torch_loop_seconds"], gram["wanted"]["times_loop"])
+        + row("PyTorch, vmap(grad)", gram["torch_vmap_seconds"], gram["wanted"]["times_vmap"])
+        + f"\nOn one thread, as a probe runs it, the Gram takes {gram['layers_seconds_by_threads']['1'] * 1e3:.1f} ms. "
+        f"The ways agree to {gram['relative_difference']:.1e} of the largest entry.\n\n"
+        f"A full probe of Pendulum 4 × 256 with 32 replicates and every quantity: {probe['after_compiling']:.1f} s "
+        f"after compiling (wanted at most {probe['wanted']}), {probe['first']:.1f} s the first time.\n\n"
+        f"{impala['samples']:,} samples of the IMPALA network ({impala['method']}): peak memory "
+        f"{impala['peak_gib']:.2f} GiB (wanted below {impala['wanted_gib']}).\n"
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Finite MDPs: known answers, brute force, and the samplers against them."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -169,6 +171,18 @@ def test_reference_rows_estimate_the_true_gradient(chain):
     error = measured.reference.mean(0) - true
     spread = measured.reference.std(0) / np.sqrt(len(measured.reference))
     assert (np.abs(error) < 5 * spread + 1e-3 * np.abs(true).max()).all()
+
+
+def test_a_limit_shorter_than_the_row_is_in_the_expectation_and_not_in_the_reference():
+    """Every row of 4 steps is cut by the limit of 3: the estimator bootstraps there, the reference goes on."""
+    mdp = dataclasses.replace(sticky_chain(), time_limit=3)
+    bench = Bench(Cell(mdp, 4, 0.9, True, num_rows=8192))
+    measured = measure(bench.measurer, lambda _: bench.sampler.draw(5, 0), 1)
+    true = exact.true_gradient(bench.problem, bench.score)
+    for rows, expected in ((measured.reference + measured.differences, bench.expected), (measured.reference, true)):
+        spread = rows.std(0) / np.sqrt(len(rows))
+        assert (np.abs(rows.mean(0) - expected) < 5 * spread + 1e-3 * np.abs(expected).max()).all()
+    assert np.linalg.norm(bench.expected - true) > 0.1 * np.linalg.norm(true)  # the two are far enough apart to tell
 
 
 def test_keys_are_the_only_randomness(chain):
