@@ -160,7 +160,8 @@ def main() -> None:
         test = caught(mutant)
         print(f"{mutant.name}: {test or 'SURVIVED'}", flush=True)
         survived += [] if test else [mutant.name]
-        lines.append(f"| {mutant.name} | `{mutant.file}` | {f'`{test}`' if test else '**nothing**'} |")
+        name = mutant.name.replace("|", "\\|")
+        lines.append(f"| {name} | `{mutant.file}` | {f'`{test}`' if test else '**nothing**'} |")
     (ROOT / "docs" / "results" / "estimators.md").write_text("\n".join([*lines, ""]))
     sys.exit(1 if survived else 0)
 
