@@ -138,7 +138,7 @@ def coverage(outcome: Outcome) -> dict[str, float]:
     """
     values = outcome.estimates[:, :, 0]
     truth = dict(zip(QUANTITIES, values.mean(0)))
-    rounding = 1e-9 * truth["variance"]
+    rounding = 1e-6 * truth["variance"]  # gradients are float32
     truth |= {"grad_sq": outcome.exact_grad_sq, "bias_sq": outcome.exact_bias_sq}
     shares = {}
     for i, name in enumerate(QUANTITIES):
