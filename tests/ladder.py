@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Rung:
+class _Rung(abc.ABC):
     """An environment that starts anew in the step that ends an episode; subclasses say what a step gives."""
 
     spec: Spec = field(init=False, compare=False)
@@ -33,9 +34,9 @@ class _Rung:
     def observe(self, place: Place):
         return jnp.ones(self.obs_size)
 
+    @abc.abstractmethod
     def outcome(self, place: Place, action):
         """(reward, terminated, truncated)"""
-        raise NotImplementedError
 
     def reset(self, key):
         place = Place(jnp.zeros((), jnp.int32), -jnp.ones((), jnp.int32))

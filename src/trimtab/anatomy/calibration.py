@@ -73,7 +73,7 @@ def sticky_chain() -> FiniteMDP:
 class Bench:
     """One cell, compiled once, drawn many times."""
 
-    def __init__(self, cell: Cell, seed: int = 7):
+    def __init__(self, cell: Cell, seed: int = 7, critic_error: float = 0.5):
         self.cell = cell
         env = TabularEnv(cell.mdp)
         env = env if cell.limited else env.without_time_limit()
@@ -92,7 +92,8 @@ class Bench:
         key = jax.random.key(seed + 1)
         # A policy well away from uniform, and a critic that is wrong: random parameters of ordinary size.
         policy = state.params.policy + 0.5 * jax.random.normal(key, state.params.policy.shape)
-        value = state.params.value + 0.5 * jax.random.normal(jax.random.fold_in(key, 1), state.params.value.shape)
+        error = jax.random.normal(jax.random.fold_in(key, 1), state.params.value.shape)
+        value = state.params.value + critic_error * error
         params = Params(policy, value)
         state = replace(state, params=params)
         self.sampler = CompiledSampler(
