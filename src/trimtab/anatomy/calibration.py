@@ -149,13 +149,13 @@ def coverage(outcome: Outcome) -> dict[str, float]:
     return shares
 
 
-def cells(quick: bool = False) -> list[Cell]:
+def cells() -> list[Cell]:
     """FrozenLake 4x4 and 8x8 and the sticky chain; T in {1, 4, 32}; λ in {0, 0.9, 1}; with and without the limit.
 
     One step has one advantage whatever λ is, so T = 1 comes once.
     """
     mdps = [FiniteMDP.from_gymnasium("FrozenLake-v1"), FiniteMDP.from_gymnasium("FrozenLake8x8-v1"), sticky_chain()]
-    grid = [
+    return [
         Cell(mdp, num_steps, gae_lambda, limited)
         for mdp in mdps
         for num_steps in (1, 4, 32)
@@ -163,4 +163,3 @@ def cells(quick: bool = False) -> list[Cell]:
         for limited in (True, False)
         if num_steps > 1 or gae_lambda == 0.0
     ]
-    return grid[::7] if quick else grid
