@@ -11,6 +11,7 @@ from jaxtyping import install_import_hook
 _CHECKED = ("returns", "objectives", "ewma", "normalize", "minibatch", "nets", "rollout")
 install_import_hook([f"trimtab.{name}" for name in _CHECKED], "beartype.beartype")
 
+import hypothesis  # noqa: E402
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
@@ -18,6 +19,11 @@ from trimtab import device  # noqa: E402
 
 device.prepare(1)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# Same examples on every machine: a red test is red for everyone. `--hypothesis-profile=search` looks for new ones.
+hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=300)
+hypothesis.settings.register_profile("search", deadline=None, max_examples=20_000, database=None)
+hypothesis.settings.load_profile("fixed")
 
 
 @pytest.fixture(autouse=True, scope="module")

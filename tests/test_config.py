@@ -197,7 +197,7 @@ def values(draw, most=8):
     return base | {name: draw(st.sampled_from(CHOICES[name])) for name in names} | {"algo": algo}
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(
     values(),
     st.dictionaries(
@@ -227,7 +227,7 @@ def test_any_values_make_a_configuration_or_a_refusal_of_one_line(chosen, noise)
 trained = []
 
 
-@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(values(most=6))
 def test_random_configurations_train_or_are_refused(chosen):
     try:

@@ -8,7 +8,7 @@ import sys
 import polars as pl
 import pytest
 import yaml
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import trimtab
@@ -211,9 +211,14 @@ def equivalent(one: Config, other: Config) -> bool:
     for name in one.as_dict():
         a, b = effective(one, name), effective(other, name)
         same = math.isclose(a, b, rel_tol=1e-12) if isinstance(a, float) and isinstance(b, float) else a == b
-        if not same and not (name == "norm_adv" and one.norm_adv_span == other.norm_adv_span == 1.0):
+        if not same and not (name == "norm_adv" and whole_batch(one) and whole_batch(other)):
             return False
     return True
+
+
+def whole_batch(config: Config) -> bool:
+    """An EWMA over one iteration is the whole batch, whichever of the two names it has."""
+    return math.isclose(config.norm_adv_span, 1.0, rel_tol=1e-12)
 
 
 @st.composite
@@ -244,7 +249,6 @@ def configs(draw):
     return Config(**values)
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     configs(),
     st.integers(1, 96),
@@ -264,7 +268,6 @@ def test_there_and_back_gives_the_same_configuration(config, envs, rule, betas, 
     assert equivalent(back.config, config), (config, back.config)
 
 
-@settings(max_examples=100, deadline=None)
 @given(configs(), st.sampled_from([1, 2, 3, 4, 5, 6, 8, 12]))
 def test_there_and_back_by_the_minibatch_alone(config, count):
     assume(config.batch % count == 0)
