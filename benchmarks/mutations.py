@@ -65,13 +65,13 @@ MUTANTS = [
     ),
     Mutant(
         "a percentile interval for |G|²",
-        "anatomy/variance.py",
+        "anatomy/squares.py",
         (
             (
-                "return square_estimate(value, *squared_mean_errors(rows, weights), rows.num_rows)",
-                "linear, quadratic = squared_mean_errors(rows, weights)\n"
-                "    spread = rows.mean_sq + 2 * np.sqrt(rows.mean_sq) * linear + quadratic\n"
-                "    return Estimate(value, *map(float, np.quantile(spread, [0.025, 0.975])))",
+                "        low, high = percentile(errors / reported)\n",
+                "        mean = self.directions.mean\n"
+                "        drawn = mean @ mean + self.under(mean[None])[0][:, 0]\n"
+                "        return Estimate(self.value, *map(float, percentile(drawn)))\n",
             ),
         ),
         "tests/anatomy/test_bias.py tests/anatomy/test_variance.py",

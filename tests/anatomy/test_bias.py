@@ -25,7 +25,8 @@ def test_interval_of_a_square_covers_where_percentiles_do_not(size):
     truth = np.zeros(100)
     truth[0] = size
     found = [bias_sq(rng.normal(size=(256, 100)) * 0.5 + truth, seed=i) for i in range(80)]
-    assert 0.88 <= np.mean([e.lo <= size**2 <= e.hi for e in found]) <= 0.995
+    highest = 1.0 if size == 0 else 0.995  # an interval of what cannot be negative fails on one side only
+    assert 0.88 <= np.mean([e.lo <= size**2 <= e.hi for e in found]) <= highest
     assert np.mean([e.value for e in found]) == pytest.approx(size**2, abs=0.01)
     if size == 0:
         assert np.mean([e.resolved for e in found]) < 0.1

@@ -9,7 +9,6 @@ from trimtab.anatomy.estimate import (
     bootstrap_weights,
     mean_and_error,
     percentile,
-    reversed_bootstrap,
 )
 
 
@@ -23,10 +22,9 @@ def test_printing():
     assert math.isnan(UNRESOLVED.value)
 
 
-def test_reversed_interval_mirrors_the_percentiles_about_the_estimate():
-    resampled = np.array([1.0, 2.0, 10.0])
-    assert percentile(resampled, confidence=1.0) == (1.0, 10.0)
-    assert reversed_bootstrap(5.0, resampled, centre=3.0, confidence=1.0) == (-2.0, 7.0)
+def test_percentiles_are_those_of_the_resampled_values():
+    assert percentile(np.array([1.0, 2.0, 10.0]), confidence=1.0) == (1.0, 10.0)
+    assert percentile(np.arange(101.0), confidence=0.9) == pytest.approx((5.0, 95.0))
 
 
 def test_weights_are_resamples_within_strata():

@@ -249,7 +249,7 @@ def test_intervals_cover(heavy):
     exact["covariance"] = exact["variance"] - exact["individual"]
     exact["ess"] = 8 * exact["individual"] / exact["variance"]
     hits = {name: [] for name in exact}
-    for seed in range(80):
+    for seed in range(120):
         scale = np.exp(0.6 * rng.normal(size=(512, 1, 1)) - 0.36) if heavy else 1.0
         result = decompose(autoregressive(rng, 512, 2, 3, 0.5, scale) + mean, num_envs=4, seed=seed)
         for name, value in exact.items():

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trimtab.anatomy.estimate import Estimate, bootstrap_weights
+from trimtab.anatomy.estimate import Estimate, bootstrap_weights, combined, correlation
 from trimtab.anatomy.variance import (
     RowStatistics,
     decompose_rows,
     gradient_statistics,
     squared_mean,
-    squared_mean_errors,
     summed_gram_statistics,
 )
 
 
 def squared_norm_of_mean(gram: ArrayLike, seed: int = 0) -> Estimate:
-    """|E row|² from the Gram matrix [rows, rows] of iid rows, with a reversed bootstrap interval.
+    """|E row|² from the Gram matrix [rows, rows] of iid rows, with its interval (squares.py).
 
     (|Σ_m D_m|² − Σ_m |D_m|²) / (M (M − 1)): pairs of different rows only
     """
     rows = summed_gram_statistics(gram, gram, num_steps=1)
-    return squared_mean(rows, bootstrap_weights(rows.num_rows, seed))
+    return squared_mean(rows, bootstrap_weights(rows.num_rows, seed)).estimate()
 
 
 def bias_sq(differences: ArrayLike, seed: int = 0) -> Estimate:
     """|E[G_B] − G_T|² from paired differences [rows, P]: D_m = mean over row m of (A − A_ref) ∇ log π."""
     rows = difference_statistics(differences)
-    return squared_mean(rows, bootstrap_weights(rows.num_rows, seed))
+    return squared_mean(rows, bootstrap_weights(rows.num_rows, seed)).estimate()
 
 
 def difference_statistics(differences: ArrayLike) -> RowStatistics:
@@ -41,25 +38,13 @@ def difference_statistics(differences: ArrayLike) -> RowStatistics:
 def mse(rows: RowStatistics, differences: RowStatistics, num_envs: int, seed: int = 0) -> Estimate:
     """MSE(G_B) = Var(G_B) + |bias|², both from the same rows and resamples.
 
-    Distances a, b from a value to the end of its interval combine as √(a² + b² + 2 ρ a b), with ρ the
-    bootstrap correlation of the two (the method of variance estimates recovery). An error is above 0: an interval that
-    reaches below resolves nothing.
+    An error is above 0: an interval that reaches below resolves nothing.
     """
     weights = bootstrap_weights(rows.num_rows, seed)
-    variance, bias = decompose_rows(rows, num_envs, seed).variance, squared_mean(differences, weights)
-    linear, quadratic = squared_mean_errors(differences, weights)
-    bias_errors = 2 * math.sqrt(max(bias.value, 0)) * linear + quadratic
-    rho = _correlation(weights @ rows.row_terms, bias_errors)
-    below = _combine(variance.value - variance.lo, bias.value - bias.lo, rho)
-    above = _combine(variance.hi - variance.value, bias.hi - bias.value, rho)
+    square = squared_mean(differences, weights)
+    variance, bias = decompose_rows(rows, num_envs, seed).variance, square.estimate()
+    rho = correlation(weights @ rows.row_terms, square.at_estimate)
+    below = combined(variance.value - variance.lo, bias.value - bias.lo, rho)
+    above = combined(variance.hi - variance.value, bias.hi - bias.value, rho)
     value = variance.value + bias.value
     return Estimate(value, value - below, value + above, variance.resolved and value > below)
-
-
-def _combine(a: float, b: float, rho: float) -> float:
-    return math.sqrt(max(a * a + b * b + 2 * rho * a * b, 0.0))
-
-
-def _correlation(x, y) -> float:
-    spread = float(np.std(x) * np.std(y))
-    return float(np.mean((x - np.mean(x)) * (y - np.mean(y)))) / spread if spread > 0 else 0.0

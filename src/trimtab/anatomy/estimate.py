@@ -53,15 +53,6 @@ def percentile(resampled, confidence: float = CONFIDENCE):
     return lo, hi
 
 
-def reversed_bootstrap(estimate, resampled, centre, confidence: float = CONFIDENCE):
-    """Ends of the reversed interval: [est − (q_hi − centre), est − (q_lo − centre)].
-
-    `centre` is what the resampled values scatter about, which for an unbiased square is not the estimate.
-    """
-    lo, hi = percentile(resampled, confidence)
-    return estimate - (hi - centre), estimate - (lo - centre)
-
-
 @lru_cache(maxsize=2)
 def bootstrap_weights(
     num_rows: int, seed: int, num_strata: int = 1, num_resamples: int = NUM_RESAMPLES
@@ -156,55 +147,15 @@ def ratio_estimate(columns: Resampled, num_rows: int, scale: float) -> Estimate:
     return Estimate(scale * value, scale * float(lo), scale * float(hi), num_rows >= MIN_ROWS)
 
 
-def square_errors(
-    residual_gram: Float[np.ndarray, "rows rows"],
-    along_mean: Float[np.ndarray, " rows"],
-    mean_sq: float,
-    weights: Float[np.ndarray, "resamples rows"],
-    num_strata: int = 1,
-) -> tuple[Float[np.ndarray, " resamples"], Float[np.ndarray, " resamples"]]:
-    """Bootstrap errors of the unbiased |mean|² of rows, where its truth is θ: 2 √θ linear + quadratic.
+def combined(a: float, b: float, rho: float) -> float:
+    """Distance to the end of a sum's interval, from those of its parts, whose errors have correlation ρ.
 
-    linear = δ·mean / |mean|,   quadratic = Σ_{m≠m'} (w_m − 1)(w_m' − 1) r_m·r_m' / M²
-    with r_m = row − mean (`along_mean` is r_m·mean) and δ = Σ_m w_m r_m / M. No row meets itself, which
-    removes the offset between |mean|² and the unbiased estimate. The noise in the measured mean is taken out
-    of the spread of the linear part as far as |mean|² stands above it (`share`).
+    √(a² + b² + 2 ρ a b), the method of variance estimates recovery.
     """
-    num_rows = len(residual_gram)
-    correction = num_rows / (num_rows - num_strata)
-    pairs = residual_gram.copy()
-    np.fill_diagonal(pairs, 0)
-    excess = weights - 1
-    quadratic = correction * np.einsum("rm,rm->r", excess @ pairs, excess) / num_rows**2
-    mean_variance = correction * np.trace(residual_gram) / num_rows**2
-    noise = correction**2 * np.sum(pairs**2) / num_rows**4  # tr Cov(mean)²
-    along_variance = correction * np.sum(along_mean**2) / num_rows**2  # mean' Cov(mean) mean
-    signal = mean_sq - mean_variance
-    share = max(0.0, 1 - 2 * noise / signal**2) if signal > 0 else 0.0
-    kept = max(0.5, 1 - share * noise / along_variance) if along_variance > 0 else 0.0
-    scale = math.sqrt(kept * correction / (mean_sq - share * mean_variance)) if mean_sq > 0 else 0.0
-    return scale * (excess @ along_mean) / num_rows, quadratic - quadratic.mean()
+    return math.sqrt(max(a * a + b * b + 2 * rho * a * b, 0.0))
 
 
-def square_estimate(value: float, linear, quadratic, num_rows: int) -> Estimate:
-    """An unbiased square with its reversed interval; each end θ has the spread of errors that belongs to it.
-
-    lo: value = θ + q_hi(2 √θ linear + quadratic),   hi: value = θ + q_lo(2 √θ linear + quadratic)
-    Below 0 the errors of θ = 0 are used. Resolved if lo is above 0.
-    """
-    width = np.abs(linear).max() + np.sqrt(np.abs(quadratic).max())
-    root = np.linspace(0, math.sqrt(max(value, 0)) + 4 * width, 256)
-    lo, hi = reversed_bootstrap(value, 2 * np.outer(linear, root) + quadratic[:, None], centre=0.0)
-    inside = np.flatnonzero(hi >= root**2)
-    last = inside[-1] if len(inside) else 0
-    first = np.flatnonzero(lo <= root**2)[0]
-    lo = _crossing(root**2, lo - root**2, first) if first > 0 else lo[0]
-    hi = _crossing(root**2, hi - root**2, last + 1) if len(inside) else hi[0]
-    return Estimate(float(value), float(lo), float(hi), bool(lo > 0) and num_rows >= MIN_ROWS)
-
-
-def _crossing(x, y, after: int) -> float:
-    """Where the line from point after − 1 to point after crosses 0."""
-    after = min(after, len(x) - 1)
-    x0, x1, y0, y1 = x[after - 1], x[after], y[after - 1], y[after]
-    return x1 if y0 == y1 else x0 - y0 * (x1 - x0) / (y1 - y0)
+def correlation(x, y) -> float:
+    """Pearson's, 0 where nothing varies."""
+    spread = float(np.std(x) * np.std(y))
+    return float(np.mean((x - np.mean(x)) * (y - np.mean(y)))) / spread if spread > 0 else 0.0

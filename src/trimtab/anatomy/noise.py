@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,12 +12,13 @@ from numpy.typing import ArrayLike
 from trimtab.anatomy.estimate import (
     UNRESOLVED,
     Estimate,
-    Resampled,
     bootstrap_weights,
+    combined,
+    correlation,
     positive_estimate,
     resample,
 )
-from trimtab.anatomy.variance import RowStatistics, squared_mean, squared_mean_errors
+from trimtab.anatomy.variance import RowStatistics, squared_mean
 
 
 @dataclass(frozen=True)
@@ -43,39 +45,30 @@ def noise_scale(rows: RowStatistics, seed: int = 0) -> NoiseScale:
     """
     steps = rows.mean_steps
     weights = bootstrap_weights(rows.num_rows, seed, rows.num_strata)
-    grad_sq, errors = squared_mean(rows, weights), squared_mean_errors(rows, weights)
-    sample, row = rows.individual_terms / steps, rows.row_terms / steps
-    columns = resample(np.stack([sample, row], axis=1), weights, rows.num_strata)
-    per_sample = _quotient(columns, 1, grad_sq, errors)
-    return NoiseScale(
-        simple=_quotient(columns, 0, grad_sq, errors),
-        trajectory=per_sample,
-        environments=_rescaled(per_sample, 1 / steps),
-        sample_variance=positive_estimate(columns, 0, rows.num_rows),
-        row_variance=positive_estimate(columns, 1, rows.num_rows),
-        grad_sq=grad_sq,
+    square = squared_mean(rows, weights)
+    grad_sq = square.estimate()
+    terms = np.stack([rows.individual_terms / steps, rows.row_terms / steps], axis=1)
+    columns = resample(terms, weights, rows.num_strata)
+    sample, row = (positive_estimate(columns, column, rows.num_rows) for column in (0, 1))
+    simple, trajectory = (
+        _quotient(top, grad_sq, correlation(columns.means[:, column], square.at_estimate))
+        for column, top in enumerate((sample, row))
     )
+    return NoiseScale(simple, trajectory, _rescaled(trajectory, 1 / steps), sample, row, grad_sq)
 
 
 def _rescaled(estimate: Estimate, scale: float) -> Estimate:
     return Estimate(estimate.value * scale, estimate.lo * scale, estimate.hi * scale, estimate.resolved)
 
 
-def _quotient(columns: Resampled, column: int, grad_sq: Estimate, errors) -> Estimate:
-    """A mean over rows / |G|²: where u − B v = 0 is not rejected, as Fieller's interval, by bootstrap.
-
-    That set is a percentile interval of (u − error of u*) / (v − error of v*).
-    """
-    if not grad_sq.resolved:
+def _quotient(top: Estimate, bottom: Estimate, rho: float) -> Estimate:
+    """top / bottom, whose errors have correlation ρ: the distances to the ends of their logarithms combine."""
+    if not bottom.resolved or top.lo <= 0:
         return UNRESOLVED
-    linear, quadratic = errors
-    mean = columns.mean[column]
-    numerator = 2 * mean - columns.means[:, column]
-    denominator = grad_sq.value - 2 * np.sqrt(grad_sq.value) * linear - quadratic
-    ratios = np.full_like(numerator, np.inf)
-    np.divide(numerator, denominator, out=ratios, where=denominator > 0)
-    lo, hi = np.quantile(ratios, [0.025, 0.975], method="inverted_cdf")  # an end may be infinite
-    return Estimate(float(mean / grad_sq.value), float(lo), float(hi))
+    value = top.value / bottom.value
+    below = combined(math.log(top.value / top.lo), math.log(bottom.hi / bottom.value), -rho)
+    above = combined(math.log(top.hi / top.value), math.log(bottom.value / bottom.lo), -rho)
+    return Estimate(value, value * math.exp(-below), value * math.exp(above), top.resolved)
 
 
 @dataclass(frozen=True)

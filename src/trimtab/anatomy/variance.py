@@ -27,10 +27,9 @@ from trimtab.anatomy.estimate import (
     positive_estimate,
     ratio_estimate,
     resample,
-    square_errors,
-    square_estimate,
     studentized,
 )
+from trimtab.anatomy.squares import SquareErrors
 
 CHUNK_ELEMENTS = 1 << 22  # gradients centred at once
 LONG_ROW = 512  # steps from which an FFT is faster than the products of all pairs of a row
@@ -240,23 +239,17 @@ def decompose_rows(rows: RowStatistics, num_envs: int, seed: int = 0) -> Decompo
         individual=positive_estimate(columns, 0, rows.num_rows),
         covariance=Estimate(float(columns.mean[2]), float(lo[2]), float(hi[2]), rows.num_rows >= MIN_ROWS),
         ess=ratio_estimate(columns, rows.num_rows, num_envs * rows.mean_steps),
-        grad_sq=squared_mean(rows, weights),
+        grad_sq=squared_mean(rows, weights).estimate(),
         lag_covariance=columns.mean[3:],
         lag_interval=np.stack([lo[3:], hi[3:]], axis=1),
         num_masked=rows.num_masked,
     )
 
 
-def squared_mean(rows: RowStatistics, weights: Float[np.ndarray, "resamples rows"]) -> Estimate:
-    """|G|² without bias, |mean|² − Tr Cov(S) / (M T²), its interval reversed; resolved if that is above 0."""
-    value = rows.mean_sq - rows.row_terms.mean() / (rows.num_rows * rows.mean_steps**2)
-    return square_estimate(value, *squared_mean_errors(rows, weights), rows.num_rows)
-
-
-def squared_mean_errors(rows: RowStatistics, weights: Float[np.ndarray, "resamples rows"]):
-    """Bootstrap errors of |G|²: (linear, quadratic)."""
+def squared_mean(rows: RowStatistics, weights: Float[np.ndarray, "resamples rows"]) -> SquareErrors:
+    """|G|² without bias, |mean|² − Tr Cov(S) / (M T²), and its errors."""
     gram, along_mean = rows.residual_gram / rows.mean_steps**2, rows.along_mean / rows.mean_steps
-    return square_errors(gram, along_mean, rows.mean_sq, weights, rows.num_strata)
+    return SquareErrors(gram, along_mean, rows.mean_sq, weights, rows.num_strata)
 
 
 def decompose(gradients: ArrayLike, num_envs: int, seed: int = 0, mask: ArrayLike | None = None) -> Decomposition:
