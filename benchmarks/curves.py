@@ -18,7 +18,7 @@ FINAL = 0.1  # the last tenth of training is "final"
 def curve(config: Config, seeds: list[int]) -> pl.DataFrame:
     """Finished episodes of every seed: seed, step, return, length."""
     device.prepare(device.threads_for(config.network))
-    from trimtab.engine import build
+    from trimtab.engine import advance, build
 
     engine = build(config)
     frames = []
@@ -28,7 +28,7 @@ def curve(config: Config, seeds: list[int]) -> pl.DataFrame:
             engine.compile(state)
         done = 0
         while done < config.iterations:
-            state, info = engine.advance(state, config.iterations - done)
+            state, info = advance(engine, state, config.iterations - done)
             k, t, n = np.nonzero(info.done)
             frames.append(
                 pl.DataFrame(

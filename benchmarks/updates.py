@@ -58,7 +58,7 @@ def training(config: Config, iterations: int = 20) -> Callable[[], None]:
     built.compile(kept["state"])
 
     def work() -> None:
-        kept["state"], _ = built.advance(kept["state"], iterations)
+        kept["state"], _ = engine.advance(built, kept["state"], iterations)
 
     return work
 

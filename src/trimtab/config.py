@@ -42,7 +42,7 @@ class Config:
     """The algorithm."""
     seed: int = static(1)
     """Seed of everything random in the run."""
-    total_timesteps: int = static(500_000)
+    total_timesteps: int = traced(500_000)
     """Environment steps to take, over all environments."""
 
     num_envs: int = static(4)
@@ -249,6 +249,7 @@ class Config:
         """The numbers the compiled program takes as arguments; absent ones (None) are left out."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata.get("traced", False)}
         values["prox_com"] = self.proximal_com
+        values["iterations"] = values.pop("total_timesteps") // self.batch
         return {name: float(value) for name, value in values.items() if value is not None}
 
     def static_key(self) -> tuple:

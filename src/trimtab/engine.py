@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 import jax
@@ -16,9 +17,11 @@ from trimtab.anatomy.light import light_probe
 from trimtab.config import Config, ConfigError
 from trimtab.rollout import Carry, Rollout
 
+Waiting = Callable[[], Info]  # blocks until iterations are done; their Infos, stacked on a leading axis
+
 
 class Engine(Protocol):
-    """`advance` takes up to `count` iterations and returns their Infos stacked on a leading axis."""
+    """`launch` sets up to `count` iterations (at most `chunk`) going; the state it returns may still be under way."""
 
     algorithm: Algorithm
     compile_seconds: float
@@ -29,11 +32,17 @@ class Engine(Protocol):
 
     def compile(self, state: State) -> None: ...
 
-    def advance(self, state: State, count: int) -> tuple[State, Info]: ...
+    def launch(self, state: State, count: int) -> tuple[State, Waiting]: ...
 
     def adopt(self, state: State, iteration: int) -> State: ...
 
     def close(self) -> None: ...
+
+
+def advance(engine: Engine, state: State, count: int) -> tuple[State, Info]:
+    """Up to `count` iterations, done."""
+    state, wait = engine.launch(state, count)
+    return state, wait()
 
 
 def build(config: Config) -> Engine:
@@ -91,7 +100,7 @@ class CompiledEngine:
 
     def __init__(self, algorithm: Algorithm):
         self.algorithm, self.hypers = algorithm, hypers_of(algorithm.config)
-        self.chunk = max(1, min(1024, 65_536 // algorithm.config.batch, algorithm.config.iterations))
+        self.chunk = max(1, min(1024, 65_536 // algorithm.config.batch))
         self.compile_seconds = 0.0
 
     def init(self, seed: int) -> State:
@@ -122,10 +131,9 @@ class CompiledEngine:
         done, state, infos, _ = jax.lax.while_loop(going, iterate, (0, state, room, jnp.ones((), bool)))
         return strong(state), infos, done
 
-    def advance(self, state: State, count: int) -> tuple[State, Info]:
+    def launch(self, state: State, count: int) -> tuple[State, Waiting]:
         state, infos, done = self._run(state, self.hypers, min(count, self.chunk))
-        done = int(done)
-        return state, jax.tree.map(lambda x: np.asarray(x)[:done], infos)
+        return state, lambda: jax.tree.map(lambda x: np.asarray(x)[: int(done)], infos)
 
     def close(self) -> None:
         pass
@@ -207,7 +215,8 @@ class HostEngine:
         number, flag = array(lead, jnp.float32), array(lead, jnp.bool_)
         return Rollout(obs, obs, action, dist, number, number, flag, flag, flag, number, number)
 
-    def advance(self, state: State, count: int) -> tuple[State, Info]:
+    def launch(self, state: State, count: int) -> tuple[State, Waiting]:
+        """Waits for the update: what is not finite must not reach the environments."""
         algorithm, config = self.algorithm, self.algorithm.config
         key, noise = self._draw(state.key)
         act = lambda obs, noise: self._act(state.params, state.obs_stats, obs, noise, self._act_hypers)
@@ -215,7 +224,8 @@ class HostEngine:
         state = strong(replace(state, key=key, env=jax.tree.map(jnp.asarray, carry)))
         rows = jax.tree.map(jnp.asarray, rows)
         state, info = self._learn(state, rows, self.hypers)
-        return strong(state), jax.tree.map(lambda x: np.asarray(x)[None], info)
+        info = jax.tree.map(lambda x: np.asarray(x)[None], info)
+        return strong(state), lambda: info
 
     def close(self) -> None:
         self.algorithm.env.close()

@@ -10,11 +10,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import trimtab
@@ -22,7 +24,7 @@ from trimtab import config as configuration
 from trimtab import device, memory, snapshot
 from trimtab.algos.state import Info, State
 from trimtab.config import Config
-from trimtab.engine import Engine, build
+from trimtab.engine import Engine, Waiting, build
 from trimtab.evaluate import evaluate
 from trimtab.procgen import normalized_return
 from trimtab.progress import Progress
@@ -188,41 +190,58 @@ class _Loop:
             self.sinks.append(TensorBoard(self.run.path))
         if self.options.track:
             self.sinks.append(WandB(self.run.path, config.as_dict()))
-        begun, first = time.perf_counter(), iteration
-        outside = 0.0  # compiling and evaluating, not counted in steps/s
+        self.begun, self.first, self.outside = time.perf_counter(), iteration, 0.0
         try:
             with Progress(config.steps, f"{config.env_id} {config.algo} seed {config.seed}", self.options.quiet) as bar:
                 if iteration < config.iterations:
                     engine.compile(state)
                 bar.start(iteration * config.batch)
+                settle = lambda: None
                 while iteration < config.iterations:
                     until = min(self._next(stops, iteration), self._next_evaluation(iteration))
-                    state, info = engine.advance(state, until - iteration)
-                    taken = len(next(iter(info.finite.values())))
-                    clock = time.perf_counter() - begun - outside - engine.compile_seconds
-                    self._record(iteration, info, (iteration + taken - first) * config.batch / max(clock, 1e-9), clock)
-                    iteration += taken
-                    bar.update(iteration * config.batch, self._note(first, iteration, clock))
-                    # Evaluate first: the checkpoint then speaks for the evaluation too.
-                    if iteration == self._next_evaluation(iteration - 1):
-                        outside += self._evaluate(state, iteration)
-                    if iteration in stops:
-                        self._checkpoint(state)
+                    count = min(until - iteration, engine.chunk)
+                    state, wait = engine.launch(state, count)
+                    settle()  # the iterations before these, while these are computed
+                    iteration += count
+                    evaluating = iteration == self._next_evaluation(iteration - 1)
+                    kept = jax.tree.map(jnp.copy, state) if iteration in stops or evaluating else None
+                    settle = partial(self._settle, iteration - count, wait, bar, kept, evaluating, iteration in stops)
+                    if evaluating:
+                        settle()
+                        settle = lambda: None
+                settle()
         finally:
             engine.close()
             for sink in self.sinks:
                 sink.close()
-        seconds = time.perf_counter() - begun
-        training = max(seconds - outside - engine.compile_seconds, 1e-9)
+        seconds, training = time.perf_counter() - self.begun, self._clock()
         return Run(
             self.run.path,
             timing={
-                "fps": (config.iterations - first) * config.batch / training if config.iterations > first else 0.0,
+                "fps": (config.iterations - self.first) * config.batch / training,
                 "seconds": seconds,
                 "compile_seconds": engine.compile_seconds,
                 "interval": [time.time() - training, time.time()],
             },
         )
+
+    def _clock(self) -> float:
+        """Seconds of training: compiling and evaluating are not counted in steps/s."""
+        return max(time.perf_counter() - self.begun - self.outside - self.engine.compile_seconds, 1e-9)
+
+    def _settle(
+        self, first: int, wait: Waiting, bar: Progress, state: State | None, evaluating: bool, saving: bool
+    ) -> None:
+        """Wait for iterations that start at `first` and lead to `state`; record and show them, evaluate, save."""
+        info, clock = wait(), self._clock()
+        done = first + len(next(iter(info.finite.values())))
+        rate = (done - self.first) * self.config.batch / clock
+        self._record(first, info, rate, clock)
+        bar.update(done * self.config.batch, self._note(rate))
+        if evaluating:  # first: the checkpoint then speaks for the evaluation too
+            self.outside += self._evaluate(state, done)
+        if saving:
+            self._checkpoint(state)
 
     # When things happen ----------------------------------------------------------------------------------
 
@@ -342,8 +361,7 @@ class _Loop:
             sink.write(step, result.summary())
         return time.perf_counter() - begun
 
-    def _note(self, first: int, iteration: int, clock: float) -> str:
-        rate = (iteration - first) * self.config.batch / max(clock, 1e-9)
+    def _note(self, rate: float) -> str:
         mean = f"return {self._window_means()[0]:.4g}" if self.window else "no episode yet"
         return f"{rate:,.0f} steps/s, {mean},"
 

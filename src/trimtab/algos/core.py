@@ -241,12 +241,12 @@ class Algorithm:
     def share(self, state: State, hypers: Hypers) -> Float[Array, ""]:
         """Share of every step size in this iteration: schedule and warm-up."""
         env_steps = state.iteration.astype(jnp.float32) * self.config.batch
-        left = schedule(self.config.anneal_lr, state.iteration / self.config.iterations)
+        left = schedule(self.config.anneal_lr, state.iteration / hypers["iterations"])
         return left * warmup(env_steps, hypers["warmup_steps"], self.config.batch)
 
     def rates(self, state: State, hypers: Hypers) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Step size and entropy coefficient of this iteration."""
-        bonus = anneal(state.iteration / self.config.iterations, hypers["ent_anneal"])
+        bonus = anneal(state.iteration / hypers["iterations"], hypers["ent_anneal"])
         return hypers["learning_rate"] * self.share(state, hypers), hypers["ent_coef"] * bonus
 
     def _update(self, state: State, batch: Batch, hypers: Hypers, key: PRNGKeyArray):
