@@ -21,6 +21,7 @@ from trimtab.anatomy.estimate import MIN_ROWS, Estimate, percentile
 
 NUM_DIRECTIONS = 4  # in which plausible means may differ from the measured one
 NUM_CANDIDATES = 256  # values of θ that are tested
+SMALLEST = 1.0  # length² of a mean whose direction counts, in standard errors of its square
 FARTHEST = 6.0  # largest θ tested, in standard errors of the mean
 
 
@@ -109,10 +110,10 @@ class SquareErrors:
 
     @property
     def _start(self) -> Float[np.ndarray, " k"]:
-        """The measured mean, shortened to the measured |μ|² (or nearly to 0, which keeps its direction)."""
+        """The measured mean, shortened to the measured |μ|² (but to no less than SMALLEST standard errors of it)."""
         mean = self.directions.mean
         mean_sq = float(mean @ mean)
-        return mean * math.sqrt(max(self.value / mean_sq, 1e-8)) if mean_sq > 0 else mean
+        return mean * math.sqrt(max(self.value, SMALLEST * self.reported) / mean_sq) if mean_sq > 0 else mean
 
 
 def _directions(gram, along_mean, mean_sq: float, unbiased: float) -> Directions:
