@@ -26,7 +26,7 @@ from trimtab.nets.mlp import ACTIVATIONS, MLP
 METHODS = ("layers", "chunks", "projection")
 LARGE = 100_000  # parameters from which gradients are sketched unless asked otherwise
 SKETCH = 8192
-SYMMETRIC = 512  # samples from which half a Gram matrix is mirrored
+FEW = 8  # inputs up to which inner products are written out
 CHUNK_FLOATS = 1 << 25  # at most this many gradient entries exist at once (128 MiB)
 
 
@@ -187,26 +187,22 @@ def assemble(factors: Factors) -> Float[Array, "B P"]:
 def factor_gram(factors: Factors) -> Float[Array, "B B"]:
     """g_i·g_j = Σ_layers (x_i·x_j + 1)(d_i·d_j) + free_i·free_j: the 1 is the bias.
 
-    It is symmetric: of four bands of rows, each is computed from its diagonal block on and mirrored before it.
+    A layer with one output is an inner product already, of d x and d; those and the free vectors take one product.
     """
     count = factors.layers[0].inputs.shape[0]
-    size = count // 4 if count >= SYMMETRIC and count % 4 == 0 else count
-    wide = [layer for layer in factors.layers if layer.sensitivity.shape[1] > 1]
-    # With one output, (x_i·x_j + 1) d_i d_j is an inner product already.
-    narrow = [part for x, d in factors.layers if d.shape[1] == 1 for part in (d * x, d)]
-    free = jnp.zeros((count, 0)) if factors.free is None else factors.free
-    flat = jnp.concatenate([*narrow, free], axis=1)
+    single = [part for x, d in factors.layers if d.shape[1] == 1 for part in (d * x, d)]
+    free = [] if factors.free is None else [factors.free]
+    flat = jnp.concatenate([*single, *free, jnp.zeros((count, 0))], axis=1)
+    total = flat @ flat.T
+    for x, d in factors.layers:
+        if d.shape[1] > 1:
+            total = total + (_few_products(x) if x.shape[1] <= FEW else x @ x.T + 1.0) * (d @ d.T)
+    return total
 
-    def products(rows: slice, columns: slice):
-        total = flat[rows] @ flat[columns].T
-        for x, d in wide:
-            total = total + (x[rows] @ x[columns].T + 1.0) * (d[rows] @ d[columns].T)
-        return total
 
-    bands = [products(slice(start, start + size), slice(start, None)) for start in range(0, count, size)]
-    mirrored = lambda k, i: bands[i][:, (k - i) * size : (k - i + 1) * size].T
-    rows = [jnp.concatenate([*(mirrored(k, i) for i in range(k)), band], axis=1) for k, band in enumerate(bands)]
-    return jnp.concatenate(rows)
+def _few_products(x: Float[Array, "B i"]) -> Float[Array, "B B"]:
+    """x_i·x_j + 1 for a few inputs, written out: it becomes part of the sum it is used in, and is never stored."""
+    return sum((column[:, None] * column[None, :] for column in x.T), start=jnp.ones((1, 1)))
 
 
 def factor_sum(factors: Factors, weight: Float[Array, "K B"]) -> Float[Array, "K P"]:
