@@ -74,7 +74,13 @@ MUTANTS = [
                 "        return Estimate(self.value, *map(float, percentile(drawn)))\n",
             ),
         ),
-        "tests/anatomy/test_bias.py tests/anatomy/test_variance.py",
+        "tests/anatomy/test_bias.py tests/anatomy/test_squares.py",
+    ),
+    Mutant(
+        "an interval for |G|² that takes the mean's direction as known",
+        "anatomy/squares.py",
+        (("np.where((root <= length)[:, None], shorter, stretched(right))", "shorter"),),
+        "tests/anatomy/test_squares.py",
     ),
     Mutant(
         "autoreset rows counted",
