@@ -159,23 +159,7 @@ def invariance(game: str) -> None:
     }
     name = f"rescale-{game}"
     (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-    lines = [
-        f"# From 64 environments to 1: {game}",
-        "",
-        f"PPG-EWMA on {game}, {base.steps:,} steps, T = {base.num_steps}, {base.minibatches} minibatches, "
-        f"{base.update_epochs} policy epoch(s): `trimtab rescale --num-envs N` against the same with step size, "
-        f"proximal COM and advantage span left alone (`--skip {','.join(UNADJUSTED)}`; N_π is scaled in both, so "
-        f"that a phase holds the same data). Mean final return (last tenth) over {len(SEEDS)} seeds with its 95% "
-        "interval; the difference is paired by seed. "
-        f"Made by `{result['command']}` on {_where(result['machine'])}.",
-        "",
-        "| configuration | final return | difference to 64 environments |",
-        "|---|---|---|",
-        *(f"| {name} | {shown(r['final'])} | {shown(r['difference'])} |" for name, r in rows.items()),
-        "",
-        *(f"![{kind}]({name}-{kind}.svg)\n" for kind in ("adjusted", "unadjusted")),
-    ]
-    (RESULTS / f"{name}.md").write_text("\n".join(lines))
+    (RESULTS / f"{name}.md").write_text(page(game, base, result))
     from trimtab.report import charts
 
     for kind in ("adjusted", "unadjusted"):
@@ -183,6 +167,38 @@ def invariance(game: str) -> None:
         shown_curves = curves.filter(pl.col("series").is_in(names))
         chart = charts.learning_curves(shown_curves, f"PPG-EWMA at four batch sizes, {kind}", game, names)
         charts.save(chart, RESULTS / f"{name}-{kind}.svg")
+
+
+def page(game: str, base: Config, result: dict[str, Any]) -> str:
+    name, finals = f"rescale-{game}", result["final_returns"]
+    gains = {n: difference(finals[f"{n} adjusted"], finals[f"{n} unadjusted"]) for n in SIZES[1:]}
+    lines = [
+        f"# From 64 environments to 1: {game}",
+        "",
+        f"PPG-EWMA on {game}, {base.steps:,} steps, T = {base.num_steps}, {base.minibatches} minibatches, "
+        f"{base.update_epochs} policy epoch(s): `trimtab rescale --num-envs N` against the same with step size, "
+        f"proximal COM and advantage span left alone (`--skip {','.join(UNADJUSTED)}`; N_π is scaled in both, so "
+        f"that a phase holds the same data). Mean final return (last tenth) over {len(result['seeds'])} seeds with its "
+        "95% interval; differences are paired by seed. "
+        f"Made by `{result['command']}` on {_where(result['machine'])}.",
+        "",
+        "| configuration | final return | difference to 64 environments |",
+        "|---|---|---|",
+        *(f"| {n} | {shown(r['final'])} | {shown(r['difference'])} |" for n, r in result["summary"].items()),
+        "",
+        "| environments | adjusted − unadjusted | |",
+        "|---|---|---|",
+        *(f"| {n} | {shown(gain)} | {_verdict(gain)} |" for n, gain in gains.items()),
+        "",
+        *(f"![{kind}]({name}-{kind}.svg)\n" for kind in ("adjusted", "unadjusted")),
+    ]
+    return "\n".join(lines)
+
+
+def _verdict(gain: dict[str, float]) -> str:
+    if gain["lo"] <= 0 <= gain["hi"]:
+        return "not resolved"
+    return "the adjustments help" if gain["lo"] > 0 else "the adjustments hurt"
 
 
 def _where(machine: dict[str, Any]) -> str:
