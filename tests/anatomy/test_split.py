@@ -53,6 +53,14 @@ def test_among_what_cannot_be_told_apart_the_fastest_is_recommended():
     assert any("not told apart" in doubt for doubt in answer["doubts"])
 
 
+def test_of_two_about_as_fast_the_one_that_learned_more_is_recommended():
+    answer = recommend([row(4, 256, 1.0, auc=(1.1, 0.6, 1.6)), row(64, 16, 1.05, fps=105.0)])
+    assert answer["recommended"] == "4x256" and "also 64x16" in answer["sentence"]
+    untrained = {"auc": {"value": None, "lo": None, "hi": None, "resolved": False}}
+    answer = recommend([row(4, 256, 1.0) | untrained, row(64, 16, 0.95, fps=95.0) | untrained])
+    assert answer["recommended"] == "64x16" and "lowest variance" in answer["sentence"]
+
+
 def test_a_split_that_learns_measurably_less_is_dropped_first():
     worse = row(64, 16, 0.5, fps=1000.0, auc=(0.1, 0.05, 0.2))
     assert recommend([row(4, 256, 1.0), worse])["recommended"] == "4x256"

@@ -25,6 +25,7 @@ from trimtab.run import load
 from trimtab.workers import Task, run_all
 
 ESTIMATES = ("variance", "individual", "covariance", "bias_sq", "mse", "grad_sq", "ess")
+SAME_SPEED = 0.1  # speeds that differ by less are called the same: they differ as much from one minute to the next
 MOST_ROWS = 2048  # rows per probe: enough for tight intervals, few enough for a bootstrap in a second
 
 
@@ -270,7 +271,7 @@ def recommend(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The split to use, why, and how sure.
 
     Splits than which no other learned measurably more are kept; of these, those whose MSE is not resolved to be worse
-    than the lowest; of these, the fastest.
+    than the lowest; of these, the fastest. Speeds within a tenth of it are as good, and then more learned counts.
     """
     reasons, doubts = [], []
     left = list(rows)
@@ -306,11 +307,7 @@ def recommend(rows: list[dict[str, Any]]) -> dict[str, Any]:
     else:
         doubts.append("the bias could not be measured, so splits are compared by variance alone")
         left = _by_variance(left, reasons)
-    best = max(left, key=lambda r: r["fps"]["value"] or 0.0) if any(r["fps"]["value"] for r in left) else left[0]
-    if best["fps"]["value"] and len(left) > 1:
-        others = [r["fps"]["value"] for r in rows if r is not best and r["fps"]["value"]]
-        faster = f", {best['fps']['value'] / max(min(others), 1e-9):.1f} times the slowest split" if others else ""
-        reasons.append(f"of what remains it is the fastest ({best['fps']['value']:,.0f} steps/s{faster})")
+    best = _by_speed(left, reasons)
     _say_terms(best, rows, reasons)
     sentence = f"Use {best['num_envs']} environments × {best['num_steps']} steps: {'; '.join(reasons)}."
     return {"recommended": _name(best), "sentence": sentence, "reasons": reasons, "doubts": doubts}
@@ -332,6 +329,28 @@ def _far_behind_dropped(trained: list[dict[str, Any]], reasons: list[str]) -> li
     behind = [_name(r) for r in trained if r not in kept]
     reasons.append(f"{', '.join(behind)} learned far less on its one seed (area under the learning curve)")
     return kept
+
+
+def _by_speed(left: list[dict[str, Any]], reasons: list[str]) -> dict[str, Any]:
+    """The fastest; of those that are about as fast, the one that learned most, or has the lowest variance."""
+    speed = lambda r: r["fps"]["value"] or 0.0
+    fastest = max(map(speed, left))
+    tied = [r for r in left if speed(r) >= (1 - SAME_SPEED) * fastest]
+    if all(r["auc"]["value"] is not None for r in tied):
+        best, merit = max(tied, key=lambda r: r["auc"]["value"]), "learned most, if not measurably so"
+    else:
+        best, merit = min(tied, key=lambda r: r["variance"]["value"]), "has the lowest variance"
+    if len(left) == 1 or not fastest:
+        return best
+    rate = f"{speed(best):,.0f} steps/s"
+    if len(tied) == 1:
+        slowest = min(speed(r) for r in left)
+        ratio = f", {fastest / slowest:.1f} times the slowest" if slowest else ""
+        reasons.append(f"of {len(left)} that are as good otherwise it is the fastest ({rate}{ratio})")
+    else:
+        names = ", ".join(_name(r) for r in tied if r is not best)
+        reasons.append(f"of those about as fast ({rate}; also {names}) it {merit}")
+    return best
 
 
 def _by_variance(left: list[dict[str, Any]], reasons: list[str]) -> list[dict[str, Any]]:
