@@ -21,12 +21,16 @@ Waiting = Callable[[], Info]  # blocks until iterations are done; their Infos, s
 
 
 class Engine(Protocol):
-    """`launch` sets up to `count` iterations (at most `chunk`) going; the state it returns may still be under way."""
+    """`launch` sets up to `count` iterations (at most `chunk`) going; the state it returns may still be under way.
+
+    A launch takes the buffers of the state it is given; `keep` copies what is needed after it.
+    """
 
     algorithm: Algorithm
     compile_seconds: float
     chunk: int
     exact: bool  # whether a resumed run continues bit for bit
+    keep: Callable[[State], State]
 
     def init(self, seed: int) -> State: ...
 
@@ -92,6 +96,11 @@ def strong(tree):
     return jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype) if hasattr(x, "weak_type") else x, tree)
 
 
+def copied(tree):
+    """The same arrays in buffers of their own."""
+    return jax.tree.map(jnp.copy, tree)
+
+
 class CompiledEngine:
     """Everything in one program: the loop over iterations too, with a traced count, so that stopping at any iteration
     (a checkpoint, the end, a resume) runs the same compiled code and gives the same bits."""
@@ -112,6 +121,7 @@ class CompiledEngine:
     def compile(self, state: State) -> None:
         begun = time.perf_counter()
         self._run = jax.jit(self._loop, donate_argnums=0).lower(state, self.hypers, 1).compile()
+        self.keep = jax.jit(copied).lower(state).compile()
         self.compile_seconds += time.perf_counter() - begun
 
     def _loop(self, state: State, hypers, count):
@@ -203,6 +213,7 @@ class HostEngine:
         )
         learn = jax.jit(algorithm.learn, donate_argnums=0)
         self._learn = learn.lower(state, self._abstract_rows(), self.hypers).compile()
+        self.keep = jax.jit(copied).lower(state).compile()
         self.compile_seconds += time.perf_counter() - begun
 
     def _abstract_rows(self) -> Rollout:

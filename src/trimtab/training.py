@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import trimtab
@@ -204,7 +203,7 @@ class _Loop:
                     settle()  # the iterations before these, while these are computed
                     iteration += count
                     evaluating = iteration == self._next_evaluation(iteration - 1)
-                    kept = jax.tree.map(jnp.copy, state) if iteration in stops or evaluating else None
+                    kept = engine.keep(state) if iteration in stops or evaluating else None
                     settle = partial(self._settle, iteration - count, wait, bar, kept, evaluating, iteration in stops)
                     if evaluating:
                         settle()
