@@ -18,6 +18,7 @@ from tiny import forget_programs  # noqa: F401
 
 from trimtab import cli, training
 from trimtab.config import from_dict
+from trimtab.engine import HostEngine
 from trimtab.records import RunDir, RunError
 from trimtab.sinks import MissingPackage
 
@@ -236,6 +237,18 @@ def test_an_absurd_step_size_stops_the_run_and_leaves_a_good_checkpoint(tmp_path
     assert stopped.value.code == 2 and message.count("\n") == 1 and "Traceback" not in message
     assert any(name in message for name in ("value", "parameters", "gradient", "advantage"))
     assert f"step {last.step}" in message
+
+
+def test_host_environments_are_not_stepped_by_a_broken_policy(tmp_path, monkeypatch):
+    """The update that breaks is the last thing that happens, also between two checkpoints."""
+    launches, launch = [], HostEngine.launch
+    monkeypatch.setattr(HostEngine, "launch", lambda *a: launches.append(1) or launch(*a))
+    config = tiny.config(
+        backend="gymnasium", learning_rate=1e3, optimizer="sgd", max_grad_norm=None, vf_coef=1e6, total_timesteps=640
+    )
+    with pytest.raises(training.NonFinite, match="not finite at iteration") as stopped:
+        training.train(config, tmp_path / "run", checkpoints=1)
+    assert f"at iteration {len(launches)} " in str(stopped.value) and len(launches) < config.iterations
 
 
 def test_a_poisoned_reward_is_named(tmp_path):

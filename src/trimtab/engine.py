@@ -21,16 +21,13 @@ Waiting = Callable[[], Info]  # blocks until iterations are done; their Infos, s
 
 
 class Engine(Protocol):
-    """`launch` sets up to `count` iterations (at most `chunk`) going; the state it returns may still be under way.
-
-    A launch takes the buffers of the state it is given; `keep` copies what is needed after it.
-    """
+    """`launch` sets up to `count` iterations (at most `chunk`) going and takes the buffers of the state it is given."""
 
     algorithm: Algorithm
     compile_seconds: float
     chunk: int
     exact: bool  # whether a resumed run continues bit for bit
-    keep: Callable[[State], State]
+    ahead: bool  # whether `launch` returns before its iterations are done
 
     def init(self, seed: int) -> State: ...
 
@@ -96,16 +93,11 @@ def strong(tree):
     return jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype) if hasattr(x, "weak_type") else x, tree)
 
 
-def copied(tree):
-    """The same arrays in buffers of their own."""
-    return jax.tree.map(jnp.copy, tree)
-
-
 class CompiledEngine:
     """Everything in one program: the loop over iterations too, with a traced count, so that stopping at any iteration
     (a checkpoint, the end, a resume) runs the same compiled code and gives the same bits."""
 
-    exact = True
+    exact = ahead = True
 
     def __init__(self, algorithm: Algorithm):
         self.algorithm, self.hypers = algorithm, hypers_of(algorithm.config)
@@ -121,7 +113,6 @@ class CompiledEngine:
     def compile(self, state: State) -> None:
         begun = time.perf_counter()
         self._run = jax.jit(self._loop, donate_argnums=0).lower(state, self.hypers, 1).compile()
-        self.keep = jax.jit(copied).lower(state).compile()
         self.compile_seconds += time.perf_counter() - begun
 
     def _loop(self, state: State, hypers, count):
@@ -152,7 +143,7 @@ class CompiledEngine:
 class HostEngine:
     """Collection in Python, learning compiled: the same `learn` as everywhere."""
 
-    exact = False
+    exact = ahead = False
     chunk = 1
 
     def __init__(self, algorithm: Algorithm):
@@ -213,7 +204,6 @@ class HostEngine:
         )
         learn = jax.jit(algorithm.learn, donate_argnums=0)
         self._learn = learn.lower(state, self._abstract_rows(), self.hypers).compile()
-        self.keep = jax.jit(copied).lower(state).compile()
         self.compile_seconds += time.perf_counter() - begun
 
     def _abstract_rows(self) -> Rollout:
@@ -227,7 +217,6 @@ class HostEngine:
         return Rollout(obs, obs, action, dist, number, number, flag, flag, flag, number, number)
 
     def launch(self, state: State, count: int) -> tuple[State, Waiting]:
-        """Waits for the update: what is not finite must not reach the environments."""
         algorithm, config = self.algorithm, self.algorithm.config
         key, noise = self._draw(state.key)
         act = lambda obs, noise: self._act(state.params, state.obs_stats, obs, noise, self._act_hypers)

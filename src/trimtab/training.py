@@ -202,13 +202,16 @@ class _Loop:
                     state, wait = engine.launch(state, count)
                     settle()  # the iterations before these, while these are computed
                     iteration += count
-                    evaluating = iteration == self._next_evaluation(iteration - 1)
-                    kept = engine.keep(state) if iteration in stops or evaluating else None
-                    settle = partial(self._settle, iteration - count, wait, bar, kept, evaluating, iteration in stops)
-                    if evaluating:
-                        settle()
-                        settle = lambda: None
-                settle()
+                    settle = partial(self._settle, iteration - count, wait, bar)
+                    if engine.ahead and iteration < until:
+                        continue
+                    settle()
+                    settle = lambda: None
+                    # Evaluate first: the checkpoint then speaks for the evaluation too.
+                    if iteration == self._next_evaluation(iteration - 1):
+                        self.outside += self._evaluate(state, iteration)
+                    if iteration in stops:
+                        self._checkpoint(state)
         finally:
             engine.close()
             for sink in self.sinks:
@@ -228,19 +231,13 @@ class _Loop:
         """Seconds of training: compiling and evaluating are not counted in steps/s."""
         return max(time.perf_counter() - self.begun - self.outside - self.engine.compile_seconds, 1e-9)
 
-    def _settle(
-        self, first: int, wait: Waiting, bar: Progress, state: State | None, evaluating: bool, saving: bool
-    ) -> None:
-        """Wait for iterations that start at `first` and lead to `state`; record and show them, evaluate, save."""
+    def _settle(self, first: int, wait: Waiting, bar: Progress) -> None:
+        """Wait for iterations that start at `first`, record and show them."""
         info, clock = wait(), self._clock()
         done = first + len(next(iter(info.finite.values())))
         rate = (done - self.first) * self.config.batch / clock
         self._record(first, info, rate, clock)
         bar.update(done * self.config.batch, self._note(rate))
-        if evaluating:  # first: the checkpoint then speaks for the evaluation too
-            self.outside += self._evaluate(state, done)
-        if saving:
-            self._checkpoint(state)
 
     # When things happen ----------------------------------------------------------------------------------
 

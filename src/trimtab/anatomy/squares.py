@@ -66,10 +66,10 @@ class SquareErrors:
         across = excess @ pairs / num_rows
         quadratic = unbiased * np.einsum("rm,rm->r", across, excess) / num_rows
 
-        self.value = mean_sq - unbiased * np.trace(residual_gram) / num_rows**2
+        self._mean_variance = unbiased * np.trace(residual_gram) / num_rows**2
+        self.value = mean_sq - self._mean_variance
         self.num_rows = num_rows
         self.directions = _directions(residual_gram, along_mean, mean_sq, unbiased)
-        self._mean_variance = unbiased * np.trace(residual_gram) / num_rows**2
         self._noise = unbiased**2 * np.sum(pairs**2) / num_rows**4  # tr Σ²
         self.reported = math.sqrt(4 * unbiased * np.sum((along_mean - own) ** 2) / num_rows**2 + self._noise)
         self._quadratic = quadratic - quadratic.mean()
