@@ -204,6 +204,34 @@ def test_statistics_are_frozen_within_an_iteration_and_count_its_data_after():
         sums.append(new)
 
 
+@pytest.mark.parametrize("cuts", [[], [(2, 0)], [(7, 1), (3, 0)], [(2, 0), (5, 0)], [(0, 0), (1, 0), (2, 1), (4, 1)]])
+def test_values_of_next_observations_are_those_of_evaluating_each(cuts):
+    """Also at the last row, and where one environment, or the same one twice, was truncated."""
+    config = tiny.config()
+    bench, hypers = tiny.bench(config), hypers_of(config)
+    state = bench.init(jax.random.key(0), hypers)
+    key = jax.random.key(1)
+    cut = np.zeros((8, 2), bool)
+    for place in cuts:
+        cut[place] = True
+    ended = np.zeros((8, 2), bool)
+    ended[4, 0] = True
+    obs = jax.random.normal(key, (9, 2, 4))
+    elsewhere = jax.random.normal(jax.random.fold_in(key, 1), (8, 2, 4))  # where an ended episode really led
+    _, rows = bench.collect(state, hypers)
+    rows = rows._replace(
+        obs=obs[:8],
+        next_obs=jnp.where((cut | ended)[..., None], elsewhere, obs[1:]),
+        terminated=jnp.asarray(ended),
+        truncated=jnp.asarray(cut),
+    )
+    algorithm = bench.algorithm
+    value = algorithm.values(state.params, rows.obs)
+    got = algorithm._next_values(state, rows, value, hypers)
+    want = algorithm.values(state.params, rows.next_obs)
+    np.testing.assert_allclose(np.where(ended, 0.0, got), np.where(ended, 0.0, want), rtol=1e-5, atol=1e-6)
+
+
 def test_the_environment_receives_clipped_actions_and_the_stored_ones_are_not():
     config = tiny.config(**KINDS["gaussian"], log_std_init=3.0)
     bench, hypers = tiny.bench(config), hypers_of(config)

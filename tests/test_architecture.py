@@ -10,7 +10,7 @@ MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(ROOT.rglob("*.py"))
 }
-LEAVES = ("returns", "objectives", "ewma", "normalize", "minibatch", "nets", "envs")
+LEAVES = ("returns", "objectives", "ewma", "normalize", "minibatch", "prng", "nets", "envs")
 ALLOWED = {
     "rollout": LEAVES,
     "algos": (*LEAVES, "rollout", "config"),

@@ -10,7 +10,7 @@ from trimtab.envs import Continuous, Discrete
 from trimtab.nets import impala
 from trimtab.nets.agent import Agent, distribution_for
 from trimtab.nets.heads import Categorical, Gaussian, clip_action
-from trimtab.nets.mlp import Dense
+from trimtab.nets.mlp import Dense, product
 
 CATEGORICAL = Categorical(5)
 GAUSSIAN = Gaussian((-1.0, -2.0), (1.0, 2.0))
@@ -70,6 +70,20 @@ def test_gaussian_samples_have_its_mean_and_deviation_and_are_not_clipped():
     assert float(draws.max()) > 1.0
     clipped = clip_action(GAUSSIAN, draws)
     assert float(clipped[:, 0].max()) == 1.0 and float(clipped[:, 1].min()) == -2.0
+
+
+@pytest.mark.parametrize("inputs, outputs", [(3, 64), (3, 2), (16, 1), (16, 8), (16, 9)])
+def test_products_written_out_and_their_gradients_equal_the_matrix_product(inputs, outputs):
+    x, weight, up = (
+        jax.random.normal(jax.random.key(k), shape)
+        for k, shape in enumerate([(7, inputs), (inputs, outputs), (7, outputs)])
+    )
+    batched = lambda x, weight: jax.vmap(product, in_axes=(0, None))(x, weight)
+    value, pull = jax.vjp(batched, x, weight)
+    wanted, wanted_pull = jax.vjp(jnp.matmul, x, weight)
+    np.testing.assert_allclose(value, wanted, rtol=1e-5, atol=1e-6)
+    for got, want in zip(pull(up), wanted_pull(up)):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("gain", [2**0.5, 1.0, 0.01])

@@ -202,7 +202,7 @@ class HostEngine:
             .lower(state.params, state.obs_stats, state.env.obs, step_noise, self._act_hypers)
             .compile()
         )
-        learn = jax.jit(algorithm.learn, donate_argnums=0)
+        learn = jax.jit(lambda *given: strong(algorithm.learn(*given)), donate_argnums=0)
         self._learn = learn.lower(state, self._abstract_rows(), self.hypers).compile()
         self.compile_seconds += time.perf_counter() - begun
 
@@ -221,11 +221,10 @@ class HostEngine:
         key, noise = self._draw(state.key)
         act = lambda obs, noise: self._act(state.params, state.obs_stats, obs, noise, self._act_hypers)
         carry, rows = rollout.collect_host(algorithm.env, act, np.asarray(noise), state.env, config.num_steps)
-        state = strong(replace(state, key=key, env=jax.tree.map(jnp.asarray, carry)))
-        rows = jax.tree.map(jnp.asarray, rows)
-        state, info = self._learn(state, rows, self.hypers)
+        carry, rows = jax.tree.map(jnp.asarray, (carry, rows))
+        state, info = self._learn(replace(state, key=key, env=carry), rows, self.hypers)
         info = jax.tree.map(lambda x: np.asarray(x)[None], info)
-        return strong(state), lambda: info
+        return state, lambda: info
 
     def close(self) -> None:
         self.algorithm.env.close()

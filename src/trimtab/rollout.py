@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from trimtab.nets.heads import Distribution, clip_action
+from trimtab.prng import unrolled
 
 
 class Rollout(NamedTuple):
@@ -83,7 +84,7 @@ def collect(
 ) -> tuple[Carry, Rollout]:
     """T steps in N compiled environments. All randomness is drawn ahead: one large draw is far cheaper than T small."""
     num_envs = carry.obs.shape[0]
-    noise_key, env_key, reset_key = jax.random.split(key, 3)
+    noise_key, env_key, reset_key = jax.random.split(unrolled(key), 3)
     noise = dist.noise(noise_key, (num_steps, num_envs))
     keys = jax.random.split(env_key, (num_steps, num_envs))
     fresh = jax.vmap(jax.vmap(env.reset))(jax.random.split(reset_key, (num_steps, num_envs)))
@@ -100,18 +101,20 @@ def collect(
             next_obs=out.next_obs,
             action=action,
             dist=params,
-            logp=dist.logp(params, action),
+            logp=None,
             reward=out.reward,
             terminated=out.terminated,
             truncated=out.truncated,
-            valid=jnp.ones(num_envs, bool),
+            valid=None,
             episode_return=total,
             episode_length=length,
         )
         carry = Carry(env_state, out.obs, jnp.where(done, 0.0, total), jnp.where(done, 0.0, length))
         return carry, row
 
-    return jax.lax.scan(step, carry, (noise, keys, fresh))
+    carry, rows = jax.lax.scan(step, carry, (noise, keys, fresh), unroll=2)
+    # What needs no stepping is computed for all steps at once.
+    return carry, rows._replace(logp=dist.logp(rows.dist, rows.action), valid=jnp.ones_like(rows.terminated))
 
 
 def collect_host(
@@ -123,18 +126,20 @@ def collect_host(
     (`valid` false: the step after an episode's end under next-step autoreset) count nothing.
     """
     obs, total, length = np.asarray(carry.obs), np.array(carry.episode_return), np.array(carry.episode_length)
-    rows: list[tuple] = []
+    rollout: Rollout | None = None
     for t in range(num_steps):
         action, clipped, params, logp = act(obs, noise[t])
         out = env.step(np.asarray(clipped))
         total += np.where(out.valid, out.reward, 0.0)
         length += out.valid
-        sums = total.copy(), length.copy()
-        rows.append(
-            (obs, out.next_obs, action, params, logp, out.reward, out.terminated, out.truncated, out.valid, *sums)
+        row = Rollout(
+            obs, out.next_obs, action, params, logp, out.reward, out.terminated, out.truncated, out.valid, total, length
         )
+        if rollout is None:
+            rollout = Rollout(*(np.empty((num_steps, *x.shape), x.dtype) for x in row))
+        for column, x in zip(rollout, row):
+            column[t] = x
         done = out.terminated | out.truncated
         total[done], length[done] = 0.0, 0.0
         obs = out.obs
-    rollout = Rollout(*(np.stack([np.asarray(x) for x in column]) for column in zip(*rows)))
     return Carry((), obs, total, length), rollout

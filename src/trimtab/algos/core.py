@@ -132,8 +132,9 @@ class Algorithm:
         """One batch from compiled environments."""
         key, collect_key, reset_key = jax.random.split(state.key, 3)
         carry = rollout.start(self.env, reset_key, self.config.num_envs) if self.restarts else state.env
-        net = lambda obs: self.agent.policy(state.params.policy, self.seen(state.obs_stats, obs, hypers))
-        carry, rows = rollout.collect(self.env, self.dist, net, carry, collect_key, self.config.num_steps)
+        policy = self.agent.acting(state.params.policy)
+        act = lambda obs: policy(self.seen(state.obs_stats, obs, hypers))
+        carry, rows = rollout.collect(self.env, self.dist, act, carry, collect_key, self.config.num_steps)
         return replace(state, env=carry, key=key), rows
 
     def act(self, params: Params, obs_stats: Moments | None, obs: Array, noise: Array, hypers: Hypers):
@@ -155,6 +156,22 @@ class Algorithm:
             return jax.lax.map(lambda row: self.agent.value(params, row), obs)
         return self.agent.value(params, obs.reshape(-1, *obs.shape[2:])).reshape(obs.shape[:2])
 
+    def _next_values(self, state: State, rows: Rollout, value: Float[Array, "T N"], hypers: Hypers):
+        """The critic after every step: the next row's value, but for the last row and where an episode was truncated.
+
+        Those are evaluated, or everything if some environment was truncated more than once. What is said of a terminal
+        observation is never used.
+        """
+        evaluate = lambda obs: self.values(state.params, self.seen(state.obs_stats, obs, hypers))
+        known = jnp.concatenate([value[1:], evaluate(rows.next_obs[-1:])])
+        cut = rows.truncated & ~rows.terminated
+
+        def patch():
+            at = cut.argmax(axis=0), jnp.arange(cut.shape[1])
+            return known.at[at].set(jnp.where(cut[at], evaluate(rows.next_obs[at][None])[0], known[at]))
+
+        return jax.lax.cond(cut.sum(axis=0).max() <= 1, patch, lambda: evaluate(rows.next_obs))
+
     def advantages(self, state: State, rows: Rollout, hypers: Hypers):
         """(raw advantage, value target, value, valid, observations as seen), all [T, N, ...]."""
         obs = self.seen(state.obs_stats, rows.obs, hypers)
@@ -164,7 +181,7 @@ class Algorithm:
         value = next_value = None
         if self.config.needs_value:
             value = self.values(state.params, obs)
-            next_value = self.values(state.params, self.seen(state.obs_stats, rows.next_obs, hypers))
+            next_value = self._next_values(state, rows, value, hypers)
         if self.config.algo == "reinforce":
             advantage, target, valid = reinforce.advantages(rows, reward, value, next_value, hypers["gamma"])
         else:

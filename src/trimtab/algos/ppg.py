@@ -13,6 +13,7 @@ from trimtab.algos.optim import Hypers, clip_factor, descend, global_norm
 from trimtab.algos.state import Optimizer
 from trimtab.config import Config
 from trimtab.nets.agent import Agent, Params
+from trimtab.prng import unrolled
 
 
 class Phase(NamedTuple):
@@ -68,7 +69,7 @@ def auxiliary_phase(
         value, value_state = descend(config.optimizer, hypers, params.value, gradient.value, optimizer.value, rate)
         return (Params(policy, value), Optimizer(policy_state, value_state)), watched
 
-    keys = jax.random.split(key, config.aux_epochs)
+    keys = jax.random.split(unrolled(key), config.aux_epochs)
     order = jax.vmap(lambda k: minibatch.epoch(k, total, total // size))(keys).reshape(-1, size)
     (after, optimizer), watched = jax.lax.scan(step, (params, optimizer), order)
     errors = jnp.stack([value_error(params), value_error(after)])

@@ -20,6 +20,7 @@ from trimtab.config import Config
 from trimtab.ewma import Ewma
 from trimtab.nets.agent import Agent, Params
 from trimtab.normalize import standardize
+from trimtab.prng import unrolled
 
 METRICS = (
     "policy_gradient_loss",
@@ -249,6 +250,6 @@ def _epochs(config, agent, hypers, rates, which, learner, batch, proximal, key, 
         skip = lambda learner: (learner, jnp.full(len(METRICS), jnp.nan))
         return jax.lax.cond(learner.stopped, skip, take, learner)
 
-    keys = jax.random.split(key, epochs)
+    keys = jax.random.split(unrolled(key), epochs)
     order = jax.vmap(lambda k: minibatch.epoch(k, batch.weight.shape[0], config.minibatches))(keys)
     return jax.lax.scan(step, learner, order.reshape(epochs * config.minibatches, -1))

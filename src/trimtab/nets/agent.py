@@ -7,6 +7,7 @@ gradients single operations, and small networks train a third faster for it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -110,8 +111,12 @@ class Agent:
 
     def policy(self, policy: Float[Array, " P"], obs: Num[Array, "B ..."]) -> Float[Array, "B outputs"]:
         """Distribution parameters for a batch of observations."""
+        return self.acting(policy)(obs)
+
+    def acting(self, policy: Float[Array, " P"]) -> Callable[[Num[Array, "B ..."]], Float[Array, "B outputs"]]:
+        """`policy` with its weights cut out of the vector once: what a loop over steps calls."""
         net = self._policy_unravel(policy)
-        return jax.vmap(net.act)(features_of(net.trunk, obs))
+        return lambda obs: jax.vmap(net.act)(features_of(net.trunk, obs))
 
     def value(self, params: Params, obs: Num[Array, "B ..."]) -> Float[Array, " B"]:
         net = self._value_unravel(params.value)
