@@ -1,7 +1,10 @@
 """Commands in processes of their own: order, output, failure."""
 
+import os
 import signal
+import subprocess
 import sys
+import time
 
 import pytest
 
@@ -36,3 +39,28 @@ def test_the_first_failure_is_raised_in_its_own_words_and_ends_the_others():
     broken = Task("broken", ["import sys; sys.exit('trimtab: num_envs: 0 is not positive')"])
     with pytest.raises(RunError, match=r"^broken failed: num_envs: 0 is not positive$"):
         run_all([broken, Task("endless", ["import time; time.sleep(600)"])], at_once=2)
+
+
+def test_ending_the_parent_ends_what_it_started(tmp_path):
+    child = tmp_path / "child"
+    sleep = f"import os, time; open({str(child)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    script = (
+        "import sys; from trimtab import workers; workers.COMMAND = (sys.executable, '-c'); "
+        f"workers.run_all([workers.Task('endless', [{sleep!r}])])"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script])
+    while not (child.exists() and child.read_text()):
+        time.sleep(0.05)
+    parent.terminate()
+    assert parent.wait() == 128 + signal.SIGTERM
+    pid = int(child.read_text())
+    while _alive(pid):  # or the alarm goes off
+        time.sleep(0.05)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

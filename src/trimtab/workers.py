@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from trimtab.records import RunError
@@ -38,21 +41,35 @@ def run_all(
     at_once = max(1, min(at_once or cores(), len(tasks)))
     environment = os.environ | {"NPROC": os.environ.get("NPROC", str(max(1, cores() // at_once)))}
     waiting, running, outputs = list(tasks), {}, {}
-    try:
-        while waiting or running:
-            for task in [t for t in waiting if set(t.after) <= outputs.keys()][: at_once - len(running)]:
-                waiting.remove(task)
-                running[task.name] = _Running(task.argv, environment)
-            time.sleep(0.05)
-            for name, command in list(running.items()):
-                if command.process.poll() is not None:
-                    del running[name]
-                    outputs[name] = command.output(name)
-            tick(set(outputs), set(running))
-    finally:
-        for command in running.values():
-            command.process.terminate()
+    with _ending_on_request():
+        try:
+            while waiting or running:
+                for task in [t for t in waiting if set(t.after) <= outputs.keys()][: at_once - len(running)]:
+                    waiting.remove(task)
+                    running[task.name] = _Running(task.argv, environment)
+                time.sleep(0.05)
+                for name, command in list(running.items()):
+                    if command.process.poll() is not None:
+                        del running[name]
+                        outputs[name] = command.output(name)
+                tick(set(outputs), set(running))
+        finally:
+            for command in running.values():
+                command.process.terminate()
     return outputs
+
+
+@contextmanager
+def _ending_on_request() -> Iterator[None]:
+    """SIGTERM ends this process as an exception does, so that it takes what it started with it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Running:
