@@ -97,7 +97,7 @@ def training_flops_per_step(work: dict[str, Any], obs: int, outputs: int) -> flo
     """Multiply-adds (counted as 2) of two 64 × 64 networks per environment step: acting, values and every update."""
     network = lambda out: 2 * (obs * 64 + 64 * 64 + 64 * out)
     policy, value = network(outputs), network(1)
-    return policy + 2 * value + 3 * work["update_epochs"] * (policy + value)
+    return policy + value + 3 * work["update_epochs"] * (policy + value)
 
 
 def in_turns(work: dict[str, Any], steps: int, sb3_steps: int, turns: int) -> dict[str, Any]:

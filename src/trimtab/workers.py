@@ -56,6 +56,8 @@ def run_all(
         finally:
             for command in running.values():
                 command.process.terminate()
+            for command in running.values():
+                command.process.wait()
     return outputs
 
 
