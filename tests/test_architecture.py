@@ -16,7 +16,7 @@ ALLOWED = {
     "algos": (*LEAVES, "rollout", "config"),
     "evaluate": ("algos", "rollout", "envs", "config"),
     "snapshot": ("algos", "records", "config"),
-    "engine": (*LEAVES, "rollout", "algos", "config", "anatomy"),  # light probes while training
+    "engine": (*LEAVES, "rollout", "algos", "config", "device", "anatomy"),  # light probes while training
     "run": ("config", "records"),
     "records": (),
     "config": ("validation",),

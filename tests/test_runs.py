@@ -16,7 +16,7 @@ import pytest
 import tiny
 from tiny import forget_programs  # noqa: F401
 
-from trimtab import cli, training
+from trimtab import cli, device, envs, training
 from trimtab.config import from_dict
 from trimtab.engine import HostEngine
 from trimtab.records import RunDir, RunError
@@ -376,6 +376,37 @@ def test_host_environments_train_resume_and_evaluate(backend, tmp_path, monkeypa
     assert [row["iteration"] for row in run.metrics()] == list(range(1, 7))
     assert "new episodes" in run.manifest()["determinism"]
     assert training.repeat(tmp_path / "whole", tmp_path / "again")["identical"]
+
+
+def test_stepping_inside_a_compiled_program_changes_no_run(tmp_path, monkeypatch):
+    """CartPole in EnvPool, no episode cut: the same metrics as stepped from Python."""
+    config = tiny.config(backend="envpool", norm_obs=True, total_timesteps=480, num_steps=40)
+    training.train(config, tmp_path / "streamed")
+    monkeypatch.setattr(envs.pool.PoolEnv, "stream", lambda self: None)
+    training.train(config, tmp_path / "stepped")
+    streamed, stepped = (recorded(tmp_path / name)[0] for name in ("streamed", "stepped"))
+    assert len(streamed) == len(stepped) == 6
+    for here, there in zip(streamed, stepped):
+        assert here == pytest.approx(there, rel=1e-3, abs=1e-4)
+
+
+def test_programs_of_one_process_are_not_kept():
+    """Only what is compiled outside `not_cached` is found in the compilation cache."""
+
+    def compiled(name: str) -> bool:
+        function = lambda x: x + 1.0
+        function.__name__ = name
+        jax.jit(function).lower(jax.ShapeDtypeStruct((3,), np.float32)).compile()
+        return any(Path(jax.config.jax_compilation_cache_dir).glob(f"jit_{name}-*"))
+
+    unique, least = f"p{os.getpid()}_{time.time_ns()}", jax.config.jax_persistent_cache_min_compile_time_secs
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    try:
+        with device.not_cached():
+            assert not compiled(f"{unique}_alone")
+        assert compiled(f"{unique}_kept")
+    finally:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", least)
 
 
 def test_a_run_read_back_is_the_configuration_it_was_given(tmp_path):

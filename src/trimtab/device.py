@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -28,6 +31,19 @@ def prepare(threads: int | None = None) -> None:
     jax.config.update("jax_compilation_cache_dir", str(cache_dir()))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+@contextmanager
+def not_cached() -> Iterator[None]:
+    """Programs compiled here, which no other process could use, are not kept."""
+    import jax
+
+    least = jax.config.jax_persistent_cache_min_compile_time_secs
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", math.inf)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", least)
 
 
 def threads_for(network: str) -> int | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trimtab import envs, rollout
+from trimtab import device, envs, rollout
 from trimtab.algos.core import Algorithm, hypers_of, replace
 from trimtab.algos.state import Info, State
 from trimtab.anatomy.light import light_probe
@@ -141,7 +142,10 @@ class CompiledEngine:
 
 
 class HostEngine:
-    """Collection in Python, learning compiled: the same `learn` as everywhere."""
+    """Collection around host environments, learning compiled: the same `learn` as everywhere.
+
+    Environments that a compiled program can step are stepped by one; the others in Python.
+    """
 
     exact = ahead = False
     chunk = 1
@@ -188,23 +192,33 @@ class HostEngine:
 
     def compile(self, state: State) -> None:
         begun = time.perf_counter()
-        algorithm, config = self.algorithm, self.algorithm.config
-
-        def draw(key):
-            key, noise_key = jax.random.split(key)
-            return key, algorithm.dist.noise(noise_key, (config.num_steps, config.num_envs))
-
-        self._draw = jax.jit(draw).lower(state.key).compile()
-        noise = jax.eval_shape(draw, state.key)[1]
-        step_noise = jax.ShapeDtypeStruct(noise.shape[1:], noise.dtype)
-        self._act = (
-            jax.jit(algorithm.act)
-            .lower(state.params, state.obs_stats, state.env.obs, step_noise, self._act_hypers)
-            .compile()
-        )
+        algorithm = self.algorithm
+        self._stream = algorithm.env.stream()
+        self._draw = jax.jit(algorithm.noise).lower(state.key).compile()
+        noise = jax.eval_shape(algorithm.noise, state.key)[1]
+        self._collect = (self._compile_step if self._stream is None else self._compile_stream)(state, noise)
         learn = jax.jit(lambda *given: strong(algorithm.learn(*given)), donate_argnums=0)
         self._learn = learn.lower(state, self._abstract_rows(), self.hypers).compile()
         self.compile_seconds += time.perf_counter() - begun
+
+    def _compile_step(self, state: State, noise) -> Callable[..., tuple[Carry, Rollout]]:
+        """One compiled call per step, the loop in Python."""
+        algorithm = self.algorithm
+        step_noise = jax.ShapeDtypeStruct(noise.shape[1:], noise.dtype)
+        given = state.params, state.obs_stats, state.env.obs, step_noise, self._act_hypers
+        step = jax.jit(algorithm.act).lower(*given).compile()
+
+        def collect(params, obs_stats, carry, noise, hypers):
+            act = lambda obs, noise: step(params, obs_stats, obs, noise, hypers)
+            return jax.tree.map(jnp.asarray, rollout.collect_host(algorithm.env, act, np.asarray(noise), carry))
+
+        return collect
+
+    def _compile_stream(self, state: State, noise) -> Callable[..., tuple[Carry, Rollout]]:
+        """The whole loop in one program. It holds addresses of this process, so it is kept out of the cache."""
+        collect = jax.jit(partial(self.algorithm.collect_stream, self._stream))
+        with device.not_cached():
+            return collect.lower(state.params, state.obs_stats, state.env, noise, self._act_hypers).compile()
 
     def _abstract_rows(self) -> Rollout:
         """Shapes and types of a rollout, to compile before the first one is there."""
@@ -217,11 +231,10 @@ class HostEngine:
         return Rollout(obs, obs, action, dist, number, number, flag, flag, flag, number, number)
 
     def launch(self, state: State, count: int) -> tuple[State, Waiting]:
-        algorithm, config = self.algorithm, self.algorithm.config
+        if self._stream is not self.algorithm.env.stream():
+            raise RuntimeError("environments were reset after compiling")
         key, noise = self._draw(state.key)
-        act = lambda obs, noise: self._act(state.params, state.obs_stats, obs, noise, self._act_hypers)
-        carry, rows = rollout.collect_host(algorithm.env, act, np.asarray(noise), state.env, config.num_steps)
-        carry, rows = jax.tree.map(jnp.asarray, (carry, rows))
+        carry, rows = self._collect(state.params, state.obs_stats, state.env, noise, self._act_hypers)
         state, info = self._learn(replace(state, key=key, env=carry), rows, self.hypers)
         info = jax.tree.map(lambda x: np.asarray(x)[None], info)
         return state, lambda: info

@@ -117,8 +117,47 @@ def collect(
     return carry, rows._replace(logp=dist.logp(rows.dist, rows.action), valid=jnp.ones_like(rows.terminated))
 
 
+def collect_stream(
+    stream, dist: Distribution, policy: Policy, carry: Carry, noise: Float[Array, "T N ..."]
+) -> tuple[Carry, Rollout]:
+    """The same for host environments that a compiled program can step: the policy acts in one part of them while the
+    other parts are under way."""
+    parts = range(len(stream.handles))
+    split = lambda x: jnp.split(x, len(parts))
+
+    def send(part: int, carry: Carry, noise: Array):
+        params = policy(carry.obs)
+        action = dist.sample(params, noise)
+        handle = stream.send(part, carry.env_state, clip_action(dist, action))
+        return carry._replace(env_state=handle), action, params
+
+    def recv(part: int, carry: Carry, action: Array, params: Array) -> tuple[Carry, Rollout]:
+        handle, out = stream.recv(part, carry.env_state)
+        total, length = carry.episode_return + jnp.where(out.valid, out.reward, 0.0), carry.episode_length + out.valid
+        row = Rollout(carry.obs, out.next_obs, action, params, None, *out[2:], total, length)
+        done = out.terminated | out.truncated
+        return Carry(handle, out.obs, jnp.where(done, 0.0, total), jnp.where(done, 0.0, length)), row
+
+    def step(sent: list, noise: Array):
+        rows = []
+        for part, its_noise in zip(parts, split(noise)):
+            its_carry, row = recv(part, *sent[part])
+            sent[part] = send(part, its_carry, its_noise)
+            rows.append(row)
+        return sent, rows
+
+    carries = map(Carry, stream.handles, *map(split, carry[1:]))
+    sent = [send(part, *given) for part, given in zip(parts, zip(carries, split(noise[0])))]
+    sent, rows = jax.lax.scan(step, sent, noise[1:])
+    carries, last = zip(*(recv(part, *sent[part]) for part in parts))
+    rows = [jax.tree.map(lambda xs, x: jnp.concatenate([xs, x[None]]), *pair) for pair in zip(rows, last)]
+    rows = jax.tree.map(lambda *xs: jnp.concatenate(xs, axis=1), *rows)
+    carry = jax.tree.map(lambda *xs: jnp.concatenate(xs), *(carry._replace(env_state=()) for carry in carries))
+    return carry, rows._replace(logp=dist.logp(rows.dist, rows.action))
+
+
 def collect_host(
-    env, act: Callable[[Array, Array], tuple[Array, ...]], noise: np.ndarray, carry: Carry, num_steps: int
+    env, act: Callable[[Array, Array], tuple[Array, ...]], noise: Float[np.ndarray, "T N ..."], carry: Carry
 ) -> tuple[Carry, Rollout]:
     """The same for a host vector environment: a Python loop around one compiled call per step.
 
@@ -127,7 +166,7 @@ def collect_host(
     """
     obs, total, length = np.asarray(carry.obs), np.array(carry.episode_return), np.array(carry.episode_length)
     rollout: Rollout | None = None
-    for t in range(num_steps):
+    for t in range(len(noise)):
         action, clipped, params, logp = act(obs, noise[t])
         out = env.step(np.asarray(clipped))
         total += np.where(out.valid, out.reward, 0.0)
@@ -136,7 +175,7 @@ def collect_host(
             obs, out.next_obs, action, params, logp, out.reward, out.terminated, out.truncated, out.valid, total, length
         )
         if rollout is None:
-            rollout = Rollout(*(np.empty((num_steps, *x.shape), x.dtype) for x in row))
+            rollout = Rollout(*(np.empty((len(noise), *x.shape), x.dtype) for x in row))
         for column, x in zip(rollout, row):
             column[t] = x
         done = out.terminated | out.truncated

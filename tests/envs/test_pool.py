@@ -6,13 +6,17 @@ from itertools import pairwise
 
 import envpool
 import gymnasium
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trimtab import envs
+from trimtab import envs, rollout
 from trimtab.envs import pool
 from trimtab.envs.base import Continuous, Discrete, EnvError
 from trimtab.envs.pool import PoolEnv
+from trimtab.nets.agent import distribution_for
+from trimtab.rollout import Carry
 
 FAMILIES = [
     ("CartPole-v1", None),
@@ -122,7 +126,7 @@ def test_images_are_height_width_channels(env_id, shape):
     env = PoolEnv(env_id, 2)
     assert (env.spec.obs_shape, env.spec.obs_dtype) == (shape, "uint8")
     obs = env.reset(3)
-    raw, _ = env._pool.reset()
+    raw, _ = env._pools[0].reset()
     assert raw.shape[1:] == (shape[2], *shape[:2]) and obs.shape == (2, *shape)
     np.testing.assert_array_equal(env._layout.convert(raw)[1, 10, 20], raw[1, :, 10, 20])
 
@@ -188,3 +192,75 @@ def test_make_comes_here_for_procgen_atari_and_mujoco():
     for env_id in ("procgen/starpilot-hard", "Ant-v4"):
         env = envs.make(env_id, num_envs=2)
         assert env.spec.backend == "envpool" and env.spec.env_id == env_id and env.num_envs == 2
+
+
+def streamed_and_stepped(env_id: str, num_envs: int, num_steps: int, limit: int | None = None):
+    """The same environments, policy and noise, stepped by a compiled program and by Python: (carry, rows) of each."""
+    env = PoolEnv(env_id, num_envs, time_limit=limit)
+    dist = distribution_for(env.spec.action)
+    outputs = dist.num_outputs * (1 if hasattr(dist, "n") else 2)
+    weight = jax.random.normal(jax.random.key(0), (*env.spec.obs_shape, outputs))
+    policy = lambda obs: obs @ weight
+    noise = dist.noise(jax.random.key(1), (num_steps, num_envs))
+
+    def act(obs, noise):
+        params = policy(obs)
+        action = dist.sample(params, noise)
+        return action, rollout.clip_action(dist, action), params, dist.logp(params, action)
+
+    def start():
+        zeros = np.zeros(num_envs, np.float32)
+        return Carry((), env.reset(5), zeros, zeros)
+
+    carry = start()
+    streamed = jax.jit(lambda carry, noise: rollout.collect_stream(env.stream(), dist, policy, carry, noise))
+    middle, first = streamed(carry, noise[: num_steps // 2])
+    carry, last = streamed(middle, noise[num_steps // 2 :])
+    rows = jax.tree.map(lambda *halves: np.concatenate(halves), first, last)
+    return (carry, rows), rollout.collect_host(env, jax.jit(act), np.asarray(noise), start())
+
+
+@pytest.mark.parametrize("num_envs", [1, 3, 6])
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "Acrobot-v1"])
+def test_a_compiled_program_steps_like_python(env_id, num_envs):
+    """Row by row, over two rollouts, in halves or whole, below any time limit."""
+    (carry, rows), (carry_of_python, rows_of_python) = streamed_and_stepped(env_id, num_envs, 90)
+    for name, here, there in zip(rows._fields, rows, rows_of_python):
+        np.testing.assert_allclose(here, there, rtol=1e-5, atol=1e-5, err_msg=name)
+    for here, there in zip(carry[1:], carry_of_python[1:]):
+        np.testing.assert_allclose(here, there, rtol=1e-5, atol=1e-5)
+    assert rows.obs.dtype == rows.reward.dtype == jnp.float32 and rows.valid.dtype == bool
+    if env_id == "CartPole-v1":
+        assert rows.terminated.any() and not rows.valid.all()
+
+
+def test_in_a_compiled_program_a_cut_episode_costs_two_rows():
+    (_, rows), (_, stepped) = streamed_and_stepped("CartPole-v1", 16, 60, limit=12)
+    length = np.zeros(16)
+    lost = np.zeros(16, int)
+    for t in range(60):
+        done = rows.terminated[t] | rows.truncated[t]
+        np.testing.assert_array_equal(rows.valid[t], lost == 0)
+        assert not done[lost > 0].any()
+        length += rows.valid[t]
+        np.testing.assert_array_equal(rows.episode_length[t], length)
+        np.testing.assert_array_equal(rows.truncated[t], (length == 12) & ~rows.terminated[t] & rows.valid[t])
+        lost = np.where(rows.truncated[t], 2, np.where(rows.terminated[t], 1, np.maximum(lost - 1, 0)))
+        length = np.where(done, 0, length)
+    cut, fell = rows.truncated, rows.terminated & (rows.episode_length == 12)
+    assert cut.sum() > 20 and fell.any()
+    np.testing.assert_array_equal(rows.truncated[:12], stepped.truncated[:12])
+    np.testing.assert_array_equal(rows.next_obs[:12], stepped.next_obs[:12])
+    assert (np.abs(rows.obs[14][cut[11]]) <= 0.05).all()
+
+
+def test_only_classic_control_on_this_machine_is_streamed():
+    env = PoolEnv("CartPole-v1", 2)
+    env.reset()
+    first = env.stream()
+    assert first is env.stream() and len(first.handles) == 2
+    env.reset()
+    assert env.stream() is not first
+    cheetah = PoolEnv("HalfCheetah-v4", 2)
+    cheetah.reset()
+    assert cheetah.stream() is None

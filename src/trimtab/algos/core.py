@@ -128,14 +128,28 @@ class Algorithm:
         """Observations as the networks see them."""
         return obs if obs_stats is None else normalize.normalize_obs(obs, obs_stats, hypers["clip_obs"])
 
+    def policy(self, params: Params, obs_stats: Moments | None, hypers: Hypers) -> rollout.Policy:
+        """From observations to distribution parameters, for many calls with the same weights."""
+        acting = self.agent.acting(params.policy)
+        return lambda obs: acting(self.seen(obs_stats, obs, hypers))
+
     def collect(self, state: State, hypers: Hypers) -> tuple[State, Rollout]:
         """One batch from compiled environments."""
         key, collect_key, reset_key = jax.random.split(state.key, 3)
         carry = rollout.start(self.env, reset_key, self.config.num_envs) if self.restarts else state.env
-        policy = self.agent.acting(state.params.policy)
-        act = lambda obs: policy(self.seen(state.obs_stats, obs, hypers))
-        carry, rows = rollout.collect(self.env, self.dist, act, carry, collect_key, self.config.num_steps)
+        policy = self.policy(state.params, state.obs_stats, hypers)
+        carry, rows = rollout.collect(self.env, self.dist, policy, carry, collect_key, self.config.num_steps)
         return replace(state, env=carry, key=key), rows
+
+    def noise(self, key: PRNGKeyArray) -> tuple[PRNGKeyArray, Array]:
+        """The randomness of one batch of actions in host environments."""
+        key, noise_key = jax.random.split(key)
+        return key, self.dist.noise(noise_key, (self.config.num_steps, self.config.num_envs))
+
+    def collect_stream(self, stream, params: Params, obs_stats: Moments | None, carry: Carry, noise, hypers: Hypers):
+        """One batch from host environments that a compiled program can step."""
+        policy = self.policy(params, obs_stats, hypers)
+        return rollout.collect_stream(stream, self.dist, policy, carry, noise)
 
     def act(self, params: Params, obs_stats: Moments | None, obs: Array, noise: Array, hypers: Hypers):
         """One step's actions for host environments: (action, action for the environment, distribution, logp)."""

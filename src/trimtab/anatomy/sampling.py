@@ -104,11 +104,11 @@ class CompiledSampler:
         env, limit = self.algorithm.env, self.algorithm.env.spec.time_limit or UNLIMITED_BURN_IN
         phase_key, key = jax.random.split(key)
         length = limit + jax.random.randint(phase_key, (self.num_envs,), 0, limit)
+        policy = self.algorithm.policy(state.params, state.obs_stats, hypers)
 
         def step(t, carry: Carry) -> Carry:
             noise_key, env_key = jax.random.split(jax.random.fold_in(key, t))
-            dist = self._policy(state, hypers, carry.obs)
-            action = self.algorithm.dist.sample(dist, self.algorithm.dist.noise(noise_key, (self.num_envs,)))
+            action = self.algorithm.dist.sample(policy(carry.obs), self.algorithm.dist.noise(noise_key, (self.num_envs,)))
             keys = jax.random.split(env_key, self.num_envs)
             env_state, out = jax.vmap(env.step)(keys, carry.env_state, clip_action(self.algorithm.dist, action))
             done = out.terminated | out.truncated
@@ -117,18 +117,15 @@ class CompiledSampler:
 
         return jax.lax.fori_loop(0, 2 * limit, step, carry)
 
-    def _policy(self, state: State, hypers, obs):
-        return self.algorithm.agent.policy(state.params.policy, self.algorithm.seen(state.obs_stats, obs, hypers))
-
     # Rows and their advantages ------------------------------------------------------------------------------
 
     def _rows(self, state: State, hypers, key: PRNGKeyArray, table) -> Rows:
         algorithm = self.algorithm
         start_key, collect_key, tail_key = jax.random.split(key, 3)
         carry = self._begin(state, hypers, start_key, table)
-        net = lambda obs: self._policy(state, hypers, obs)
+        policy = algorithm.policy(state.params, state.obs_stats, hypers)
         env = _Remembering(algorithm.env) if self.tail else algorithm.env
-        _, rows = rollout.collect(env, algorithm.dist, net, carry, collect_key, self.num_steps)
+        _, rows = rollout.collect(env, algorithm.dist, policy, carry, collect_key, self.num_steps)
         before, rows = (rows.next_obs[1], rows._replace(next_obs=rows.next_obs[0])) if self.tail else (None, rows)
         advantage, target, value, valid, obs = algorithm.advantages(state, rows, hypers)
         reference = self._reference(state, hypers, rows, value, before, tail_key) if self.tail else None
@@ -175,12 +172,12 @@ class CompiledSampler:
         count = action.shape[0]
         env_state, out = jax.vmap(env.step)(keys, env_state, action)
         noise_key, step_key = jax.random.split(key)
+        policy = self.algorithm.policy(state.params, state.obs_stats, hypers)
 
         def step(carry, t):
             env_state, obs, alive, discount, total = carry
-            dist = self._policy(state, hypers, obs)
             noise = self.algorithm.dist.noise(jax.random.fold_in(noise_key, t), (count,))
-            action = clip_action(self.algorithm.dist, self.algorithm.dist.sample(dist, noise))
+            action = clip_action(self.algorithm.dist, self.algorithm.dist.sample(policy(obs), noise))
             keys = jax.random.split(jax.random.fold_in(step_key, t), count)
             env_state, out = jax.vmap(env.step)(keys, env_state, action)
             total = total + alive * discount * self._reward(state, hypers, out.reward[None])[0]
@@ -244,7 +241,7 @@ class HostSampler:
 
     def _walk(self, key, steps: int):
         noise = np.asarray(self.algorithm.dist.noise(key, (steps, self.num_envs)))
-        self._carry, rows = rollout.collect_host(self.env, self._act, noise, self._carry, steps)
+        self._carry, rows = rollout.collect_host(self.env, self._act, noise, self._carry)
         return self._carry, rows
 
     def _spread(self, key, seed: int) -> None:

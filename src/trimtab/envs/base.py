@@ -108,6 +108,20 @@ class CompiledEnv(Protocol):
         ...
 
 
+class Stream(Protocol):
+    """Host environments in parts, each stepped from inside a compiled program while the policy acts in the others.
+
+    Every call takes a part's handle and returns the one the next call takes: that is what keeps them in order. Where an
+    episode ended, the reset is a row of its own that is not valid.
+    """
+
+    handles: tuple[Any, ...]
+
+    def send(self, part: int, handle: Array, actions: Num[Array, "n ..."]) -> Array: ...
+
+    def recv(self, part: int, handle: Array) -> tuple[Array, HostStep]: ...
+
+
 @runtime_checkable
 class HostEnv(Protocol):
     """N environments stepped outside JAX."""
@@ -123,6 +137,10 @@ class HostEnv(Protocol):
 
     def reset_some(self, mask: Bool[np.ndarray, " N"]) -> Shaped[np.ndarray, "N ..."]:
         """Reset the environments of `mask`; returns the current observations of all of them."""
+        ...
+
+    def stream(self) -> Stream | None:
+        """The same environments for compiled programs, where that is possible; good until the next `reset`."""
         ...
 
     def close(self) -> None: ...

@@ -72,6 +72,9 @@ class GymEnv:
             self._obs = np.where(_rows(mask, self._obs), self._layout.convert(obs), self._obs)
         return self._obs
 
+    def stream(self) -> None:
+        return None  # Python has to be called for every step
+
     def close(self) -> None:
         self._vector.close()
 

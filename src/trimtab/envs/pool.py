@@ -8,11 +8,15 @@ EnvPool calls whatever ends at its limit a truncation, also a fall at the very l
 mere counter it is therefore moved one step out of reach and kept here. Procgen has a limit of its own that
 cannot be moved (moving EnvPool's only changes what endings are called), so a shorter one is kept here and a
 longer one refused. For the other families EnvPool's word is taken.
+
+A step of classic control costs less than the call from Python that asks for it. Those environments can be stepped
+inside a compiled program (`stream`) and are kept in two halves: while one steps, the policy acts in the other.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Num, Shaped
@@ -20,6 +24,9 @@ from jaxtyping import Bool, Num, Shaped
 from .base import EnvError, HostStep, Spec, refuse_bad_time_limit, refuse_unknown_options, spread_seeds
 from .layout import action_of, layout_of, without_precision_warnings
 from .names import canonical
+
+if TYPE_CHECKING:
+    from jaxtyping import Array
 
 # Families whose limit does nothing but end the episode.
 _CLASSIC = "envpool.classic_control"
@@ -44,14 +51,17 @@ class PoolEnv:
         self.num_envs = num_envs
         self._task = canonical(env_id)
         self._seed = seed
-        self._pool: Any = None
+        self._pools: list[Any] = []
+        self._stream: PoolStream | None = None
         options = dict(env_kwargs or {})
         defaults = _spec_of(self._task, {})
         refuse_unknown_options(env_id, options, set(defaults.config._fields) - _RESERVED)
         asked = options.pop("max_episode_steps", None)
         limit, pool_limit = _limits(self._task, defaults, asked if time_limit is None else time_limit)
-        if _family(self._task) == _CLASSIC:
+        self._classic = _family(self._task) == _CLASSIC
+        if self._classic:
             options.setdefault("num_threads", 1)  # their steps cost less than waking a second thread
+        self._keeps_limit = limit is not None and limit < pool_limit
         self._config = {**options, "max_episode_steps": pool_limit}
         described = _spec_of(self._task, self._config)
         with without_precision_warnings():
@@ -64,44 +74,91 @@ class PoolEnv:
         self.spec = Spec(env_id, "envpool", shape, dtype, action, limit, compiled=False)
 
     def reset(self, seed: int | None = None) -> Shaped[np.ndarray, "N ..."]:
-        """Build the pool anew: EnvPool takes a seed only at construction."""
+        """Build the pools anew: EnvPool takes a seed only at construction."""
         self.close()
         seeds = spread_seeds(self._seed if seed is None else seed, self.num_envs)
+        halves = 2 if self._classic and self.num_envs % 2 == 0 else 1
+        make = lambda seeds: _import_envpool().make(
+            self._task, env_type="gymnasium", num_envs=len(seeds), seed=seeds, **self._config
+        )
         with without_precision_warnings():
-            self._pool = _import_envpool().make(
-                self._task, env_type="gymnasium", num_envs=self.num_envs, seed=seeds, **self._config
-            )
-            obs, _ = self._pool.reset()
-        self._obs = self._layout.convert(obs)
+            self._pools = [make(part.tolist()) for part in np.split(np.array(seeds), halves)]
+            self._obs = np.concatenate([self._layout.convert(pool.reset()[0]) for pool in self._pools])
         return self._obs
 
     def step(self, actions: Num[np.ndarray, "N ..."]) -> HostStep:
         actions = np.asarray(actions, self._action_dtype).reshape(self.num_envs, *self._action_shape)
-        obs, reward, terminated, cut_by_pool, info = self._pool.step(actions)
-        next_obs = self._layout.convert(obs)
+        for pool, part in zip(self._pools, self._split(actions)):
+            pool.send(part)
+        step = HostStep(*map(np.concatenate, zip(*(self.read(pool.recv()) for pool in self._pools))))
+        self._obs = step.next_obs
+        if self._keeps_limit:
+            self.reset_some(step.truncated)
+        return step._replace(obs=self._obs)
+
+    def read(self, received: tuple) -> HostStep:
+        """What EnvPool returned, NumPy's arrays or JAX's, as a step that has not been reset."""
+        obs, reward, terminated, truncated, info = received
+        obs = self._layout.convert(obs) if isinstance(obs, np.ndarray) else obs
         elapsed = info["elapsed_step"]
-        cut_here = np.zeros(self.num_envs, bool)
-        if self.spec.time_limit is not None:
-            cut_here = (elapsed >= self.spec.time_limit) & ~terminated & ~cut_by_pool
-        self._obs = next_obs
-        if cut_here.any():
-            self.reset_some(cut_here)
-        truncated = (cut_by_pool & ~terminated) | cut_here
-        reward = np.asarray(reward, np.float32)
-        return HostStep(self._obs, next_obs, reward, np.asarray(terminated), truncated, elapsed > 0)
+        truncated, valid = truncated & ~terminated, elapsed > 0
+        if self._keeps_limit:
+            limit = self.spec.time_limit
+            truncated, valid = truncated | ((elapsed == limit) & ~terminated), valid & (elapsed <= limit)
+            terminated, truncated = terminated & valid, truncated & valid
+        return HostStep(obs, obs, reward.astype(np.float32), terminated, truncated, valid)
 
     def reset_some(self, mask: Bool[np.ndarray, " N"]) -> Shaped[np.ndarray, "N ..."]:
         if not mask.any():
             return self._obs
-        obs, info = self._pool.reset(np.flatnonzero(mask).astype(np.int32))
         self._obs = self._obs.copy()
-        self._obs[info["env_id"]] = self._layout.convert(obs)
+        for pool, part, obs in zip(self._pools, self._split(mask), self._split(self._obs)):
+            if part.any():
+                fresh, info = pool.reset(np.flatnonzero(part).astype(np.int32))
+                obs[info["env_id"]] = self._layout.convert(fresh)
         return self._obs
 
+    def _split(self, rows: Shaped[np.ndarray, "N ..."]) -> list[Shaped[np.ndarray, "n ..."]]:
+        return np.split(rows, len(self._pools))
+
+    def stream(self) -> PoolStream | None:
+        """Classic control on a processor; elsewhere steps cost more than calls, or EnvPool has no such functions."""
+        import jax
+
+        if not self._classic or sys.platform != "linux" or jax.default_backend() != "cpu":
+            return None
+        if self._stream is None:
+            self._stream = PoolStream(self)
+        return self._stream
+
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
+        for pool in self._pools:
+            pool.close()
+        self._pools, self._stream = [], None
+
+
+class PoolStream:
+    """A `Stream` of EnvPool's own functions for compiled programs, which carry the address of their pool.
+
+    An episode cut by the limit kept here cannot be reset in such a program. It runs one step too far, where EnvPool
+    ends it and resets it in the next: two rows that are not valid.
+    """
+
+    def __init__(self, env: PoolEnv) -> None:
+        import jax
+
+        self._env, self._dtype = env, jax.dtypes.canonicalize_dtype(env._action_dtype)
+        functions = [pool.xla() for pool in env._pools]
+        self.handles = tuple(handle for handle, *_ in functions)
+        self._recv = [recv for _, recv, _, _ in functions]
+        self._send = [send for _, _, send, _ in functions]
+
+    def send(self, part: int, handle: Array, actions: Num[Array, "n ..."]) -> Array:
+        return self._send[part](handle, actions.astype(self._dtype).reshape(-1, *self._env._action_shape))
+
+    def recv(self, part: int, handle: Array) -> tuple[Array, HostStep]:
+        handle, received = self._recv[part](handle)
+        return handle, self._env.read(received)
 
 
 def pool_ids() -> list[str]:
