@@ -185,7 +185,8 @@ def write_page(results: dict[str, Any]) -> None:
         f"Made by `{results['command']}` on {where['processor']}, {where['cores']} cores, otherwise idle. Both ran in "
         "turns, medians are shown and in brackets the lowest and highest ratio of a turn: the same N, T, epochs, "
         "minibatches and 64 × 64 networks; SB3 at the better of one and two threads. Compiling is not counted; a "
-        "second start of the same work finds its program in the cache.",
+        "second start of the same work finds its programs in the cache (but for the loop that steps EnvPool, which is "
+        "compiled every time).",
         "",
         "| work | trimtab steps/s | SB3 steps/s | ratio | wanted | share of the matrix-product peak | second start "
         "compiles |",

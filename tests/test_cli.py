@@ -46,6 +46,12 @@ WRONG = {
     "show of nothing": "show nowhere",
     "repeat of nothing": "repeat nowhere",
     "eval of no episodes": "eval nowhere --episodes 0",
+    "eval with a negative seed": "eval nowhere --seed -1",
+    "probe with a negative seed": "probe nowhere --seed -1",
+    "a file for a directory": "train CartPole-v1 --run-dir empty.yaml/run",
+    "resume without checkpoints": "resume nowhere --checkpoints 0",
+    "split of two environments": "split CartPole-v1 --batch 64 --env-id Acrobot-v1",
+    "unknown backend to list": "envs --backend nativ",
 }
 FILES = {
     "binary.yaml": b"\xff\xfe\x00\x80\xff",

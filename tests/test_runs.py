@@ -390,6 +390,36 @@ def test_stepping_inside_a_compiled_program_changes_no_run(tmp_path, monkeypatch
         assert here == pytest.approx(there, rel=1e-3, abs=1e-4)
 
 
+CLOSING = """
+import tiny
+from trimtab import engine
+made = engine.build(tiny.config(backend="envpool", num_envs=8, num_steps=512, total_timesteps=4096))
+state = made.init(0)
+made.compile(state)
+noise = made._draw(state.key)[1]
+made._collect(state.params, state.obs_stats, state.env, noise, {})  # still under way when the line below runs
+made.close()
+del made
+print("closed")
+"""
+
+
+def test_environments_are_not_closed_under_a_program_that_steps_them():
+    """As an interrupt may ask for; without waiting this hangs or crashes."""
+    folder = str(Path(__file__).parent)
+    done = subprocess.run([sys.executable, "-c", CLOSING], cwd=folder, capture_output=True, text=True, timeout=100)
+    assert done.stdout == "closed\n" and done.returncode == 0, done.stderr
+
+
+def test_two_runs_started_at_once_take_two_names(runs, monkeypatch):
+    """Both look before either makes its directory: the later one takes the next name."""
+    first, looks = training.new_path(Path("runs"), "CartPole-v1", "ppo", 1), []
+    look = training.new_path
+    monkeypatch.setattr(training, "new_path", lambda *a: looks.append(1) or (first if len(looks) < 3 else look(*a)))
+    names = [training.train(tiny.config(total_timesteps=16)).path.name for _ in range(2)]
+    assert names == ["ppo-seed1-1", "ppo-seed1-2"] and len(looks) == 3
+
+
 def test_programs_of_one_process_are_not_kept():
     """Only what is compiled outside `not_cached` is found in the compilation cache."""
 

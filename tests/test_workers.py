@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from trimtab import workers
+from trimtab import device, workers
 from trimtab.records import RunError
 from trimtab.workers import Task, run_all
 
@@ -20,6 +20,19 @@ def python_instead(monkeypatch):
     signal.alarm(60)
     yield
     signal.alarm(0)
+
+
+def test_dense_networks_take_one_thread_and_image_networks_a_share(monkeypatch):
+    for name in ("NPROC", "TRIMTAB_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TRIMTAB_THREADS", "4")
+    for network, threads in (("mlp", "1"), ("impala", "4")):
+        monkeypatch.delenv("NPROC", raising=False)
+        device.prepare(device.threads_for(network))
+        assert os.environ["NPROC"] == threads
+    monkeypatch.setenv("NPROC", "7")
+    device.prepare(1)
+    assert os.environ["NPROC"] == "7"
 
 
 def test_output_of_any_length_arrives():

@@ -13,7 +13,11 @@ from trimtab.algos.core import Algorithm, hypers_of
 from trimtab.config import Config
 
 # Half the compilation time, for programs that run for milliseconds.
-FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+FAST = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_use_fusion_emitters": False,
+}
 
 BASE: dict[str, Any] = {
     "num_envs": 2,

@@ -57,10 +57,13 @@ def _guarded(name: str, rest: list[str]) -> int:
     except (ConfigError, EnvError, RunError, MissingPackage) as error:
         fail(error)
     except KeyboardInterrupt:
-        print("trimtab: interrupted; `trimtab resume` goes on from the last checkpoint", file=sys.stderr)
+        hint = "; `trimtab resume` goes on from the last checkpoint" if name in ("train", "resume") else ""
+        print(f"trimtab: interrupted{hint}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         return 0
+    except OSError as error:  # a directory that is a file, may not be written, is full
+        fail(f"{error.filename}: {error.strerror}" if error.filename else error)
 
 
 if __name__ == "__main__":

@@ -20,11 +20,12 @@ def prepare(threads: int | None = None) -> None:
     """Call before JAX's first computation.
 
     Small networks run two to three times as fast on one XLA CPU thread as on several, which spend their time waiting
-    for each other; image networks want all cores. XLA reads the pool's size from NPROC when its CPU client starts.
-    Accelerators are not affected.
+    for each other; image networks want all cores, or this process's share of them (TRIMTAB_THREADS). XLA reads the
+    pool's size from NPROC when its CPU client starts. Accelerators are not affected.
     """
-    if threads is not None and "NPROC" not in os.environ:
-        os.environ["NPROC"] = str(threads)
+    wanted = os.environ.get("TRIMTAB_THREADS") if threads is None else str(threads)
+    if wanted:
+        os.environ.setdefault("NPROC", wanted)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import jax
 

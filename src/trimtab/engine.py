@@ -16,6 +16,7 @@ from trimtab.algos.core import Algorithm, hypers_of, replace
 from trimtab.algos.state import Info, State
 from trimtab.anatomy.light import light_probe
 from trimtab.config import Config, ConfigError
+from trimtab.envs.base import derived_seed
 from trimtab.rollout import Carry, Rollout
 
 Waiting = Callable[[], Info]  # blocks until iterations are done; their Infos, stacked on a leading axis
@@ -49,16 +50,17 @@ def advance(engine: Engine, state: State, count: int) -> tuple[State, Info]:
 
 def build(config: Config) -> Engine:
     """The engine for a configuration; raises EnvError for environments that cannot be had."""
-    make = lambda n: envs.make(
+    make = lambda n, streamed=False: envs.make(
         config.env_id,
         num_envs=n,
         backend=config.backend,
         env_kwargs=config.env_kwargs,
         time_limit=config.time_limit,
         seed=config.seed,
+        streamed=streamed,
     )
     try:
-        env = make(config.num_envs)
+        env = make(config.num_envs, streamed=True)
     except (TypeError, KeyError) as error:  # the environment's own constructor did not take them
         if not config.env_kwargs:
             raise
@@ -153,7 +155,7 @@ class HostEngine:
     def __init__(self, algorithm: Algorithm):
         self.algorithm, self.hypers = algorithm, hypers_of(algorithm.config)
         self.compile_seconds = 0.0
-        # One call per environment step: hand it only the number it needs.
+        # Stepping in Python is one call per step: hand it only the number it needs.
         self._act_hypers = {k: self.hypers[k] for k in ("clip_obs",) if algorithm.config.norm_obs}
 
     def _carry(self, seed: int) -> Carry:
@@ -178,13 +180,12 @@ class HostEngine:
 
     def init(self, seed: int) -> State:
         carry = self._carry(seed)
-        self._key = jax.random.key(seed)
         init = jax.jit(lambda key, hypers: self.algorithm.init(key, hypers, jax.tree.map(jnp.asarray, carry)))
-        return strong(init(self._key, self.hypers))
+        return strong(init(jax.random.key(seed), self.hypers))
 
     def adopt(self, state: State, iteration: int) -> State:
         """Environment states cannot be saved: after a resume, episodes start over."""
-        carry = self._carry(self.algorithm.config.seed + iteration)
+        carry = self._carry(derived_seed(self.algorithm.config.seed, iteration))
         scale = state.reward_scale
         if scale is not None:
             scale = scale._replace(total=jnp.zeros_like(scale.total))
@@ -240,4 +241,5 @@ class HostEngine:
         return state, lambda: info
 
     def close(self) -> None:
+        jax.effects_barrier()  # after an interrupt a program may still be stepping them
         self.algorithm.env.close()

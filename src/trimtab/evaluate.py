@@ -77,14 +77,16 @@ def _host(algorithm: Algorithm, state: State, hypers, episodes: int, seed: int) 
     env = algorithm.make_env(episodes)
     act = jax.jit(algorithm.act_greedily)
     total, length, alive = np.zeros(episodes), np.zeros(episodes), np.ones(episodes, bool)
-    obs = env.reset(seed)
-    for _ in range(algorithm.env.spec.time_limit or LONGEST):
-        out = env.step(np.asarray(act(state.params, state.obs_stats, obs, hypers)))
-        total += alive * out.reward
-        length += alive
-        alive &= ~(out.terminated | out.truncated)
-        obs = out.obs
-        if not alive.any():
-            break
-    env.close()
+    try:
+        obs = env.reset(seed)
+        for _ in range(algorithm.env.spec.time_limit or LONGEST):
+            out = env.step(np.asarray(act(state.params, state.obs_stats, obs, hypers)))
+            total += alive * out.reward
+            length += alive
+            alive &= ~(out.terminated | out.truncated)
+            obs = out.obs
+            if not alive.any():
+                break
+    finally:
+        env.close()
     return Evaluation(total, length)

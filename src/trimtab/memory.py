@@ -74,7 +74,7 @@ def _outputs(spec: Spec) -> int:
 
 
 def _sample_bytes(config: Config, spec: Spec) -> tuple[int, int, int]:
-    """Bytes of a sample in `rollout.Rollout`, in `algos.state.Batch` and in `algos.ppg.Phase`."""
+    """Bytes of a sample in `rollout.Rollout`, in `algos.state.Batch` and in `algos.state.Phase`."""
     numbers = math.prod(spec.obs_shape)
     seen = numbers * (1 if spec.obs_dtype == "uint8" else FLOAT)
     learned = numbers * FLOAT if config.norm_obs else seen

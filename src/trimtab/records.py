@@ -9,7 +9,8 @@
     buffers/           data an unfinished PPG phase or staleness queue still needs, one shard per iteration
     probes/            measurements, one Parquet table each
 
-Everything is written to a temporary name, synced and renamed, so a kill leaves either the old or the new.
+The two logs are appended to, and a resume cuts them back to what the newest good checkpoint knew. Everything else is
+written to a temporary name, synced and renamed, so a kill leaves either the old or the new.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ SCHEMA = 1
 
 class RunError(Exception):
     """A run directory that cannot be used as asked; one line."""
+
+
+class Taken(RunError):
+    """A directory that already holds something."""
 
 
 class Damaged(RunError):
@@ -85,10 +90,14 @@ class RunDir:
     def create(cls, path: str | Path, config: dict[str, Any], manifest: dict[str, Any]) -> RunDir:
         """A new run; an existing directory with anything in it is refused."""
         run = cls(path)
+        taken = Taken(f"{run.path} already exists and is not empty; give another --run-dir, or resume it")
         if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
-            raise RunError(f"{run.path} already exists and is not empty; give another --run-dir, or resume it")
-        for part in ("checkpoints", "episodes"):
-            (run.path / part).mkdir(parents=True, exist_ok=True)
+            raise taken
+        try:
+            (run.path / "checkpoints").mkdir(parents=True)  # of two processes here at once, one makes it
+        except FileExistsError:
+            raise taken from None
+        (run.path / "episodes").mkdir()
         write_json(run.path / "manifest.json", {"schema": SCHEMA, **manifest})
         (run.path / "metrics.jsonl").touch()
         write_atomically(
@@ -175,9 +184,7 @@ class RunDir:
 
     # Checkpoints -----------------------------------------------------------------------------------------
 
-    def write_checkpoint(
-        self, step: int, iteration: int, tensors: dict[str, np.ndarray], extra: dict[str, Any]
-    ) -> Path:
+    def write_checkpoint(self, step: int, iteration: int, tensors: dict[str, np.ndarray]) -> Path:
         """A checkpoint, whole or not at all. Metrics written so far are synced first, and their length is kept."""
         from safetensors.numpy import save
 
@@ -188,7 +195,6 @@ class RunDir:
             "iteration": iteration,
             "sha256": hashlib.sha256(data).hexdigest(),
             "lengths": {name: self._synced_length(name) for name in ("metrics.jsonl", "evaluations.jsonl")},
-            **extra,
         }
         final = self.path / "checkpoints" / f"{step:012d}"
         temporary = final.with_name(f".{final.name}.tmp")

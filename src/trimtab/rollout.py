@@ -162,7 +162,7 @@ def collect_host(
     """The same for a host vector environment: a Python loop around one compiled call per step.
 
     `act(obs, noise)` gives (action, clipped action, distribution parameters, logp). Rows that are not experience
-    (`valid` false: the step after an episode's end under next-step autoreset) count nothing.
+    (`valid` false) count nothing.
     """
     obs, total, length = np.asarray(carry.obs), np.array(carry.episode_return), np.array(carry.episode_length)
     rollout: Rollout | None = None

@@ -24,15 +24,16 @@ from trimtab import device, memory, snapshot
 from trimtab.algos.state import Info, State
 from trimtab.config import Config
 from trimtab.engine import Engine, Waiting, build
+from trimtab.envs.base import derived_seed
 from trimtab.evaluate import evaluate
 from trimtab.procgen import normalized_return
 from trimtab.progress import Progress
-from trimtab.records import Checkpoint, Damaged, RunDir, RunError, new_path
+from trimtab.records import Checkpoint, Damaged, RunDir, RunError, Taken, new_path
 from trimtab.run import Run
 from trimtab.sinks import Sink, TensorBoard, WandB, require_packages
 
 WINDOW = 100  # episodes in rollout/ep_rew_mean
-EVALUATION_SEEDS = 1_000_000  # evaluations start here plus the run's seed, away from the seeds of training
+EVALUATION_SEEDS = 1_000_000  # `trimtab eval` starts here plus the run's seed, away from the seeds of training
 
 
 class NonFinite(RunError):
@@ -58,12 +59,22 @@ def train(config: Config, run_dir: str | Path | None = None, **options: Any) -> 
     require_packages(opts.tensorboard, opts.track)
     device.prepare(device.threads_for(config.network))
     engine = _fitting(config)
-    path = opts.run_dir or new_path(Path("runs"), config.env_id, config.algo, config.seed)
-    run = RunDir.create(path, config.as_dict(), manifest(config, engine))
+    run = _new_run(opts.run_dir, config, engine)
     opts.announce(config)
     with run.writing():
         state = engine.init(config.seed)
         return _Loop(config, engine, run, opts).go(state)
+
+
+def _new_run(path: Path | None, config: Config, engine: Engine) -> RunDir:
+    """A run at `path`, or under the first free name: another process may take a name between looking and making."""
+    while True:
+        target = path or new_path(Path("runs"), config.env_id, config.algo, config.seed)
+        try:
+            return RunDir.create(target, config.as_dict(), manifest(config, engine))
+        except Taken:
+            if path:
+                raise
 
 
 def _fitting(config: Config) -> Engine:
@@ -220,6 +231,7 @@ class _Loop:
         return Run(
             self.run.path,
             timing={
+                "steps": (config.iterations - self.first) * config.batch,
                 "fps": (config.iterations - self.first) * config.batch / training,
                 "seconds": seconds,
                 "compile_seconds": engine.compile_seconds,
@@ -336,7 +348,7 @@ class _Loop:
         ]
         snapshot.save_buffers(self.run, self.config, state, max(earlier, default=0))
         tensors = snapshot.pack(self.engine.algorithm, state)
-        self.run.write_checkpoint(iteration * self.config.batch, iteration, tensors, {})
+        self.run.write_checkpoint(iteration * self.config.batch, iteration, tensors)
 
     def _evaluate(self, state: State, iteration: int) -> float:
         """Evaluate if the threshold has been passed; returns the seconds it took."""
@@ -348,7 +360,7 @@ class _Loop:
             state,
             self.engine.hypers,
             self.config.eval_episodes,
-            self.config.seed + iteration,
+            derived_seed(EVALUATION_SEEDS, self.config.seed, iteration),
         )
         step = iteration * self.config.batch
         row = {"iteration": iteration, "time/total_timesteps": step, **result.summary()}

@@ -39,7 +39,7 @@ def run_all(
 ) -> dict[str, str]:
     """Standard output of every task by name. The first failure ends the others and is raised in its own words."""
     at_once = max(1, min(at_once or cores(), len(tasks)))
-    environment = os.environ | {"NPROC": os.environ.get("NPROC", str(max(1, cores() // at_once)))}
+    environment = os.environ | {"TRIMTAB_THREADS": str(max(1, cores() // at_once))}
     waiting, running, outputs = list(tasks), {}, {}
     with _ending_on_request():
         try:

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import polars as pl
 import pytest
+import tiny
 
 import trimtab
 from trimtab.anatomy.options import ProbeOptions
@@ -122,6 +123,50 @@ def test_carried_states_and_resets_are_starts_too(pendulum):
     for start in ("carry", "reset"):
         found = probe(pendulum, start=start, replicates=8, correlations=False, bias=False, save=False)
         assert found.variance.value > 0
+
+
+def test_host_environments_are_sampled_by_the_checkpoint_that_is_measured(tmp_path):
+    """One prober at two checkpoints: the rows of each are its own policy's, and other seeds give other rows."""
+    config = tiny.config(backend="envpool", norm_obs=True, total_timesteps=64, learning_rate=0.3, time_limit=20)
+    run = train(config, tmp_path / "run", checkpoints=1)
+    options = ProbeOptions(replicates=2, advantages="fixed", correlations=False)
+    prober, drawn = None, []
+    for step in (0, 64):
+        config, engine, state, _ = opened(run.path, step)
+        prober = prober.at(state) if prober else Prober(config, engine.algorithm, state, options)
+        rows = prober.sampler.draw(0, 0).rollout
+        seen = engine.algorithm.seen(state.obs_stats, rows.obs, engine.hypers).reshape(-1, 4)
+        dist = engine.algorithm.agent.policy(state.params.policy, seen).reshape(rows.dist.shape)
+        np.testing.assert_allclose(engine.algorithm.dist.logp(dist, rows.action), rows.logp, atol=1e-4)
+        assert not np.array_equal(prober.sampler.draw(1, 0).rollout.obs, rows.obs)
+        fixed = {lam: prober.rows(0, lam) and prober._fixed[lam] for lam in (0.0, 1.0)}
+        drawn.append((np.asarray(rows.logp), fixed))
+        engine.close()
+    prober.close()
+    assert np.abs(drawn[0][0] - drawn[1][0]).max() > 1e-2
+    assert len({moments for _, fixed in drawn for moments in fixed.values()}) == 4
+
+
+def test_advantages_are_standardized_over_experience_only(tmp_path):
+    """With EnvPool some rows are not experience; a batch's own moments leave them out."""
+    run = train(tiny.config(backend="envpool", num_steps=64, total_timesteps=256), tmp_path / "run", checkpoints=1)
+    config, engine, state, _ = opened(run.path, None)
+    prober = Prober(config, engine.algorithm, state, ProbeOptions(advantages="batch", replicates=2))
+    rows = prober.rows(0, None)
+    advantage = np.asarray(rows.samples.advantage)[np.asarray(rows.valid)]
+    assert not rows.valid.all()
+    assert advantage.mean() == pytest.approx(0, abs=1e-5) and advantage.std() == pytest.approx(1, abs=1e-5)
+    engine.close()
+    prober.close()
+
+
+def test_what_a_run_cannot_give_is_refused(tmp_path):
+    host = train(tiny.config(backend="gymnasium"), tmp_path / "host", checkpoints=1)
+    with pytest.raises(ConfigError, match=r"start='carry'.*nearest: stationary, reset"):
+        probe(host, start="carry", replicates=8)
+    plain = train(tiny.config(algo="reinforce", num_minibatches=1), tmp_path / "plain", checkpoints=1)
+    with pytest.raises(ConfigError, match=r"gae_lambda.*leave it out"):
+        probe(plain, gae_lambda=0.9)
 
 
 def test_batch_normalized_advantages_report_only_what_whole_batches_show(pendulum):

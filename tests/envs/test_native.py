@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 
 import gymnasium
@@ -13,7 +14,7 @@ import pytest
 from trimtab import envs
 from trimtab.envs.base import Continuous, Discrete, EnvError
 from trimtab.envs.names import NATIVE_IDS
-from trimtab.envs.native import make_native
+from trimtab.envs.native import _put_off, make_native
 
 CLASSIC = {
     "CartPole-v1": ("x", "x_dot", "theta", "theta_dot"),
@@ -238,3 +239,15 @@ def test_an_episode_goes_on_from_the_start_drawn_ahead(env_id):
     np.testing.assert_array_equal(out.obs, out.next_obs)
     _, alone = lasting.step(jax.random.key(2), state, jnp.int32(0))
     np.testing.assert_array_equal(alone.next_obs, out.next_obs)  # the key alone decides where the action leads
+
+
+def test_modules_that_are_put_off_load_when_they_are_used(monkeypatch):
+    """A stand-in while importing, the real module from then on."""
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    with _put_off("colorsys"):
+        import colorsys as stand_in
+
+        assert sys.modules["colorsys"] is stand_in and "hsv_to_rgb" not in vars(stand_in)
+    assert "colorsys" not in sys.modules
+    assert stand_in.hsv_to_rgb(0.0, 0.0, 1.0) == (1.0, 1.0, 1.0)
+    assert "hsv_to_rgb" in vars(sys.modules["colorsys"])

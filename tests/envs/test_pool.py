@@ -196,7 +196,7 @@ def test_make_comes_here_for_procgen_atari_and_mujoco():
 
 def streamed_and_stepped(env_id: str, num_envs: int, num_steps: int, limit: int | None = None):
     """The same environments, policy and noise, stepped by a compiled program and by Python: (carry, rows) of each."""
-    env = PoolEnv(env_id, num_envs, time_limit=limit)
+    env = PoolEnv(env_id, num_envs, time_limit=limit, streamed=True)
     dist = distribution_for(env.spec.action)
     outputs = dist.num_outputs * (1 if hasattr(dist, "n") else 2)
     weight = jax.random.normal(jax.random.key(0), (*env.spec.obs_shape, outputs))
@@ -255,12 +255,20 @@ def test_in_a_compiled_program_a_cut_episode_costs_two_rows():
 
 
 def test_only_classic_control_on_this_machine_is_streamed():
-    env = PoolEnv("CartPole-v1", 2)
+    env = PoolEnv("CartPole-v1", 2, streamed=True)
     env.reset()
     first = env.stream()
     assert first is env.stream() and len(first.handles) == 2
     env.reset()
     assert env.stream() is not first
-    cheetah = PoolEnv("HalfCheetah-v4", 2)
-    cheetah.reset()
-    assert cheetah.stream() is None
+    threads = PoolEnv("CartPole-v1", 4, {"num_threads": 2}, streamed=True)
+    threads.reset()
+    assert len(threads.stream().handles) == 1
+    for env in (PoolEnv("CartPole-v1", 2), PoolEnv("HalfCheetah-v4", 2, streamed=True)):
+        env.reset()
+        assert env.stream() is None and len(env._pools) == 1
+
+
+def test_no_limit_means_none():
+    env = PoolEnv("CartPole-v1", 1, time_limit=2**31 - 1)
+    assert env.spec.time_limit is None and env._config["max_episode_steps"] == 2**31 - 1

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from trimtab import ewma, normalize, returns, rollout
 from trimtab.algos import ppg, ppo, reinforce
 from trimtab.algos.optim import Hypers, anneal, schedule, transform, warmup
-from trimtab.algos.state import Batch, Info, Optimizer, State
+from trimtab.algos.state import Batch, Info, Optimizer, Phase, State
 from trimtab.config import Config
 from trimtab.nets.agent import Agent, Params, distribution_for
 from trimtab.normalize import Moments
@@ -97,9 +97,7 @@ class Algorithm:
         batch = self.abstract_batch()
         room = lambda n, tree: jax.tree.map(lambda x: jnp.zeros((n, *x.shape), x.dtype), tree)
         queue = room(config.staleness, batch) if config.staleness else None
-        phase = (
-            room(config.policy_iterations, ppg.Phase(batch.obs, batch.target, batch.weight)) if config.is_ppg else None
-        )
+        phase = room(config.policy_iterations, Phase(batch.obs, batch.target, batch.weight)) if config.is_ppg else None
         return replace(state, queue=queue, phase=phase)
 
     def abstract_batch(self) -> Batch:
@@ -246,7 +244,7 @@ class Algorithm:
         if config.is_ppg:
             state, aux_metrics = self._phase(state, fresh, hypers, aux_key)
             metrics |= aux_metrics
-        metrics |= self._account(rows, fresh) | probed
+        metrics |= self._account(fresh) | probed
         info = Info(
             metrics=metrics,
             done=rows.terminated | rows.truncated,
@@ -343,7 +341,7 @@ class Algorithm:
         """Keep this batch for the auxiliary phase, and run that phase after every N_π iterations."""
         config = self.config
         position = state.iteration % config.policy_iterations
-        kept = ppg.Phase(batch.obs, batch.target, batch.weight)
+        kept = Phase(batch.obs, batch.target, batch.weight)
         phase = jax.tree.map(lambda p, x: p.at[position].set(x), state.phase, kept)
         state = replace(state, phase=phase)
         share = self.share(state, hypers)
@@ -364,7 +362,7 @@ class Algorithm:
         metrics = {f"aux/{name}": value for name, value in zip(ppg.METRICS, watched)}
         return state, metrics | {"aux/phase_position": position.astype(jnp.float32)}
 
-    def _account(self, rows: Rollout, fresh: Batch) -> dict[str, Array]:
+    def _account(self, fresh: Batch) -> dict[str, Array]:
         """What the fresh data itself shows."""
         metrics = {"rollout/masked": (fresh.weight == 0).sum().astype(jnp.float32)}
         if self.config.needs_value:

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from trimtab import minibatch
 from trimtab.algos.optim import Hypers, clip_factor, descend, global_norm
-from trimtab.algos.state import Optimizer
+from trimtab.algos.state import Optimizer, Phase
 from trimtab.config import Config
 from trimtab.nets.agent import Agent, Params
 from trimtab.prng import unrolled
-
-
-class Phase(NamedTuple):
-    """What the auxiliary phase needs of each policy iteration; leading axes [N_π, B]."""
-
-    obs: Array
-    target: Float[Array, "N_pi B"]
-    weight: Float[Array, "N_pi B"]
-
 
 METRICS = ("value_loss", "aux_value_loss", "clone_kl", "value_error_before", "value_error_after")
 

@@ -14,7 +14,7 @@ from trimtab.rollout import Carry
 
 
 class Batch(NamedTuple):
-    """Samples ready to learn from; leading axis [B] (or [k, B] in a queue or phase buffer).
+    """Samples ready to learn from; leading axis [B] (or [k, B] in a queue).
 
     Values and advantages are those of collection time; `weight` is 0 where a row is not experience.
     """
@@ -27,6 +27,14 @@ class Batch(NamedTuple):
     target: Float[Array, "*k B"]
     advantage: Float[Array, "*k B"]
     weight: Float[Array, "*k B"]
+
+
+class Phase(NamedTuple):
+    """What the auxiliary phase needs of each policy iteration; leading axes [N_π, B]."""
+
+    obs: Array
+    target: Float[Array, "N_pi B"]
+    weight: Float[Array, "N_pi B"]
 
 
 class Optimizer(NamedTuple):
@@ -50,7 +58,7 @@ class State(eqx.Module):
     iteration: Int[Array, ""]
     gradient_steps: Int[Array, ""]
     queue: Batch | None = None
-    phase: Batch | None = None
+    phase: Phase | None = None
     auxiliary: Optimizer | None = None
 
 

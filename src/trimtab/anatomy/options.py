@@ -68,5 +68,7 @@ def check(options: ProbeOptions) -> None:
         if options.num_steps is not None and (steps >= options.num_steps or options.num_steps % steps):
             near = [d for d in nearest_divisors(options.num_steps, steps) if d < options.num_steps]
             raise ConfigError("blocks", steps, f"must divide num_steps={options.num_steps}; nearest: {near[0]}")
+    if options.seed < 0:
+        raise ConfigError("seed", options.seed, "must be at least 0; nearest: 0")
     if options.start == "carry" and options.replicates < 8:
         raise ConfigError("replicates", options.replicates, "carried states need at least 8; nearest: 8")

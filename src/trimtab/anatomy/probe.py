@@ -98,17 +98,21 @@ def probe(
     several = isinstance(at, list) or at == "all" or isinstance(gae_lambda, list)
     steps = [c.step for c in run.checkpoints] if at == "all" else at if isinstance(at, list) else [at]
     lambdas = gae_lambda if isinstance(gae_lambda, list) else [gae_lambda]
+    if run.config.algo == "reinforce" and gae_lambda is not None:
+        raise ConfigError("gae_lambda", gae_lambda, "REINFORCE has none (it is PPO's at 1); leave it out")
     found, total = [], len(steps) * len(lambdas)
     prober: Prober | None = None
-    for step in steps:
-        config, engine, state, where = opened(run.path, step)
-        try:
+    try:
+        for step in steps:
+            config, engine, state, where = opened(run.path, step)
+            engine.close()
             prober = prober.at(state) if prober else Prober(config, engine.algorithm, state, opts)
             for value in lambdas:
                 tick(len(found), total)
                 found.append(prober.anatomy(where, value))
-        finally:
-            engine.close()
+    finally:
+        if prober:
+            prober.close()
     tick(total, total)
     if save:
         from trimtab.anatomy.table import write
@@ -128,6 +132,9 @@ class Prober:
             raise ConfigError(
                 "num_envs", self.num_envs, f"carried states are the run's own; nearest: {config.num_envs}"
             )
+        spec = algorithm.env.spec
+        if options.start == "carry" and not spec.compiled:
+            raise ConfigError("start", "carry", f"states of {spec.env_id} cannot be saved; nearest: stationary, reset")
         self.hypers = hypers_of(config)
         full = FullObjective(config.ent_coef, config.vf_coef) if options.objective == "full" else None
         try:
@@ -140,6 +147,7 @@ class Prober:
         )
         self.measurer = Measurer(self.per_sample, state.params, by_env=options.start == "carry")
         self._cut: dict[int, Any] = {}
+        self._fixed: dict[float | None, tuple[float, float]] = {}
         self._gram = jax.jit(self.per_sample.gram)
         self._vectors = jax.jit(lambda p, s: chunked_vectors(self.per_sample, p, s))
 
@@ -149,22 +157,23 @@ class Prober:
 
     def at(self, state: State) -> Prober:
         """The same prober on another checkpoint; nothing compiles again."""
-        self.sampler.state = state
-        if hasattr(self.sampler, "_stationary_table") and self.options.start == "stationary":
-            self.sampler._starts = self.sampler._stationary_table()
+        self.sampler.at(state)
         self.measurer.params = state.params
+        self._fixed.clear()
         return self
+
+    def close(self) -> None:
+        self.sampler.close()
 
     def rows(self, replicate: int, gae_lambda: float | None) -> Rows:
         rows = self.sampler.draw(self.options.seed, replicate, gae_lambda)
         if self.options.advantages == "raw":
             return rows
-        if self.options.advantages == "fixed" and not hasattr(self, "_fixed"):
-            a = np.asarray(self.sampler.draw(self.options.seed + 1, 0, gae_lambda).samples.advantage)
-            self._fixed = float(a.mean()), float(a.std()) + 1e-8
-        a = rows.samples.advantage
-        mean, std = self._fixed if self.options.advantages == "fixed" else (a.mean(), a.std() + 1e-8)
-        return rows._replace(samples=rows.samples._replace(advantage=(a - mean) / std))
+        if self.options.advantages == "fixed" and gae_lambda not in self._fixed:
+            self._fixed[gae_lambda] = moments(self.sampler.draw(self.options.seed + 1, 0, gae_lambda))
+        mean, std = self._fixed[gae_lambda] if self.options.advantages == "fixed" else moments(rows)
+        advantage = (rows.samples.advantage - mean) / std
+        return rows._replace(samples=rows.samples._replace(advantage=advantage))
 
     def measured(self, gae_lambda: float | None, replicates: int | None = None) -> Measured:
         return measure(self.measurer, lambda r: self.rows(r, gae_lambda), replicates or self.options.replicates)
@@ -324,6 +333,12 @@ class Prober:
         if measured.rows.num_masked:
             notes.append(f"{measured.rows.num_masked} rows were not experience and are left out")
         return tuple(notes)
+
+
+def moments(rows: Rows) -> tuple[float, float]:
+    """Mean and standard deviation of the advantages, as training takes them: over experience only."""
+    advantage = np.asarray(rows.samples.advantage)[np.asarray(rows.valid)]
+    return float(advantage.mean()), float(advantage.std()) + 1e-8
 
 
 def between_batches(decomposition: Decomposition, means: np.ndarray, seed: int) -> Decomposition:

@@ -6,6 +6,7 @@ One draw is one replicate, of fixed shape, so the number of replicates never com
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +19,7 @@ from trimtab.algos.core import Algorithm
 from trimtab.algos.state import State
 from trimtab.anatomy import exact
 from trimtab.anatomy.gradients import Samples
+from trimtab.envs.base import derived_seed
 from trimtab.nets.heads import clip_action
 from trimtab.rollout import Carry, Rollout
 
@@ -53,12 +55,17 @@ class CompiledSampler:
     def __init__(
         self, algorithm: Algorithm, state: State, hypers, num_envs: int, num_steps: int, start: str, reference: bool
     ):
-        self.algorithm, self.state, self.hypers = algorithm, state, hypers
+        self.algorithm, self.hypers = algorithm, hypers
         self.num_envs, self.num_steps, self.start = num_envs, num_steps, start
         gamma = float(hypers["gamma"])
         self.tail = tail_length(gamma) if reference and algorithm.config.needs_value else None
-        self._starts = self._stationary_table() if start == "stationary" else None
         self._draw = jax.jit(self._rows)
+        self.at(state)
+
+    def at(self, state: State) -> None:
+        """Draw from another checkpoint."""
+        self.state = state
+        self._starts = self._stationary_table() if self.start == "stationary" else None
 
     def draw(self, seed: int, replicate: int, gae_lambda: float | None = None) -> Rows:
         """Replicate number `replicate`; the same numbers for every λ."""
@@ -67,6 +74,9 @@ class CompiledSampler:
         if gae_lambda is not None and "gae_lambda" in hypers:
             hypers = hypers | {"gae_lambda": jnp.float32(gae_lambda)}
         return self._draw(self.state, hypers, key, self._starts)
+
+    def close(self) -> None:
+        pass
 
     # Where rows start ---------------------------------------------------------------------------------------
 
@@ -104,13 +114,13 @@ class CompiledSampler:
         env, limit = self.algorithm.env, self.algorithm.env.spec.time_limit or UNLIMITED_BURN_IN
         phase_key, key = jax.random.split(key)
         length = limit + jax.random.randint(phase_key, (self.num_envs,), 0, limit)
-        policy = self.algorithm.policy(state.params, state.obs_stats, hypers)
+        policy, dist = self.algorithm.policy(state.params, state.obs_stats, hypers), self.algorithm.dist
 
         def step(t, carry: Carry) -> Carry:
             noise_key, env_key = jax.random.split(jax.random.fold_in(key, t))
-            action = self.algorithm.dist.sample(policy(carry.obs), self.algorithm.dist.noise(noise_key, (self.num_envs,)))
+            action = dist.sample(policy(carry.obs), dist.noise(noise_key, (self.num_envs,)))
             keys = jax.random.split(env_key, self.num_envs)
-            env_state, out = jax.vmap(env.step)(keys, carry.env_state, clip_action(self.algorithm.dist, action))
+            env_state, out = jax.vmap(env.step)(keys, carry.env_state, clip_action(dist, action))
             done = out.terminated | out.truncated
             new = Carry(env_state, out.obs, carry.episode_return, jnp.where(done, 0.0, carry.episode_length + 1))
             return jax.tree.map(lambda a, b: rollout.where_rows(t < length, a, b), new, carry)
@@ -208,19 +218,27 @@ class HostSampler:
     def __init__(
         self, algorithm: Algorithm, state: State, hypers, num_envs: int, num_steps: int, start: str, reference: bool
     ):
-        self.algorithm, self.state, self.hypers = algorithm, state, hypers
+        self.algorithm, self.hypers = algorithm, hypers
         self.num_envs, self.num_steps, self.start = num_envs, num_steps, start
         self.env = algorithm.make_env(num_envs)
-        self._act = jax.jit(lambda obs, noise: algorithm.act(state.params, state.obs_stats, obs, noise, hypers))
+        self._act = jax.jit(lambda params, stats, obs, noise: algorithm.act(params, stats, obs, noise, hypers))
         self._finish = jax.jit(self._advantages)
+        self.at(state)
+
+    def at(self, state: State) -> None:
+        """Draw from another checkpoint; what was drawn before is another policy's."""
+        self.state = state
         self._carry: Carry | None = None
-        self._kept: dict[int, tuple[Rollout, np.ndarray]] = {}
+        self._kept: dict[tuple[int, int], tuple[Rollout, np.ndarray]] = {}
+
+    def close(self) -> None:
+        self.env.close()
 
     def draw(self, seed: int, replicate: int, gae_lambda: float | None = None) -> Rows:
-        """Host environments cannot be replayed, so rollouts are kept, and replicate r is always the same rows."""
-        if replicate not in self._kept:
-            self._kept[replicate] = self._collect(seed, replicate)
-        rows, phase = self._kept[replicate]
+        """Host environments cannot be replayed, so rollouts are kept, and a replicate is always the same rows."""
+        if (seed, replicate) not in self._kept:
+            self._kept[seed, replicate] = self._collect(seed, replicate)
+        rows, phase = self._kept[seed, replicate]
         hypers = self.hypers
         if gae_lambda is not None and "gae_lambda" in hypers:
             hypers = hypers | {"gae_lambda": jnp.float32(gae_lambda)}
@@ -228,36 +246,42 @@ class HostSampler:
 
     def _collect(self, seed: int, replicate: int) -> tuple[Rollout, np.ndarray]:
         zeros = lambda: np.zeros(self.num_envs, np.float32)
-        key = jax.random.fold_in(jax.random.key(seed), replicate)
+        measured, before = jax.random.split(jax.random.fold_in(jax.random.key(seed), replicate))
         if self._carry is None or self.start == "reset":
-            self._carry = Carry((), self.env.reset(seed * 10_007 + replicate), zeros(), zeros())
+            self._carry = Carry((), self.env.reset(derived_seed(seed, replicate)), zeros(), zeros())
             if self.start == "stationary":
-                self._spread(key, seed)
+                self._spread(before, seed)
         elif self.start == "stationary":
-            self._walk(key, self.env.spec.time_limit or UNLIMITED_BURN_IN)  # a gap, so that replicates are independent
+            self._pass(before, self._limit)  # a gap, so that replicates are independent
         phase = np.array(self._carry.episode_length)
-        self._carry, rows = self._walk(jax.random.fold_in(key, 1), self.num_steps)
-        return rows, phase
+        return self._walk(measured, self.num_steps), phase
 
-    def _walk(self, key, steps: int):
+    @property
+    def _limit(self) -> int:
+        return self.env.spec.time_limit or UNLIMITED_BURN_IN
+
+    def _walk(self, key: PRNGKeyArray, steps: int) -> Rollout:
         noise = np.asarray(self.algorithm.dist.noise(key, (steps, self.num_envs)))
-        self._carry, rows = rollout.collect_host(self.env, self._act, noise, self._carry)
-        return self._carry, rows
+        act = partial(self._act, self.state.params, self.state.obs_stats)
+        self._carry, rows = rollout.collect_host(self.env, act, noise, self._carry)
+        return rows
 
-    def _spread(self, key, seed: int) -> None:
+    def _pass(self, key: PRNGKeyArray, steps: int) -> None:
+        """Steps that only bring the environments elsewhere; never more of them in memory than are measured at once."""
+        for begin in range(0, steps, self.num_steps):
+            self._walk(jax.random.fold_in(key, begin), min(self.num_steps, steps - begin))
+
+    def _spread(self, key: PRNGKeyArray, seed: int) -> None:
         """Bring episodes out of step: each environment is reset once at a random moment of a burn-in."""
-        limit = self.env.spec.time_limit or UNLIMITED_BURN_IN
-        phase = np.random.default_rng(seed).integers(0, limit, self.num_envs)
-        for t in sorted({*phase.tolist(), limit}):
-            steps = t - getattr(self, "_spread_to", 0)
-            if steps:
-                self._walk(jax.random.fold_in(key, 2 + t), steps)
-            self._spread_to = t
-            if (phase == t).any():
-                obs = self.env.reset_some(phase == t)
-                length = np.where(phase == t, 0.0, self._carry.episode_length).astype(np.float32)
-                self._carry = Carry((), obs, self._carry.episode_return, length)
-        self._walk(jax.random.fold_in(key, 1), limit)
+        phase = np.random.default_rng(seed).integers(0, self._limit, self.num_envs)
+        now = 0
+        for t in np.unique(phase).tolist():
+            self._pass(jax.random.fold_in(key, t), t - now)
+            now = t
+            obs = self.env.reset_some(phase == t)
+            length = np.where(phase == t, 0.0, self._carry.episode_length).astype(np.float32)
+            self._carry = Carry((), obs, self._carry.episode_return, length)
+        self._pass(jax.random.fold_in(key, self._limit), 2 * self._limit - now)
 
     def _advantages(self, state: State, hypers, rows: Rollout, phase) -> Rows:
         advantage, target, _, valid, obs = self.algorithm.advantages(state, rows, hypers)

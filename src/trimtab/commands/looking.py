@@ -19,6 +19,8 @@ def eval(argv: list[str]) -> int:
     given = made.parse(argv)
     if given.episodes < 1:
         raise ConfigError("episodes", given.episodes, "must be at least 1; nearest: 1")
+    if given.seed is not None and given.seed < 0:
+        raise ConfigError("seed", given.seed, "must be at least 0; nearest: 0")
     output = filled(Output, given)
     from trimtab.training import evaluate_run
 
@@ -69,8 +71,11 @@ def envs(argv: list[str]) -> int:
     made.add_argument("filter", nargs="?", default="", help="only ids that contain this")
     made.add_argument("--backend", default=None, help="only this backend")
     given = made.parse(argv)
-    from trimtab.envs import catalogue
+    from trimtab.envs import BACKENDS, catalogue, nearest
 
+    if given.backend not in (None, *BACKENDS):
+        close = nearest(given.backend, BACKENDS) or BACKENDS
+        raise ConfigError("backend", given.backend, f"no such backend; nearest: {', '.join(close)}")
     rows = [
         row
         for row in catalogue()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab import flags
-from trimtab.commands.shared import Output, filled, layered_config, parser
+from trimtab.commands.shared import Output, filled, layered_config, parser, refuse_two_environments
 from trimtab.config import Config, ConfigError
 from trimtab.records import RunError
 
@@ -66,6 +66,7 @@ def split(argv: list[str]) -> int:
     made.add_argument("--config", metavar="FILE", help="YAML file of fields, over the preset")
     made.add_argument("--run-dir", metavar="DIR", help="where results go (default: runs/split-ENV-K)")
     given = made.parse(argv)
+    refuse_two_environments(given)
     given.env_id = given.env
     for name in ("num_envs", "num_steps"):
         if hasattr(given, name):

@@ -36,6 +36,12 @@ def parser(name: str, *classes: type, positional: str | None = None, help: str =
     return made
 
 
+def refuse_two_environments(given) -> None:
+    """An id may be given by position or by --env-id, not as two different ones."""
+    if getattr(given, "env_id", given.env) != given.env:
+        raise ConfigError("env_id", given.env_id, f"the environment was given twice; the other is {given.env}")
+
+
 def filled(cls: type, given) -> Any:
     """An options dataclass with what was given."""
     return cls(**flags.values(cls, given))

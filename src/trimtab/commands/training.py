@@ -6,9 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from trimtab.commands.shared import Output, filled, layered_config, parser
+from trimtab.commands.shared import Output, filled, layered_config, parser, refuse_two_environments
 from trimtab.config import Config, ConfigError
-from trimtab.flags import fail
 
 
 @dataclass
@@ -36,13 +35,11 @@ def train(argv: list[str]) -> int:
     made.add_argument("--config", metavar="FILE", help="YAML file of fields, over the preset, under the flags")
     given = made.parse(argv)
     if given.env is not None:
-        if getattr(given, "env_id", given.env) != given.env:
-            fail(f"env_id={given.env_id!r}: the environment was given twice ({given.env})")
+        refuse_two_environments(given)
         given.env_id = given.env
     options, output = filled(RunFlags, given), filled(Output, given)
     config = layered_config(given)
-    if options.checkpoints < 1:
-        raise ConfigError("checkpoints", options.checkpoints, "must be at least 1; nearest: 1")
+    refuse_no_checkpoints(options.checkpoints)
     if options.seeds < 1:
         raise ConfigError("seeds", options.seeds, "must be at least 1; nearest: 1")
     if options.seeds > 1:
@@ -66,6 +63,11 @@ def train(argv: list[str]) -> int:
     return _finish(run, output)
 
 
+def refuse_no_checkpoints(count: int) -> None:
+    if count < 1:
+        raise ConfigError("checkpoints", count, "must be at least 1; nearest: 1")
+
+
 def describe(config: Config) -> None:
     """The derived quantities, before a run starts."""
     from rich.console import Console
@@ -86,7 +88,7 @@ def _finish(run, output: Output) -> int:
     elif not output.quiet:
         mean = summary["ep_rew_mean"]
         print(
-            f"{summary['total_timesteps']:,} steps in {summary['seconds']:.1f} s ({summary['fps']:,.0f} steps/s, "
+            f"{run.timing['steps']:,} steps in {summary['seconds']:.1f} s ({summary['fps']:,.0f} steps/s, "
             f"compiling {summary['compile_seconds']:.1f} s); return of the last 100 episodes: "
             + ("no episode finished" if mean is None else f"{mean:.4g}")
         )
@@ -113,15 +115,18 @@ def _finish_seeds(summaries: list[dict[str, Any]], output: Output) -> int:
 def resume(argv: list[str]) -> int:
     made = parser("resume", Output, positional="run", help="run directory")
     made.add_argument("--tensorboard", action="store_true", help="also write TensorBoard events")
+    made.add_argument("--track", action="store_true", help="also log to Weights & Biases")
     made.add_argument("--checkpoints", type=int, default=20, help="checkpoints over the run, as in train")
     given = made.parse(argv)
     output = filled(Output, given)
+    refuse_no_checkpoints(given.checkpoints)
     from trimtab import training
 
     run = training.resume(
         given.run,
         quiet=output.quiet or output.json,
-        checkpoints=max(1, given.checkpoints),
+        checkpoints=given.checkpoints,
         tensorboard=given.tensorboard,
+        track=given.track,
     )
     return _finish(run, output)

@@ -62,13 +62,15 @@ def make(
     env_kwargs: dict[str, Any] | None = None,
     time_limit: int | None = None,
     seed: int = 0,
+    streamed: bool = False,
 ) -> CompiledEnv | HostEnv:
     """The environment of an id: compiled if it can be, else `num_envs` host environments.
 
     `auto` tries finite MDPs, gymnax, EnvPool, Gymnasium, in this order. `env_kwargs` go to the environment's
     own constructor or parameters (for Gymnasium, `vectorization` "sync" or "async" may stand among them).
     `time_limit` overrides the environment's own limit; None keeps it. `seed` is the one a host environment is
-    reset with unless `reset` is given another; compiled environments take keys instead.
+    reset with unless `reset` is given another; compiled environments take keys instead. `streamed` asks for host
+    environments that a compiled program can step, where there are such.
     """
     if backend not in ("auto", *BACKENDS):
         raise EnvError(f"backend: {backend!r} is none of auto, {', '.join(BACKENDS)}")
@@ -88,7 +90,7 @@ def make(
     if chosen == "envpool":
         from .pool import PoolEnv
 
-        return PoolEnv(env_id, num_envs, options, time_limit, seed)
+        return PoolEnv(env_id, num_envs, options, time_limit, seed, streamed)
     from .gym import GymEnv
 
     vectorization = options.pop("vectorization", "sync")

@@ -72,9 +72,9 @@ Fresh = tuple[Any, "Shaped[Array, ' ...']"]
 
 
 class HostStep(NamedTuple):
-    """One transition of N host environments, in NumPy; the fields of `Step`, and `valid`.
+    """One transition of N host environments; the fields of `Step`, and `valid`. NumPy's arrays, in a `Stream` JAX's.
 
-    A row with `valid` false is not experience: the environment ignored the action because it was resetting.
+    A row with `valid` false is not experience: the environment was resetting, or had run out of time.
     """
 
     obs: Shaped[np.ndarray, "N ..."]
@@ -111,8 +111,8 @@ class CompiledEnv(Protocol):
 class Stream(Protocol):
     """Host environments in parts, each stepped from inside a compiled program while the policy acts in the others.
 
-    Every call takes a part's handle and returns the one the next call takes: that is what keeps them in order. Where an
-    episode ended, the reset is a row of its own that is not valid.
+    Every call takes a part's handle and returns the one the next call takes: that is what keeps them in order. After an
+    episode's end come rows that are not valid until the next one has begun.
     """
 
     handles: tuple[Any, ...]
@@ -174,6 +174,11 @@ def refuse_bad_time_limit(env_id: str, time_limit: int | None) -> None:
     """Raise unless the time limit is absent or at least one step."""
     if time_limit is not None and time_limit < 1:
         raise EnvError(f"time_limit: {env_id} cannot be cut after {time_limit} steps; the least is 1")
+
+
+def derived_seed(*parts: int) -> int:
+    """A seed for one purpose of a run, unrelated to those of other parts: seed + 1 would be the next run's."""
+    return int(np.random.SeedSequence(parts).generate_state(1, np.uint32)[0] & 0x7FFFFFFF)
 
 
 def spread_seeds(seed: int, num_envs: int) -> list[int]:

@@ -7,9 +7,14 @@ environments also read it for other things, and calls a termination at the limit
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import inspect
-from contextlib import AbstractContextManager
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -132,10 +137,32 @@ def _build(env_id: str, options: dict[str, Any], time_limit: int | None) -> tupl
 
 def _import_gymnax() -> Any:
     try:
-        import gymnax
+        with _put_off("matplotlib.pyplot", "seaborn"):  # gymnax draws with them; they take most of its import
+            import gymnax
     except ModuleNotFoundError as error:
         raise EnvError(f"backend: native needs the Python package {error.name!r}: pip install {error.name}") from error
     return gymnax
+
+
+@contextmanager
+def _put_off(*names: str) -> Iterator[None]:
+    """What is imported meanwhile gets these modules as stand-ins, which load the real ones when first used."""
+
+    def load(name: str, attribute: str) -> Any:
+        if sys.modules.get(name) is stands_in.get(name):
+            sys.modules.pop(name, None)
+        return getattr(importlib.import_module(name), attribute)
+
+    stands_in = {name: ModuleType(name) for name in names if name not in sys.modules}
+    for name, module in stands_in.items():
+        module.__getattr__ = partial(load, name)
+        sys.modules[name] = module
+    try:
+        yield
+    finally:
+        for name, module in stands_in.items():
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
 
 
 def _like(default: Any, value: Any) -> Any:

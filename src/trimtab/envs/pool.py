@@ -10,7 +10,8 @@ cannot be moved (moving EnvPool's only changes what endings are called), so a sh
 longer one refused. For the other families EnvPool's word is taken.
 
 A step of classic control costs less than the call from Python that asks for it. Those environments can be stepped
-inside a compiled program (`stream`) and are kept in two halves: while one steps, the policy acts in the other.
+inside a compiled program (`stream`). They are then kept in two halves, unless threads are asked for: while one steps,
+the policy acts in the other.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _PROCGEN = "envpool.procgen"
 # What we set ourselves, or what would change the meaning of a step.
 _RESERVED = {"num_envs", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info"}
 _NO_LIMIT = 2**31 - 2
+_THREADING = {"num_threads", "thread_affinity_offset"}
 
 
 class PoolEnv:
@@ -47,6 +49,7 @@ class PoolEnv:
         env_kwargs: dict[str, Any] | None = None,
         time_limit: int | None = None,
         seed: int = 0,
+        streamed: bool = False,
     ) -> None:
         self.num_envs = num_envs
         self._task = canonical(env_id)
@@ -58,8 +61,10 @@ class PoolEnv:
         refuse_unknown_options(env_id, options, set(defaults.config._fields) - _RESERVED)
         asked = options.pop("max_episode_steps", None)
         limit, pool_limit = _limits(self._task, defaults, asked if time_limit is None else time_limit)
-        self._classic = _family(self._task) == _CLASSIC
-        if self._classic:
+        classic = _family(self._task) == _CLASSIC
+        self._streamed = streamed and classic
+        self._halved = self._streamed and num_envs % 2 == 0 and not options.keys() & _THREADING
+        if classic:
             options.setdefault("num_threads", 1)  # their steps cost less than waking a second thread
         self._keeps_limit = limit is not None and limit < pool_limit
         self._config = {**options, "max_episode_steps": pool_limit}
@@ -77,12 +82,12 @@ class PoolEnv:
         """Build the pools anew: EnvPool takes a seed only at construction."""
         self.close()
         seeds = spread_seeds(self._seed if seed is None else seed, self.num_envs)
-        halves = 2 if self._classic and self.num_envs % 2 == 0 else 1
+        parts = np.split(np.array(seeds), 2 if self._halved else 1)
         make = lambda seeds: _import_envpool().make(
             self._task, env_type="gymnasium", num_envs=len(seeds), seed=seeds, **self._config
         )
         with without_precision_warnings():
-            self._pools = [make(part.tolist()) for part in np.split(np.array(seeds), halves)]
+            self._pools = [make(part.tolist()) for part in parts]
             self._obs = np.concatenate([self._layout.convert(pool.reset()[0]) for pool in self._pools])
         return self._obs
 
@@ -125,7 +130,7 @@ class PoolEnv:
         """Classic control on a processor; elsewhere steps cost more than calls, or EnvPool has no such functions."""
         import jax
 
-        if not self._classic or sys.platform != "linux" or jax.default_backend() != "cpu":
+        if not self._streamed or sys.platform != "linux" or jax.default_backend() != "cpu":
             return None
         if self._stream is None:
             self._stream = PoolStream(self)
@@ -203,7 +208,7 @@ def _limits(task: str, defaults: Any, asked: int | None) -> tuple[int | None, in
             raise EnvError(f"time_limit: {task} ends after {own} steps by itself; {limit} is beyond it")
         return limit, own
     if limit >= _NO_LIMIT:
-        return None, own
+        return None, max(own, limit)
     return limit, limit + 1 if family in _COUNTED_FAMILIES else limit
 
 
