@@ -273,7 +273,8 @@ class Config:
             "batch (N × T)": f"{self.num_envs} × {self.num_steps} = {self.batch:,}",
             "minibatch": f"{self.minibatch:,} × {self.minibatches} per epoch",
             "iterations": f"{self.iterations:,}",
-            "environment steps": f"{self.steps:,}",
+            "environment steps": f"{self.steps:,}"
+            + ("" if self.steps == self.total_timesteps else f" (of {self.total_timesteps:,}: whole iterations)"),
             "policy gradient steps": f"{self.gradient_steps:,}",
             "each sample is used": (
                 f"{self.update_epochs} × by the policy, {self.epochs_of_value} × by the value function"

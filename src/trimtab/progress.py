@@ -12,6 +12,7 @@ class Progress:
     def __init__(self, total: int, title: str, quiet: bool = False, unit: str = "steps"):
         self.total, self.title, self.quiet, self.unit = total, title, quiet, unit
         self._live, self._begun, self._printed, self._first = None, time.perf_counter(), 0.0, 0
+        self._seen, self._ends = -1, None  # what was done when it last grew, and when all should be, guessed then
 
     def __enter__(self) -> Progress:
         if not self.quiet and sys.stderr.isatty():
@@ -43,11 +44,13 @@ class Progress:
         if self._live:
             self._live.update(self._task, completed=done, note=note)
             return
-        now = time.perf_counter()
-        if now - self._printed > 5.0 or done >= self.total:
+        now, grew = time.perf_counter(), done != self._seen
+        if grew and done > self._first:
+            self._ends = now + (self.total - done) * (now - self._begun) / (done - self._first)
+        self._seen = done
+        if now - self._printed > 5.0 or (grew and done >= self.total):
             self._printed = now
-            rate = (done - self._first) / max(now - self._begun, 1e-9)
-            left = f" {(self.total - done) / rate:.0f} s left" if rate > 0 else ""
+            left = f" {max(self._ends - now, 0):.0f} s left" if self._ends and done < self.total else ""
             print(
                 f"{self.title}: {done:,}/{self.total:,} {self.unit} {note}{left}",
                 file=sys.stderr,

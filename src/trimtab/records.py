@@ -90,8 +90,10 @@ class RunDir:
     def create(cls, path: str | Path, config: dict[str, Any], manifest: dict[str, Any]) -> RunDir:
         """A new run; an existing directory with anything in it is refused."""
         run = cls(path)
+        if run.path.exists() and not run.path.is_dir():
+            raise Taken(f"{run.path} is a file; give another --run-dir")
         taken = Taken(f"{run.path} already exists and is not empty; give another --run-dir, or resume it")
-        if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
+        if run.path.exists() and any(run.path.iterdir()):
             raise taken
         try:
             (run.path / "checkpoints").mkdir(parents=True)  # of two processes here at once, one makes it
@@ -109,7 +111,9 @@ class RunDir:
     def open(cls, path: str | Path) -> RunDir:
         run = cls(path)
         if not (run.path / "config.yaml").is_file():
-            raise RunError(f"{run.path} is not a run directory (no config.yaml)")
+            inside = sorted(file.parent.name for file in run.path.glob("*/config.yaml"))
+            hint = f"; there are runs in it: {', '.join(inside[:8])}" if inside else " (no config.yaml)"
+            raise RunError(f"{run.path} is not a run directory{hint}")
         schema = run.manifest().get("schema")
         if schema != SCHEMA:
             raise RunError(f"{run.path} has schema {schema}; this version reads schema {SCHEMA}")

@@ -50,7 +50,7 @@ class Options:
     tensorboard: bool = False
     track: bool = False
     say: Callable[[str], None] = field(default=lambda text: print(text, file=sys.stderr))
-    announce: Callable[[Config], None] = field(default=lambda config: None)  # once nothing can be refused any more
+    announce: Callable[[Config, str], None] = field(default=lambda config, backend: None)  # nothing is refused after it
 
 
 def train(config: Config, run_dir: str | Path | None = None, **options: Any) -> Run:
@@ -60,7 +60,7 @@ def train(config: Config, run_dir: str | Path | None = None, **options: Any) -> 
     device.prepare(device.threads_for(config.network))
     engine = _fitting(config)
     run = _new_run(opts.run_dir, config, engine)
-    opts.announce(config)
+    opts.announce(config, engine.algorithm.env.spec.backend)
     with run.writing():
         state = engine.init(config.seed)
         return _Loop(config, engine, run, opts).go(state)

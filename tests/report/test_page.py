@@ -5,7 +5,7 @@ from report.browser import Browser
 from report.examples import curves_of, measured, result_of
 
 from trimtab.config import Config
-from trimtab.report import build, charts, page, split_charts
+from trimtab.report import build, charts, numbers, page, split_charts
 
 READY = "document.documentElement.dataset.ready === '1' && document.readyState === 'complete'"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -131,7 +131,7 @@ def test_pages_without_results_of_training(large):
     [(0, "0"), (1.5e-7, "1.50e−7"), (0.0123, "0.0123"), (3.2071, "3.21"), (-12.34, "−12.3"), (98765, "98,800")],
 )
 def test_numbers_are_short(value, text):
-    assert build.number(value) == text
+    assert numbers.number(value) == text
 
 
 def test_other_reports_share_the_page():

@@ -36,6 +36,11 @@ class Estimate:
 UNRESOLVED = Estimate(math.nan, math.nan, math.nan, resolved=False)
 
 
+def unresolved(value: float) -> Estimate:
+    """A value whose interval would mean nothing."""
+    return Estimate(float(value), math.nan, math.nan, resolved=False)
+
+
 def _compact(x: float, digits: int) -> str:
     """x with so many significant digits: 1.23e-4, 0.0123, 1230, 1.23e6."""
     if x == 0 or not math.isfinite(x):
@@ -126,7 +131,9 @@ def positive_estimate(columns: Resampled, column: int, num_rows: int) -> Estimat
     ]
     with np.errstate(over="ignore"):
         lo, hi = np.exp(studentized(*log[0], *log[1]))
-    return Estimate(value, float(lo), float(hi), bool(num_rows >= MIN_ROWS and hi <= WIDEST * value))
+    if hi > WIDEST * value:
+        return unresolved(value)
+    return Estimate(value, float(lo), float(hi), num_rows >= MIN_ROWS)
 
 
 def ratio_estimate(columns: Resampled, num_rows: int, scale: float) -> Estimate:

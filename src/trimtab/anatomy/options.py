@@ -65,6 +65,8 @@ def check(options: ProbeOptions) -> None:
         if getattr(options, name) is not None and getattr(options, name) < 1:
             raise ConfigError(name, getattr(options, name), "must be at least 1; nearest: 1")
     for steps in options.blocks:
+        if steps < 1:
+            raise ConfigError("blocks", steps, "must be at least 1; nearest: 1")
         if options.num_steps is not None and (steps >= options.num_steps or options.num_steps % steps):
             near = [d for d in nearest_divisors(options.num_steps, steps) if d < options.num_steps]
             raise ConfigError("blocks", steps, f"must divide num_steps={options.num_steps}; nearest: {near[0]}")
@@ -72,3 +74,10 @@ def check(options: ProbeOptions) -> None:
         raise ConfigError("seed", options.seed, "must be at least 0; nearest: 0")
     if options.start == "carry" and options.replicates < 8:
         raise ConfigError("replicates", options.replicates, "carried states need at least 8; nearest: 8")
+
+
+def check_split(options: SplitOptions) -> None:
+    """Refuse efforts that mean nothing."""
+    for name, least in (("seeds", 0), ("points", 1), ("replicates", 2)):
+        if getattr(options, name) < least:
+            raise ConfigError(name, getattr(options, name), f"must be at least {least}; nearest: {least}")

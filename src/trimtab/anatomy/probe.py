@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,6 +129,7 @@ class Prober:
         self.config, self.algorithm, self.options = config, algorithm, options
         self.num_envs = options.num_envs or config.num_envs
         self.num_steps = options.num_steps or config.num_steps
+        check(dataclasses.replace(options, num_steps=self.num_steps))
         if options.start == "carry" and self.num_envs != config.num_envs:
             raise ConfigError(
                 "num_envs", self.num_envs, f"carried states are the run's own; nearest: {config.num_envs}"
@@ -343,8 +345,6 @@ def moments(rows: Rows) -> tuple[float, float]:
 
 def between_batches(decomposition: Decomposition, means: np.ndarray, seed: int) -> Decomposition:
     """Only the variance between whole batches, where advantages couple the samples within one."""
-    import dataclasses
-
     from trimtab.anatomy.variance import gradient_statistics
 
     whole = decompose_rows(gradient_statistics(means[:, None, :]), 1, seed)

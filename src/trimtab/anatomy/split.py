@@ -208,6 +208,7 @@ def _row(plan: _Plan, n: int, t: int, probe: dict[str, Any], outputs: dict[str, 
         "fps": _over_seeds([s["fps"] for s in summaries]),
         "auc": _over_seeds([a for a in areas if a is not None]),
         "final_return": _over_seeds([s["ep_rew_mean"] for s in summaries if s["ep_rew_mean"] is not None]),
+        "improved": any(improved(plan.trained(n, t, s)) for s in seeds),
         "seeds": len(summaries),
     }
 
@@ -220,6 +221,17 @@ def area(path: Path) -> float | None:
     episodes = RunDir.open(path).episodes()
     steps = float(episodes["length"].sum())
     return float((episodes["return"] * episodes["length"]).sum()) / steps if steps else None
+
+
+def improved(path: Path) -> bool:
+    """Whether the last quarter of a run's episodes returned more than the first, by three standard errors."""
+    returns = RunDir.open(path).episodes()["return"].to_numpy()
+    quarter = len(returns) // 4
+    if quarter < 2:
+        return False
+    first, last = returns[:quarter], returns[-quarter:]
+    error = math.sqrt((first.var(ddof=1) + last.var(ddof=1)) / quarter)
+    return bool(last.mean() - first.mean() > 3 * error)
 
 
 def _over_seeds(values: list[float]) -> dict[str, Any]:
@@ -273,10 +285,12 @@ def recommend(rows: list[dict[str, Any]]) -> dict[str, Any]:
     Splits than which no other learned measurably more are kept; of these, those whose MSE is not resolved to be worse
     than the lowest; of these, the fastest. Speeds within a tenth of it are as good, and then more learned counts.
     """
-    reasons, doubts = [], []
+    reasons, doubts = ["it is the only one measured"] if len(rows) == 1 else [], []
     left = list(rows)
     trained = [r for r in left if r["auc"]["value"] is not None]
-    if trained and all(r["auc"]["resolved"] for r in trained):
+    if trained and not any(r["improved"] for r in trained):
+        doubts.append("no split's returns rose within these steps: learning decides nothing yet")
+    elif trained and all(r["auc"]["resolved"] for r in trained):
         left = [r for r in trained if not any(_learned_more(other, r) for other in trained)]
         dropped = [_name(r) for r in trained if r not in left]
         if dropped:
@@ -309,6 +323,9 @@ def recommend(rows: list[dict[str, Any]]) -> dict[str, Any]:
         left = _by_variance(left, reasons)
     best = _by_speed(left, reasons)
     _say_terms(best, rows, reasons)
+    vague = [_name(r) for r in rows if not r["variance"]["resolved"]]
+    if vague:
+        doubts.append(f"the variance of {', '.join(vague)} is not resolved: a few rows carry it all")
     sentence = f"Use {best['num_envs']} environments × {best['num_steps']} steps: {'; '.join(reasons)}."
     return {"recommended": _name(best), "sentence": sentence, "reasons": reasons, "doubts": doubts}
 
@@ -334,13 +351,18 @@ def _far_behind_dropped(trained: list[dict[str, Any]], reasons: list[str]) -> li
 def _by_speed(left: list[dict[str, Any]], reasons: list[str]) -> dict[str, Any]:
     """The fastest; of those that are about as fast, the one that learned most, or has the lowest variance."""
     speed = lambda r: r["fps"]["value"] or 0.0
+    variance = lambda r: math.inf if r["variance"]["value"] is None else r["variance"]["value"]
     fastest = max(map(speed, left))
     tied = [r for r in left if speed(r) >= (1 - SAME_SPEED) * fastest]
-    if all(r["auc"]["value"] is not None for r in tied):
-        best, merit = max(tied, key=lambda r: r["auc"]["value"]), "learned most, if not measurably so"
+    if any(r["improved"] for r in tied):
+        learned = [r for r in tied if r["auc"]["value"] is not None]
+        best, merit = max(learned, key=lambda r: r["auc"]["value"]), "learned most, if not measurably so"
     else:
-        best, merit = min(tied, key=lambda r: r["variance"]["value"]), "has the lowest variance"
-    if len(left) == 1 or not fastest:
+        best, merit = min(tied, key=variance), "has the lowest variance"
+    if len(left) == 1:
+        return best
+    if not fastest:
+        reasons.append(f"of {', '.join(map(_name, left))}, which are not told apart, it {merit}")
         return best
     rate = f"{speed(best):,.0f} steps/s"
     if len(tied) == 1:
@@ -356,7 +378,7 @@ def _by_speed(left: list[dict[str, Any]], reasons: list[str]) -> dict[str, Any]:
 def _by_variance(left: list[dict[str, Any]], reasons: list[str]) -> list[dict[str, Any]]:
     resolved = [r for r in left if r["variance"]["resolved"]]
     if not resolved:
-        reasons.append("no gradient is resolved yet (rewards are too rare at this point of training)")
+        reasons.append("no split's variance is resolved at this point of training")
         return left
     lowest = min(resolved, key=lambda r: r["variance"]["value"])
     close = [r for r in resolved if r["variance"]["lo"] <= lowest["variance"]["hi"]]
@@ -370,11 +392,14 @@ def _say_terms(best: dict[str, Any], rows: list[dict[str, Any]], reasons: list[s
     variance, covariance = best["variance"]["value"], best["covariance"]["value"]
     if variance and covariance is not None and best["variance"]["resolved"]:
         reasons.append(f"the covariance term is {covariance / variance:.0%} of its variance")
+    share = lambda r: r["bias_sq"]["value"] / (r["bias_sq"]["value"] + r["variance"]["value"])
     biased = [r for r in rows if r["bias_sq"]["resolved"] and r["variance"]["value"]]
-    if biased:
-        most = max(biased, key=lambda r: r["bias_sq"]["value"])
-        share = most["bias_sq"]["value"] / (most["bias_sq"]["value"] + most["variance"]["value"])
-        reasons.append(f"short rollouts pay in bias: at {_name(most)} it is {share:.0%} of the squared error")
+    if best in biased:
+        reasons.append(f"bias is {share(best):.0%} of its squared error")
+    most = max(biased, key=lambda r: r["bias_sq"]["value"], default=best)
+    if most is not best:
+        shorter = "short rollouts pay in bias: " if most["num_steps"] < best["num_steps"] else ""
+        reasons.append(f"{shorter}at {_name(most)} bias is {share(most):.0%} of the squared error")
 
 
 def marginal(row: dict[str, Any], probes, middle: int) -> str:

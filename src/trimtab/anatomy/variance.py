@@ -12,6 +12,7 @@ The first pass needs no per-sample gradients: its totals are gradients of object
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ from trimtab.anatomy.estimate import (
     ratio_estimate,
     resample,
     studentized,
+    unresolved,
 )
 from trimtab.anatomy.squares import SquareErrors
 
@@ -234,14 +236,20 @@ def decompose_rows(rows: RowStatistics, num_envs: int, seed: int = 0) -> Decompo
     terms = np.column_stack([individual, total, total - individual, rows.lag_terms])
     columns = resample(terms, weights, rows.num_strata)
     lo, hi = studentized(*columns)
+    variance, individual = (positive_estimate(columns, column, rows.num_rows) for column in (1, 0))
+    covariance = Estimate(float(columns.mean[2]), float(lo[2]), float(hi[2]), rows.num_rows >= MIN_ROWS)
+    ess = ratio_estimate(columns, rows.num_rows, num_envs * rows.mean_steps)
+    lag_interval = np.stack([lo[3:], hi[3:]], axis=1)
+    if math.isnan(variance.lo) or math.isnan(individual.lo):  # a few rows carry it all: nothing made of them is known
+        covariance, ess, lag_interval = unresolved(covariance.value), unresolved(ess.value), lag_interval * math.nan
     return Decomposition(
-        variance=positive_estimate(columns, 1, rows.num_rows),
-        individual=positive_estimate(columns, 0, rows.num_rows),
-        covariance=Estimate(float(columns.mean[2]), float(lo[2]), float(hi[2]), rows.num_rows >= MIN_ROWS),
-        ess=ratio_estimate(columns, rows.num_rows, num_envs * rows.mean_steps),
+        variance=variance,
+        individual=individual,
+        covariance=covariance,
+        ess=ess,
         grad_sq=squared_mean(rows, weights).estimate(),
         lag_covariance=columns.mean[3:],
-        lag_interval=np.stack([lo[3:], hi[3:]], axis=1),
+        lag_interval=lag_interval,
         num_masked=rows.num_masked,
     )
 

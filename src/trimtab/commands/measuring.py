@@ -28,7 +28,9 @@ def probe(argv: list[str]) -> int:
         at = "all" if given.at == ["all"] else [flags.parse("at", "int", step) for step in given.at]
     for value in given.gae_lambda or []:
         if not 0 <= value <= 1:
-            raise ConfigError("gae_lambda", value, f"must be from 0 to 1; nearest: {min(max(value, 0), 1):g}")
+            raise ConfigError("gae_lambda", value, f"must be from 0 to 1; nearest: {0 if value < 0 else 1}")
+    if given.save and Path(given.save).is_file():
+        raise ConfigError("save", given.save, "is a file; name a directory")
     from trimtab.anatomy.options import check
 
     check(options)
@@ -58,7 +60,7 @@ def probe(argv: list[str]) -> int:
 
 
 def split(argv: list[str]) -> int:
-    from trimtab.anatomy.options import SplitOptions
+    from trimtab.anatomy.options import SplitOptions, check_split
 
     made = parser("split", SplitOptions, Output, Config, positional="env", help="environment id")
     made.add_argument("--batch", required=True, metavar="N×T", help="samples per iteration to split")
@@ -75,6 +77,7 @@ def split(argv: list[str]) -> int:
     if batch < 4:
         raise ConfigError("batch", batch, "is too small to split; nearest: 4")
     options, output = filled(SplitOptions, given), filled(Output, given)
+    check_split(options)
     out = Path(given.run_dir) if given.run_dir else _new_split(given.env_id)
     if out.exists() and any(out.iterdir()):
         raise RunError(f"{out} already exists and is not empty; give another --run-dir")
@@ -83,8 +86,11 @@ def split(argv: list[str]) -> int:
     first = (
         splitting.parse_splits(options.splits, batch) if options.splits else splitting.default_splits(batch, False)
     )[0]
-    given.num_envs, given.num_steps = map(str, first)
-    config = layered_config(given)
+    if options.run:
+        config = _config_of_run(given, options.run).replace(num_envs=first[0], num_steps=first[1])
+    else:
+        given.num_envs, given.num_steps = map(str, first)
+        config = layered_config(given)
     if not hasattr(given, "total_timesteps"):
         most = 100_000 if options.quick else 200_000
         config = config.replace(total_timesteps=max(batch, min(config.total_timesteps, most)))
@@ -97,6 +103,21 @@ def split(argv: list[str]) -> int:
 
         print_split(result)
     return 0
+
+
+def _config_of_run(given, path: str) -> Config:
+    """A run's own configuration: what is probed is also what is trained. Only its length may be another."""
+    from trimtab.run import load
+
+    config = load(path).config
+    for name, value in flags.values(Config, given).items():
+        own = getattr(config, name)
+        if name != "total_timesteps" and value != own:
+            raise ConfigError(name, value, f"the run {path} has {own}; leave it out, or leave out --run")
+    for name in ("preset", "config"):
+        if getattr(given, name):
+            raise ConfigError(name, getattr(given, name), "a run brings its own configuration; leave out one of them")
+    return config.replace(total_timesteps=flags.values(Config, given).get("total_timesteps", config.total_timesteps))
 
 
 def _new_split(env_id: str) -> Path:

@@ -57,7 +57,7 @@ def rescale(argv: list[str]) -> int:
     given = made.parse(argv)
     asked, output = flags.values(RescaleFlags, given), filled(Output, given)
     if not asked.keys() & {"num_envs", "num_steps", "minibatch_size", "num_minibatches", "num_devices", "workers"}:
-        raise ConfigError("num_envs", None, "name a new size, for example --num-envs 64; the others: see --help")
+        flags.fail("name a new size, for example --num-envs 64; the others: see --help")
     asked["skip"] = [name for name in asked.get("skip", "").replace(",", " ").split()]
     values, measured = _rescale_source(given.source)
     if "noise_scale" not in asked:
@@ -69,7 +69,7 @@ def rescale(argv: list[str]) -> int:
         _write_config(given.out, result.config.as_dict(), "env_id" in values, given.force, given.source)
     if output.json:
         print(json.dumps({"source": given.source, "out": given.out, **_finite(result.as_dict())}, allow_nan=False))
-    elif not output.quiet:
+    else:
         _show_rescaled(result, given.source)
         print(f"train it: trimtab train --config {given.out}" if given.out else "write it: add --out FILE")
     return 0

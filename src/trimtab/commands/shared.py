@@ -49,16 +49,10 @@ def filled(cls: type, given) -> Any:
 
 def layered_config(given, base: dict[str, Any] | None = None) -> Config:
     """Flags over file over preset."""
-    chosen = flags.values(Config, given)
-    file = read_yaml(given.config) if given.config else {}
-    env_id = chosen.get("env_id", file.get("env_id"))
-    algo = chosen.get("algo", file.get("algo", "ppo"))
-    name = given.preset
-    if name is None and not given.config and env_id is not None:
-        name = presets.find(env_id, algo)
-    layers = [presets.load(name) if name and name != "none" else {}, file, chosen]
-    if env_id is None and "env_id" not in layers[0]:
-        raise ConfigError("env_id", None, "name an environment, for example: trimtab train CartPole-v1")
+    chosen, file, name = flags.values(Config, given), _file_of(given), preset_of(given)
+    layers = [presets.load(name) if name else {}, file, chosen]
+    if not any("env_id" in layer for layer in layers):
+        flags.fail("name an environment, for example: trimtab train CartPole-v1")
     merged: dict[str, Any] = dict(base or {})
     for layer in layers:
         merged |= layer
@@ -66,6 +60,18 @@ def layered_config(given, base: dict[str, Any] | None = None) -> Config:
             if layer.get(one) is not None and other not in layer:
                 merged.pop(other, None)
     return configuration.from_dict(merged)
+
+
+def preset_of(given) -> str | None:
+    """The preset to start from: as asked, else the environment's own for the algorithm, if there is one."""
+    if given.preset is not None:
+        return None if given.preset == "none" else given.preset
+    named = _file_of(given) | flags.values(Config, given)
+    return presets.find(named["env_id"], named.get("algo", "ppo")) if "env_id" in named else None
+
+
+def _file_of(given) -> dict[str, Any]:
+    return read_yaml(given.config) if given.config else {}
 
 
 def read_yaml(path: str) -> dict[str, Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from trimtab.commands.shared import Output, filled, layered_config, parser, refuse_two_environments
+from trimtab.commands.shared import Output, filled, layered_config, parser, preset_of, refuse_two_environments
 from trimtab.config import Config, ConfigError
 
 
@@ -55,7 +56,7 @@ def train(argv: list[str]) -> int:
         config,
         options.run_dir,
         quiet=quiet,
-        announce=(lambda config: None) if quiet else describe,
+        announce=(lambda *_: None) if quiet else partial(describe, preset_of(given)),
         checkpoints=options.checkpoints,
         tensorboard=options.tensorboard,
         track=options.track,
@@ -68,15 +69,15 @@ def refuse_no_checkpoints(count: int) -> None:
         raise ConfigError("checkpoints", count, "must be at least 1; nearest: 1")
 
 
-def describe(config: Config) -> None:
-    """The derived quantities, before a run starts."""
+def describe(preset: str | None, config: Config, backend: str) -> None:
+    """Where the configuration comes from and what follows from it, before a run starts."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(
         title=f"{config.algo} on {config.env_id}, seed {config.seed}", show_header=False, title_justify="left"
     )
-    for name, value in config.derived().items():
+    for name, value in {"backend": backend, "preset": preset or "none", **config.derived()}.items():
         table.add_row(name, value)
     Console(stderr=True).print(table)
 
@@ -85,13 +86,15 @@ def _finish(run, output: Output) -> int:
     summary = run.summary()
     if output.json:
         print(json.dumps(summary))
-    elif not output.quiet:
-        mean = summary["ep_rew_mean"]
-        print(
-            f"{run.timing['steps']:,} steps in {summary['seconds']:.1f} s ({summary['fps']:,.0f} steps/s, "
-            f"compiling {summary['compile_seconds']:.1f} s); return of the last 100 episodes: "
-            + ("no episode finished" if mean is None else f"{mean:.4g}")
+    else:
+        steps, mean, episodes = run.timing["steps"], summary["ep_rew_mean"], min(run.episodes.height, 100)
+        took = (
+            f"{steps:,} steps in {summary['seconds']:.1f} s ({summary['fps']:,.0f} steps/s, "
+            f"compiling {summary['compile_seconds']:.1f} s)"
         )
+        done = took if steps else f"already complete: {summary['total_timesteps']:,} steps"
+        returned = "no episode finished" if mean is None else f"mean return of the last {episodes} episodes: {mean:.4g}"
+        print(f"{done}; {returned}")
         print(f"run: {run.path}    look at it: trimtab show {run.path}")
     return 0
 
@@ -99,7 +102,7 @@ def _finish(run, output: Output) -> int:
 def _finish_seeds(summaries: list[dict[str, Any]], output: Output) -> int:
     if output.json:
         print(json.dumps(summaries))
-    elif not output.quiet:
+    else:
         from rich.console import Console
         from rich.table import Table
 

@@ -32,5 +32,6 @@ def load(name: str) -> dict[str, Any]:
     """The fields a preset sets."""
     if name not in names():
         close = difflib.get_close_matches(name, names(), n=3, cutoff=0.3)
-        raise ConfigError("preset", name, f"no such preset; nearest: {', '.join(close) or 'none'}")
+        near = f"nearest: {', '.join(close)}" if close else "`trimtab presets` lists them"
+        raise ConfigError("preset", name, f"no such preset; {near}")
     return yaml.safe_load((_ROOT / f"{name}.yaml").read_text()) or {}

@@ -53,9 +53,10 @@ def _share(d: Any) -> str:
 
 
 def _bias(a: Any):
-    yield "|bias|²", str(a.bias_sq), "from cut and bootstrapped advantages"
-    yield "mean squared error", str(a.mse), "variance + |bias|²"
-    yield "|true gradient|²", str(a.true_grad_sq), "without bias; what splits share"
+    shown = str if a.options.bias else lambda estimate: "not measured"
+    yield "|bias|²", shown(a.bias_sq), "from cut and bootstrapped advantages"
+    yield "mean squared error", shown(a.mse), "variance + |bias|²"
+    yield "|true gradient|²", shown(a.true_grad_sq), "without bias; what splits share"
     words = {
         "bias_sq": "|bias|², exact",
         "grad_sq": "|G|², exact",

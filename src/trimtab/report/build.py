@@ -7,6 +7,7 @@ from typing import Any
 
 from trimtab.config import Config
 from trimtab.report import anatomy_charts, diagram, split_charts
+from trimtab.report.numbers import estimate, power_of, raised, times
 from trimtab.report.page import Block, Bullets, Columns, Figure, Heading, Note, Paragraph, Svg, Table, page
 
 __all__ = ["figures", "page", "split_page"]
@@ -59,56 +60,20 @@ TRAINED = {"fps": "steps/s", "auc": "mean return (AUC)"}
 
 
 def _key_table(result: dict[str, Any]) -> list[Block]:
-    rows, power = [], _power([row[name].get("value") for row in result["rows"] for name in GRADIENT])
+    rows, power = [], power_of([row[name].get("value") for row in result["rows"] for name in GRADIENT])
     for row in result["rows"]:
-        cells = [estimate(_times(row[name], 10.0**-power)) for name in GRADIENT]
+        cells = [estimate(times(row[name], 10.0**-power)) for name in GRADIENT]
         cells += [estimate(row[name]) for name in PLAIN] + [estimate(row[name], "one seed") for name in TRAINED]
         rows.append([split_charts.label(row), *cells])
     chosen = [i for i, r in enumerate(result["rows"]) if f"{r['num_envs']}x{r['num_steps']}" == result["recommended"]]
     at = f" at step {result['at']:,}" if "at" in result else ""
-    unit = f"10{str(power).translate(RAISED)} gradient²" if power else "gradient²"
+    unit = f"{raised(power)} gradient²" if power else "gradient²"
     caption = (
         f"Gradients of one policy{at}, {result['batch']:,} samples each; the recommended split is marked. "
         f"Variance, its two terms and bias² in {unit}. Small: 95% intervals."
     )
     columns = ["N × T", *GRADIENT.values(), *PLAIN.values(), *TRAINED.values()]
     return [Heading("Every split"), Table(columns, rows, tuple(chosen), caption=caption)]
-
-
-RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
-def _power(values: list[float | None]) -> int:
-    """The power of ten that makes a column of numbers short; 0 when they are short already."""
-    largest = max((abs(v) for v in values if v), default=1.0)
-    return 0 if 1e-2 <= largest < 1e4 else math.floor(math.log10(largest))
-
-
-def _times(found: dict[str, Any], scale: float) -> dict[str, Any]:
-    return found | {k: found[k] * scale for k in ("value", "lo", "hi") if found.get(k) is not None}
-
-
-def estimate(found: dict[str, Any], alone: str | None = None) -> str:
-    """A value over its interval, or "not resolved"; `alone` is said of a value without interval that still counts."""
-    value, lo, hi = (found.get(k) for k in ("value", "lo", "hi"))
-    interval = f"{number(lo, 2)} to {number(hi, 2)}" if lo is not None and hi is not None else ""
-    if value is None or (alone is None and not found.get("resolved", True)):
-        return f"not resolved\n{interval}"
-    return f"{number(value)}\n{interval or alone or ''}"
-
-
-def number(value: float, digits: int = 3) -> str:
-    """So many digits: 1.23e−5, 0.0123, 12.3, 12,300."""
-    if not math.isfinite(value):
-        return "∞" if value > 0 else "−∞"
-    size = abs(value)
-    if size and (size < 1e-3 or size >= 1e6):
-        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-        return f"{mantissa}e{int(exponent)}".replace("-", "−")
-    digits = max(digits, 3) if size >= 100 else digits
-    rounded = float(f"{value:.{digits}g}")
-    places = 0 if size == 0 else max(0, digits - 1 - math.floor(math.log10(size)))
-    return f"{rounded:,.{places}f}".replace("-", "−")
 
 
 def _predicted_table(result: dict[str, Any]) -> Block:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from trimtab.report.numbers import estimate, power_of, raised, times
+
+# Columns of the two tables; gradients squared are tiny numbers, so the first four are shown in a power of ten.
+ERROR = {"variance": "variance", "individual": "individual", "covariance": "covariance", "bias_sq": "bias²"}
+OUTCOME = {"mse_relative": "MSE / |G|²", "ess": "effective samples", "fps": "steps/s", "auc": "AUC"}
+
 
 def print_split(result: dict[str, Any]) -> None:
-    """The table of splits, the recommendation, its doubts."""
+    """The table of splits (two where a terminal is narrow), the recommendation, its doubts."""
     from rich.console import Console
-    from rich.table import Table
 
-    console = Console()
+    console = Console(highlight=False)
     horizon = lambda x: "∞" if x is None else f"{x:.3g}"
     console.print(
         f"\n{result['env_id']}, batch {result['batch']}, measured at step {result['at']:,} of training "
@@ -18,31 +23,41 @@ def print_split(result: dict[str, Any]) -> None:
         f"horizons 1/(1-γ) = {horizon(result['horizon_gamma'])}, "
         f"1/(1-γλ) = {horizon(result['horizon_gamma_lambda'])})"
     )
-    table = Table("N × T", "variance", "individual", "covariance", "bias²", "MSE / |G|²", "ESS", "steps/s", "AUC")
-    for row in result["rows"]:
-        name = f"{row['num_envs']}x{row['num_steps']}"
-        cells = [cell(row[k]) for k in ("variance", "individual", "covariance", "bias_sq", "mse_relative", "ess")]
-        speed = row["fps"]["value"]
-        style = "bold" if name == result["recommended"] else None
-        mark = " ←" if name == result["recommended"] else ""
-        table.add_row(name + mark, *cells, f"{speed:,.0f}" if speed else "-", cell(row["auc"]), style=style)
-    console.print(table)
+    power = power_of([row[name]["value"] for row in result["rows"] for name in ERROR])
+    for columns in [ERROR | OUTCOME] if console.width >= 140 else [ERROR, OUTCOME]:
+        console.print(_table(result, columns, power))
+    unit = f"in {raised(power)} gradient²" if power else "in gradient²"
+    console.print(f"Variance, its two terms and bias² {unit}. Second lines: 95% intervals.\n", style="dim")
     for row in result["predicted"]:
         kind = "extrapolated" if row["extrapolated"] else "from blocks of the measured rows"
-        console.print(f"  predicted at {row['num_envs']}x{row['num_steps']} ({kind}): variance {cell(row['variance'])}")
+        found = estimate(times(row["variance"], 10.0**-power), "no interval").replace("\n", " (").rstrip(" (")
+        closed = ")" if "(" in found else ""
+        console.print(f"predicted at {row['num_envs']} × {row['num_steps']} ({kind}): variance {found}{closed}")
     console.print(f"\n[bold]{result['sentence']}[/bold]")
     console.print(result["marginal"])
     for doubt in result["doubts"]:
         console.print(f"Doubt: {doubt}.")
-    console.print(f"\npage: {result['page']}")
+    console.print(f"\npage: {result['page']}", soft_wrap=True)
 
 
-def cell(estimate: dict[str, Any]) -> str:
-    """value [lo, hi], or what is known of it."""
-    value, lo, hi = (estimate.get(k) for k in ("value", "lo", "hi"))
-    if value is None:
-        return "not resolved"
-    if lo is None or hi is None:
-        return f"{value:.3g} (no interval)"
-    text = f"{value:.3g} [{lo:.3g}, {hi:.3g}]"
-    return text if estimate.get("resolved", True) else f"not resolved {text}"
+def _table(result: dict[str, Any], columns: dict[str, str], power: int) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("N × T", no_wrap=True)
+    for title in columns.values():
+        table.add_column(title, justify="right")
+    for row in result["rows"]:
+        chosen = f"{row['num_envs']}x{row['num_steps']}" == result["recommended"]
+        cells = [cell(row[name], 10.0**-power if name in ERROR else 1.0, name in ("fps", "auc")) for name in columns]
+        mark = " ←" if chosen else ""
+        table.add_row(f"{row['num_envs']} × {row['num_steps']}{mark}", *cells, style="bold" if chosen else None)
+    return table
+
+
+def cell(found: dict[str, Any], scale: float = 1.0, trained: bool = False) -> str:
+    """A value over its interval, or what is known of it; a dash where nothing was trained."""
+    if trained and found["value"] is None:
+        return "-"
+    return estimate(times(found, scale), "one seed" if trained else None)

@@ -1,0 +1,46 @@
+"""Numbers in tables, on pages and in terminals: short, with their intervals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def raised(power: int) -> str:
+    """10⁻⁶."""
+    return f"10{str(power).translate(_RAISED)}"
+
+
+def power_of(values: list[float | None]) -> int:
+    """The power of ten that makes a column of numbers short; 0 when they are short already."""
+    largest = max((abs(v) for v in values if v), default=1.0)
+    return 0 if 1e-2 <= largest < 1e4 else math.floor(math.log10(largest))
+
+
+def times(found: dict[str, Any], scale: float) -> dict[str, Any]:
+    return found | {k: found[k] * scale for k in ("value", "lo", "hi") if found.get(k) is not None}
+
+
+def estimate(found: dict[str, Any], alone: str | None = None) -> str:
+    """A value over its interval, or "not resolved"; `alone` is said of a value without interval that still counts."""
+    value, lo, hi = (found.get(k) for k in ("value", "lo", "hi"))
+    interval = f"{number(lo, 2)} to {number(hi, 2)}" if lo is not None and hi is not None else ""
+    if value is None or (alone is None and not found.get("resolved", True)):
+        return f"not resolved\n{interval}"
+    return f"{number(value)}\n{interval or alone or ''}"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """So many digits: 1.23e−5, 0.0123, 12.3, 12,300."""
+    if not math.isfinite(value):
+        return "∞" if value > 0 else "−∞"
+    size = abs(value)
+    if size and (size < 1e-3 or size >= 1e6):
+        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+        return f"{mantissa}e{int(exponent)}".replace("-", "−")
+    digits = max(digits, 3) if size >= 100 else digits
+    rounded = float(f"{value:.{digits}g}")
+    places = 0 if size == 0 else max(0, digits - 1 - math.floor(math.log10(size)))
+    return f"{rounded:,.{places}f}".replace("-", "−")
