@@ -351,7 +351,7 @@ def _far_behind_dropped(trained: list[dict[str, Any]], reasons: list[str]) -> li
 def _by_speed(left: list[dict[str, Any]], reasons: list[str]) -> dict[str, Any]:
     """The fastest; of those that are about as fast, the one that learned most, or has the lowest variance."""
     speed = lambda r: r["fps"]["value"] or 0.0
-    variance = lambda r: math.inf if r["variance"]["value"] is None else r["variance"]["value"]
+    variance = lambda r: r["variance"]["value"] if r["variance"]["resolved"] else math.inf
     fastest = max(map(speed, left))
     tied = [r for r in left if speed(r) >= (1 - SAME_SPEED) * fastest]
     if any(r["improved"] for r in tied):

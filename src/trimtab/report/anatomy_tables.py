@@ -16,9 +16,9 @@ def print_anatomy(anatomy: Any) -> None:
 
     console, a = Console(markup=False), anatomy
     table = Table(title=_title(a), title_justify="left", pad_edge=False, box=box.SIMPLE_HEAD)
-    table.add_column("what", no_wrap=True)
-    table.add_column("value [95% interval]", min_width=27)
-    table.add_column("meaning", style="dim")
+    table.add_column("what", width=26)
+    table.add_column("value [95% interval]", width=26)
+    table.add_column("meaning", style="dim", width=min(70, max(20, console.width - 58)))
     for rows in (_variance(a), _bias(a), _noise(a), _directions(a), _minibatch(a)):
         for row in rows:
             table.add_row(*row)

@@ -52,8 +52,9 @@ def shared_grad_sq(rows: list[dict[str, Any]]) -> float | None:
 def error(result: dict[str, Any]) -> Chart | None:
     """Individual, covariance and squared bias of each split, relative to |G|² where that is known."""
     rows, unit = result["rows"], shared_grad_sq(result["rows"])
+    known = [row for row in rows if row["variance"].get("resolved")]
     data = []
-    for row in rows:
+    for row in known:
         for order, (name, part) in enumerate(PARTS.items()):
             if row[name].get("value") is not None:
                 data.append(_scaled(row, name, part, unit or 1.0) | {"order": order})
@@ -72,7 +73,7 @@ def error(result: dict[str, Any]) -> Chart | None:
         layers,
         "Where the error of the gradient comes from, split by split",
         f"At the same batch, relative to {what}. Dot and line: mean squared error (variance where the bias is not "
-        "resolved) with its 95% interval; shorter is better.",
+        "resolved) with its 95% interval; shorter is better." + (" No bar: not resolved." if known != rows else ""),
     )
 
 
@@ -136,7 +137,7 @@ def predicted(result: dict[str, Any]) -> Chart | None:
         return None
     kinds = ["measured", "predicted from blocks", "extrapolated"]
     guesses = [(p, kinds[2] if p["extrapolated"] else kinds[1]) for p in result["predicted"]]
-    rows = [(r, kinds[0]) for r in result["rows"]] + guesses
+    rows = [(r, kinds[0]) for r in result["rows"] if r["variance"].get("resolved")] + guesses
     rows = sorted(((r, k) for r, k in rows if r["variance"].get("value") is not None), key=lambda r: r[0]["num_envs"])
     data = pl.DataFrame(
         [{"series": label(r), "kind": k, **{c: r["variance"].get(c) for c in ("value", "lo", "hi")}} for r, k in rows],
