@@ -62,7 +62,7 @@ class PoolEnv:
         asked = options.pop("max_episode_steps", None)
         limit, pool_limit = _limits(self._task, defaults, asked if time_limit is None else time_limit)
         classic = _family(self._task) == _CLASSIC
-        self._streamed = streamed and classic
+        self._streamed = streamed and classic and _can_stream()
         self._halved = self._streamed and num_envs % 2 == 0 and not options.keys() & _THREADING
         if classic:
             options.setdefault("num_threads", 1)  # their steps cost less than waking a second thread
@@ -127,12 +127,8 @@ class PoolEnv:
         return np.split(rows, len(self._pools))
 
     def stream(self) -> PoolStream | None:
-        """Classic control on a processor; elsewhere steps cost more than calls, or EnvPool has no such functions."""
-        import jax
-
-        if not self._streamed or sys.platform != "linux" or jax.default_backend() != "cpu":
-            return None
-        if self._stream is None:
+        """Classic control only: elsewhere steps cost more than the calls that ask for them."""
+        if self._streamed and self._stream is None:
             self._stream = PoolStream(self)
         return self._stream
 
@@ -164,6 +160,13 @@ class PoolStream:
     def recv(self, part: int, handle: Array) -> tuple[Array, HostStep]:
         handle, received = self._recv[part](handle)
         return handle, self._env.read(received)
+
+
+def _can_stream() -> bool:
+    """Whether EnvPool has functions for compiled programs here."""
+    import jax
+
+    return sys.platform == "linux" and jax.default_backend() == "cpu"
 
 
 def pool_ids() -> list[str]:
