@@ -106,7 +106,7 @@ def full_probe_seconds() -> dict[str, float]:
     from trimtab.training import opened, train
 
     with tempfile.TemporaryDirectory() as folder:
-        config = from_dict(load("ppo/Pendulum-v1") | {"total_timesteps": 20_480})
+        config = from_dict(load("ppo/Pendulum-v1") | {"num_envs": 4, "num_steps": 256, "total_timesteps": 20_480})
         run = train(config, Path(folder) / "run", checkpoints=1)
         config, engine, state, step = opened(run.path, None)
         prober = Prober(config, engine.algorithm, state, ProbeOptions(replicates=32))
