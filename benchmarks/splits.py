@@ -45,10 +45,8 @@ def run(name: str, argv: list[str], extra: list[str]) -> dict[str, Any]:
 
 
 def cell(e: dict[str, Any]) -> str:
-    if e["value"] is None:
+    if e["value"] is None or e["lo"] is None:
         return "not resolved"
-    if e["lo"] is None:
-        return f"{e['value']:.3g}"
     text = f"{e['value']:.3g} [{e['lo']:.3g}, {e['hi']:.3g}]"
     return text if e.get("resolved", True) else f"not resolved ({text})"
 

@@ -5,8 +5,9 @@ import json
 import pytest
 import tiny
 
-from trimtab import cli, flags
+from trimtab import cli, flags, progress
 from trimtab.config import Config, ConfigError
+from trimtab.records import RunDir
 
 WRONG = {
     "unknown command": "trian",
@@ -37,6 +38,7 @@ WRONG = {
     "unknown field in a file": "train --config unknown.yaml",
     "a number for a name in a file": "train --config number.yaml",
     "wrong type in a file": "train --config type.yaml",
+    "a field twice in a file": "train --config twice.yaml",
     "no checkpoints": "train CartPole-v1 --checkpoints 0",
     "no seeds": "train CartPole-v1 --seeds 0",
     "ignored option": "train CartPole-v1 --momentum 0.9",
@@ -60,6 +62,7 @@ FILES = {
     "empty.yaml": b"",
     "unknown.yaml": b"env_id: CartPole-v1\nnum_env: 3\n",
     "number.yaml": b"7: 3\nenv_id: CartPole-v1\n",
+    "twice.yaml": b"env_id: CartPole-v1\nnum_envs: 2\nnum_envs: 3\n",
     "type.yaml": b"env_id: CartPole-v1\nnum_envs: [1]\n",
 }
 
@@ -132,3 +135,36 @@ def test_train_show_eval_end_with_one_json_object(runs, capsys):
     with pytest.raises(SystemExit):
         cli.main(["eval", "r", "--at", "33"])
     assert "nearest: 32, 48" in capsys.readouterr().err
+
+
+def test_a_file_of_fields_lies_over_the_preset(runs):
+    """What a file does not say comes from the environment's own preset, unless there is to be none."""
+    from argparse import Namespace
+
+    from trimtab.commands.shared import layered_config, preset_of
+
+    (runs / "few.yaml").write_text("env_id: Pendulum-v1\nnum_steps: 64\n")
+    given = Namespace(config="few.yaml", preset=None, total_timesteps="4096")
+    config = layered_config(given)
+    assert (config.num_steps, config.total_timesteps) == (64, 4096)
+    assert config.norm_obs and config.num_minibatches == 32 and preset_of(given) == "ppo/Pendulum-v1"
+    given.preset = "none"
+    assert not layered_config(given).norm_obs and preset_of(given) is None
+
+
+def test_a_folder_of_runs_names_the_runs_in_it(runs, capsys):
+    RunDir.create(runs / "all" / "seed1", {}, {})
+    with pytest.raises(SystemExit):
+        cli.main(["show", "all"])
+    assert "there are runs in it: seed1" in capsys.readouterr().err
+
+
+def test_progress_counts_down_and_ends_once(capsys, monkeypatch):
+    clock = iter([0.0, 0.0, 10.0, 16.0, 20.0, 21.0])
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))
+    bar = progress.Progress(2, "work", unit="tasks")
+    bar.start()
+    for done in (1, 1, 2, 2):
+        bar.update(done)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("tasks")[1].split() for line in lines] == [["10", "s", "left"], ["4", "s", "left"], []]

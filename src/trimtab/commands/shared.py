@@ -74,9 +74,20 @@ def _file_of(given) -> dict[str, Any]:
     return read_yaml(given.config) if given.config else {}
 
 
+class _Strict(yaml.SafeLoader):
+    """A field given twice is a mistake, not a choice of the last."""
+
+    def construct_mapping(self, node, deep=False):
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = next((key for key in keys if keys.count(key) > 1), None)
+        if twice is not None:
+            raise yaml.YAMLError(f"{twice} is given twice")
+        return super().construct_mapping(node, deep)
+
+
 def read_yaml(path: str) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(Path(path).read_text())
+        values = yaml.load(Path(path).read_text(), _Strict)
     except OSError as error:
         raise ConfigError("config", path, error.strerror or "cannot be read") from None
     except UnicodeDecodeError:
