@@ -144,7 +144,7 @@ def coverage(outcome: Outcome) -> dict[str, float]:
     shares = {}
     for i, name in enumerate(QUANTITIES):
         _, lo, hi = outcome.estimates[:, i].T
-        held = (lo - rounding <= truth[name]) & (truth[name] <= hi + rounding)
+        held = ~((truth[name] < lo - rounding) | (truth[name] > hi + rounding))  # no interval claims nothing
         shares[name] = float(held.mean()) if np.abs(values[:, i]).max() > rounding else float("nan")
     return shares
 
