@@ -50,6 +50,7 @@ WRONG = {
     "eval of no episodes": "eval nowhere --episodes 0",
     "eval with a negative seed": "eval nowhere --seed -1",
     "probe with a negative seed": "probe nowhere --seed -1",
+    "blocks of rows of one step": "probe nowhere --num-steps 1 --blocks 1",
     "a file for a directory": "train CartPole-v1 --run-dir empty.yaml/run",
     "resume without checkpoints": "resume nowhere --checkpoints 0",
     "split of two environments": "split CartPole-v1 --batch 64 --env-id Acrobot-v1",

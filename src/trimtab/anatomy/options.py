@@ -69,7 +69,8 @@ def check(options: ProbeOptions) -> None:
             raise ConfigError("blocks", steps, "must be at least 1; nearest: 1")
         if options.num_steps is not None and (steps >= options.num_steps or options.num_steps % steps):
             near = [d for d in nearest_divisors(options.num_steps, steps) if d < options.num_steps]
-            raise ConfigError("blocks", steps, f"must divide num_steps={options.num_steps}; nearest: {near[0]}")
+            hint = f"nearest: {near[0]}" if near else "leave it out"
+            raise ConfigError("blocks", steps, f"must be a smaller divisor of num_steps={options.num_steps}; {hint}")
     if options.seed < 0:
         raise ConfigError("seed", options.seed, "must be at least 0; nearest: 0")
     if options.start == "carry" and options.replicates < 8:

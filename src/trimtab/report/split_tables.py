@@ -30,9 +30,9 @@ def print_split(result: dict[str, Any]) -> None:
     console.print(f"Variance, its two terms and bias² {unit}. Second lines: 95% intervals.\n", style="dim")
     for row in result["predicted"]:
         kind = "extrapolated" if row["extrapolated"] else "from blocks of the measured rows"
-        found = estimate(times(row["variance"], 10.0**-power), "no interval").replace("\n", " (").rstrip(" (")
-        closed = ")" if "(" in found else ""
-        console.print(f"predicted at {row['num_envs']} × {row['num_steps']} ({kind}): variance {found}{closed}")
+        value, _, spread = estimate(times(row["variance"], 10.0**-power), "no interval").partition("\n")
+        found = f"{value} ({spread})" if spread else value
+        console.print(f"predicted at {row['num_envs']} × {row['num_steps']} ({kind}): variance {found}")
     console.print(f"\n[bold]{result['sentence']}[/bold]")
     console.print(result["marginal"])
     for doubt in result["doubts"]:
