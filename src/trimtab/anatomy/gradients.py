@@ -26,7 +26,7 @@ from trimtab.nets.mlp import ACTIVATIONS, MLP
 METHODS = ("layers", "chunks", "projection")
 LARGE = 100_000  # parameters from which gradients are sketched unless asked otherwise
 SKETCH = 8192
-FEW = 8  # inputs up to which inner products are written out
+FEW = 8  # columns up to which inner products are written out
 CHUNK_FLOATS = 1 << 25  # at most this many gradient entries exist at once (128 MiB)
 
 
@@ -185,24 +185,14 @@ def assemble(factors: Factors) -> Float[Array, "B P"]:
 
 
 def factor_gram(factors: Factors) -> Float[Array, "B B"]:
-    """g_i·g_j = Σ_layers (x_i·x_j + 1)(d_i·d_j) + free_i·free_j: the 1 is the bias.
-
-    A layer with one output is an inner product already, of d x and d; those and the free vectors take one product.
-    """
-    count = factors.layers[0].inputs.shape[0]
-    single = [part for x, d in factors.layers if d.shape[1] == 1 for part in (d * x, d)]
-    free = [] if factors.free is None else [factors.free]
-    flat = jnp.concatenate([*single, *free, jnp.zeros((count, 0))], axis=1)
-    total = flat @ flat.T
-    for x, d in factors.layers:
-        if d.shape[1] > 1:
-            total = total + (_few_products(x) if x.shape[1] <= FEW else x @ x.T + 1.0) * (d @ d.T)
-    return total
+    """g_i·g_j = Σ_layers (x_i·x_j + 1)(d_i·d_j) + free_i·free_j: the 1 is the bias."""
+    free = 0.0 if factors.free is None else _products(factors.free)
+    return sum(((_products(x) + 1.0) * _products(d) for x, d in factors.layers), start=free)
 
 
-def _few_products(x: Float[Array, "B i"]) -> Float[Array, "B B"]:
-    """x_i·x_j + 1 for a few inputs, written out: it becomes part of the sum it is used in, and is never stored."""
-    return sum((column[:, None] * column[None, :] for column in x.T), start=jnp.ones((1, 1)))
+def _products(x: Float[Array, "B i"]) -> Float[Array, "B B"]:
+    """x_i·x_j. A few columns are written out: they become part of the sum they are used in and are never stored."""
+    return sum(column[:, None] * column[None] for column in x.T) if x.shape[1] <= FEW else x @ x.T
 
 
 def factor_sum(factors: Factors, weight: Float[Array, "K B"]) -> Float[Array, "K P"]:
