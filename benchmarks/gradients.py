@@ -1,7 +1,8 @@
 """All pairwise inner products of per-sample policy gradients: the layer-wise Gram against PyTorch, in one run.
 
 1,024 samples of a 64 × 64 Gaussian policy on Pendulum-sized observations. PyTorch twice: a loop of backward passes plus
-a matrix product, and torch.func's vmap(grad) plus a matrix product; on one thread each and on two each. Also: what a full probe takes after compiling, and the memory of 16,384 IMPALA samples. Writes
+a matrix product, and torch.func's vmap(grad) plus a matrix product; on one thread each and on two each.
+Also: what a full probe takes after compiling, and the memory of 16,384 IMPALA samples. Writes
 docs/results/gradients.{json,md}.
 """
 

@@ -11,7 +11,7 @@ Command = Callable[[list[str]], int]
 
 HELP = {
     "train": "train an agent",
-    "resume": "go on with an interrupted run",
+    "resume": "go on with an interrupted run or split",
     "split": "how should a batch be split into environments × steps?",
     "probe": "measure the gradient of a run: variance, covariance, correlation, noise scale, bias",
     "eval": "evaluate a run with exploration off",
@@ -56,9 +56,8 @@ def _guarded(name: str, rest: list[str]) -> int:
         return commands.run(name, rest) or 0
     except (ConfigError, EnvError, RunError, MissingPackage) as error:
         fail(error)
-    except KeyboardInterrupt:
-        hint = "; `trimtab resume` goes on from the last checkpoint" if name in ("train", "resume") else ""
-        print(f"trimtab: interrupted{hint}", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:  # it may carry the command that goes on
+        print("; ".join(["trimtab: interrupted", *filter(None, interrupt.args)]), file=sys.stderr)
         return 130
     except BrokenPipeError:
         return 0

@@ -1,4 +1,4 @@
-"""Preparing JAX before its first use: threads and the compilation cache."""
+"""Preparing JAX before its first use: threads, precision and the compilation cache."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ def prepare(threads: int | None = None) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import jax
 
+    if "JAX_DEFAULT_MATMUL_PRECISION" not in os.environ:  # by default GPUs round the factors of products to 10 bits
+        jax.config.update("jax_default_matmul_precision", "float32")
     jax.config.update("jax_compilation_cache_dir", str(cache_dir()))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -108,9 +108,14 @@ class RunDir:
         return run
 
     @classmethod
+    def began(cls, path: str | Path) -> bool:
+        """Whether there is a run here, finished or not."""
+        return (Path(path) / "config.yaml").is_file()
+
+    @classmethod
     def open(cls, path: str | Path) -> RunDir:
         run = cls(path)
-        if not (run.path / "config.yaml").is_file():
+        if not cls.began(path):
             inside = sorted(file.parent.name for file in run.path.glob("*/config.yaml"))
             hint = f"; there are runs in it: {', '.join(inside[:8])}" if inside else " (no config.yaml)"
             raise RunError(f"{run.path} is not a run directory{hint}")

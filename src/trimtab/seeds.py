@@ -12,7 +12,7 @@ import yaml
 
 from trimtab.config import Config
 from trimtab.progress import Progress
-from trimtab.records import RunError, new_path
+from trimtab.records import RunDir, RunError, new_path
 from trimtab.workers import Task, run_all
 
 
@@ -39,7 +39,11 @@ def train_seeds(config: Config, options, quiet: bool) -> list[dict[str, Any]]:
         def tick(done: set[str], running: set[str]) -> None:
             bar.update(sum(recorded_steps(p) for p in paths.values()), f"{len(done)}/{len(wanted)} seeds done,")
 
-        outputs = run_all(tasks, tick=tick)
+        try:
+            outputs = run_all(tasks, tick=tick)
+        except KeyboardInterrupt:
+            begun = ", ".join(str(p) for p in paths.values() if RunDir.began(p))
+            raise KeyboardInterrupt(f"`trimtab resume` goes on with any of {begun}" if begun else "") from None
     summaries = [json.loads(outputs[task.name].strip().splitlines()[-1]) for task in tasks]
     together = sum(s["total_timesteps"] for s in summaries) / union([s.pop("interval") for s in summaries])
     return [s | {"aggregate_fps": round(together, 1)} for s in summaries]

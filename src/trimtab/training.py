@@ -8,7 +8,8 @@ import platform
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
@@ -61,9 +62,18 @@ def train(config: Config, run_dir: str | Path | None = None, **options: Any) -> 
     engine = _fitting(config)
     run = _new_run(opts.run_dir, config, engine)
     opts.announce(config, engine.algorithm.env.spec.backend)
-    with run.writing():
+    with run.writing(), _saying_how_to_go_on(run.path):
         state = engine.init(config.seed)
         return _Loop(config, engine, run, opts).go(state)
+
+
+@contextmanager
+def _saying_how_to_go_on(path: Path) -> Iterator[None]:
+    """An interrupt carries the command that goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"`trimtab resume {path}` goes on from the last checkpoint") from None
 
 
 def _new_run(path: Path | None, config: Config, engine: Engine) -> RunDir:
@@ -99,7 +109,7 @@ def resume(run_dir: str | Path, **options: Any) -> Run:
     require_packages(opts.tensorboard, opts.track)
     config = configuration.from_dict(run.config())
     device.prepare(device.threads_for(config.network))
-    with run.writing():
+    with run.writing(), _saying_how_to_go_on(run.path):
         engine = _fitting(config)
         state = _restore(run, config, engine, opts.say)
         return _Loop(config, engine, run, opts).go(state)
@@ -196,10 +206,8 @@ class _Loop:
         stops = self._checkpoint_iterations()
         if iteration == 0:
             self._checkpoint(state)
-        if self.options.tensorboard:
-            self.sinks.append(TensorBoard(self.run.path))
-        if self.options.track:
-            self.sinks.append(WandB(self.run.path, config.as_dict()))
+        if iteration < config.iterations:
+            self._open_sinks()
         self.begun, self.first, self.outside = time.perf_counter(), iteration, 0.0
         try:
             with Progress(config.steps, f"{config.env_id} {config.algo} seed {config.seed}", self.options.quiet) as bar:
@@ -227,17 +235,23 @@ class _Loop:
             engine.close()
             for sink in self.sinks:
                 sink.close()
+        return Run(self.run.path, self._timing())
+
+    def _timing(self) -> dict[str, Any]:
+        """How long this process took; a run that was complete already keeps the speed it recorded."""
+        steps = (self.config.iterations - self.first) * self.config.batch
         seconds, training = time.perf_counter() - self.begun, self._clock()
-        return Run(
-            self.run.path,
-            timing={
-                "steps": (config.iterations - self.first) * config.batch,
-                "fps": (config.iterations - self.first) * config.batch / training,
-                "seconds": seconds,
-                "compile_seconds": engine.compile_seconds,
-                "interval": [time.time() - training, time.time()],
-            },
-        )
+        timing = {"steps": steps, "interval": [time.time() - training, time.time()]}
+        if steps:
+            compiling = self.engine.compile_seconds
+            timing |= {"fps": steps / training, "seconds": seconds, "compile_seconds": compiling}
+        return timing
+
+    def _open_sinks(self) -> None:
+        if self.options.tensorboard:
+            self.sinks.append(TensorBoard(self.run.path))
+        if self.options.track:
+            self.sinks.append(WandB(self.run.path, self.config.as_dict()))
 
     def _clock(self) -> float:
         """Seconds of training: compiling and evaluating are not counted in steps/s."""

@@ -1,14 +1,18 @@
 """`trimtab split`: the whole job at a tiny size, and how it weighs what it found."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
 from trimtab import cli
-from trimtab.anatomy.split import default_splits, improved, marginal, parse_splits, recommend
+from trimtab.anatomy.split import default_splits, improved, parse_splits
+from trimtab.anatomy.weighing import marginal, recommend
 from trimtab.config import ConfigError
 from trimtab.records import RunDir
 
@@ -141,26 +145,37 @@ def test_on_one_seed_a_split_that_fell_far_behind_is_not_recommended_however_fas
 
 def test_perfectly_correlated_steps_are_worth_nothing_and_independent_ones_as_much_as_environments():
     same = row(4, 8, 1.0, lag_covariance=[1.0] * 8, variance=estimate(1 / 4))
-    assert "Per sample, an environment" in marginal(same, {}, 0) or "environments are what" in marginal(same, {}, 0)
+    assert "Per sample, an environment" in marginal(same) or "environments are what" in marginal(same)
     free = row(4, 8, 1.0, lag_covariance=[1.0] + [0.0] * 7, variance=estimate(1 / 32))
-    text = marginal(free, {}, 0)
+    text = marginal(free)
     assert "worth the same" in text or "1.1" in text or "1.2" in text
 
 
-def test_the_whole_job_writes_a_page_and_one_object(tmp_path):
-    command = [sys.executable, "-m", "trimtab.cli", "split", "FrozenLake-v1", "--batch", "64", "--splits", "4x16,16x4"]
+def test_the_whole_job_interrupted_and_resumed_writes_a_page_and_one_object(tmp_path):
+    out = tmp_path / "out"
+    run = [sys.executable, "-m", "trimtab.cli"]
+    command = [*run, "split", "FrozenLake-v1", "--batch", "64", "--splits", "4x16,16x4", "--run-dir", str(out)]
     command += ["--seeds", "2", "--points", "1", "--replicates", "8", "--total-timesteps", "640", "--hidden-sizes", "8"]
-    command += ["--run-dir", str(tmp_path / "out"), "--json", "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    begun = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while begun.poll() is None and not list(out.glob("outputs/*.txt")):
+        time.sleep(0.02)
+    os.killpg(begun.pid, signal.SIGINT)  # as a terminal does
+    said = begun.communicate()[1]
+    assert begun.returncode == 130 and f"`trimtab resume {out}` does what is left" in said
+    kept = {file: file.stat().st_mtime_ns for file in out.glob("outputs/*.txt")}
+    assert kept and not (out / "page.html").exists()
+    done = subprocess.run([*run, "resume", str(out), "--json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert kept == {file: file.stat().st_mtime_ns for file in kept}, "what was done is not done again"
     result = json.loads(done.stdout)
     assert [(r["num_envs"], r["num_steps"]) for r in result["rows"]] == [(4, 16), (16, 4)]
     for name in ("variance", "individual", "covariance", "bias_sq", "mse", "grad_sq", "ess", "fps", "auc"):
         assert {"value", "lo", "hi"} <= set(result["rows"][0][name])
     assert result["recommended"] in ("4x16", "16x4")
     assert result["horizon_gamma"] == pytest.approx(100)
-    page = (tmp_path / "out" / "page.html").read_text()
+    page = (out / "page.html").read_text()
     assert "<html" in page and result["recommended"].split("x")[0] in page
-    assert list((tmp_path / "out" / "figures").glob("*.png"))
+    assert list((out / "figures").glob("*.png"))
+    assert all(RunDir.open(path).metrics()[-1]["time/total_timesteps"] == 640 for path in out.glob("runs/*"))
     again = subprocess.run(command, capture_output=True, text=True)
     assert again.returncode == 2 and "already exists" in again.stderr

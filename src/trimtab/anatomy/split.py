@@ -1,31 +1,36 @@
 """`trimtab split`: how should a batch be split into N environments × T steps?
 
 Trains (or takes) a run, probes every split at several points of it, trains every split from scratch on a few seeds, and
-weighs what it found. All the work happens in `trimtab train` and `trimtab probe` processes, one per core.
+weighs what it found. All the work happens in `trimtab train` and `trimtab probe` processes, one per core. What each of
+them printed is kept, so that an interrupted split goes on with what is left.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import yaml
 
+from trimtab import config as configuration
 from trimtab import stats
 from trimtab.anatomy.noise import predict_variance
 from trimtab.anatomy.options import SplitOptions
+from trimtab.anatomy.weighing import marginal, name_of, recommend
 from trimtab.config import Config, ConfigError
 from trimtab.progress import Progress
-from trimtab.records import RunDir, write_atomically
+from trimtab.records import RunDir, write_atomically, write_json
 from trimtab.run import load
 from trimtab.workers import Task, run_all
 
 ESTIMATES = ("variance", "individual", "covariance", "bias_sq", "mse", "grad_sq", "ess")
-SAME_SPEED = 0.1  # speeds that differ by less are called the same: they differ as much from one minute to the next
+SPEC = "split.json"  # in the directory of a split: what was asked
 MOST_ROWS = 2048  # rows per probe: enough for tight intervals, few enough for a bootstrap in a second
 
 
@@ -58,47 +63,82 @@ def default_splits(batch: int, quick: bool) -> list[tuple[int, int]]:
     return [found[0], found[1], found[-1]] if quick and len(found) > 3 else found
 
 
-def split(config: Config, batch: int, out: Path, options: SplitOptions, quiet: bool, command: str) -> dict[str, Any]:
-    """Do it all; returns what `--json` prints and writes the page, figures and table under `out`."""
-    splits = parse_splits(options.splits, batch) if options.splits else default_splits(batch, options.quick)
-    if options.quick:
-        options.seeds, options.points, options.replicates = min(options.seeds, 1), 1, min(options.replicates, 16)
-    out.mkdir(parents=True, exist_ok=True)
-    plan = _Plan(config, splits, out, options)
-    with Progress(len(plan.tasks), f"split {config.env_id}, batch {batch}", quiet, unit="tasks") as bar:
-        bar.start()
-        tick = lambda done, running: bar.update(len(done), f"now: {', '.join(sorted(running)) or 'reading'};")
-        outputs = run_all(plan.tasks, tick=tick)
-    return _answer(plan, outputs, batch, command)
+@dataclass(frozen=True)
+class Spec:
+    """All that was asked of a split."""
+
+    config: Config
+    batch: int
+    options: SplitOptions
+    command: str
+
+
+def split(spec: Spec, out: Path, quiet: bool) -> dict[str, Any]:
+    """Do it all in a new directory `out`; returns what `--json` prints."""
+    given = spec.options.run
+    options = dataclasses.replace(spec.options, run=str(Path(given).resolve()) if given else None)
+    asked = {"config": spec.config.as_dict(), "batch": spec.batch, "options": vars(options), "command": spec.command}
+    _Plan(spec, out)  # refuses what cannot be, before anything is written
+    write_json(out / SPEC, asked)
+    return resume(out, quiet)
+
+
+def began(path: str | Path) -> bool:
+    """Whether a directory holds a split, finished or not."""
+    return (Path(path) / SPEC).is_file()
+
+
+def resume(out: Path, quiet: bool) -> dict[str, Any]:
+    """Do what is left of a split, and write its page, figures and table."""
+    asked = json.loads((out / SPEC).read_text())
+    config, options = configuration.from_dict(asked["config"]), SplitOptions(**asked["options"])
+    spec = Spec(config, asked["batch"], options, asked["command"])
+    plan = _Plan(spec, out)
+    tasks = plan.tasks()
+    try:
+        with Progress(len(tasks), f"split {config.env_id}, batch {spec.batch}", quiet, unit="tasks") as bar:
+            bar.start()
+            tick = lambda done, running: bar.update(len(done), f"now: {', '.join(sorted(running)) or 'reading'};")
+            outputs = run_all(tasks, tick=tick, kept=out / "outputs")
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"`trimtab resume {out}` does what is left") from None
+    return _answer(plan, outputs, spec)
 
 
 class _Plan:
     """The commands of a split, in the order they should run."""
 
-    def __init__(self, config: Config, splits: list[tuple[int, int]], out: Path, options: SplitOptions):
-        self.splits, self.out, self.options = splits, out, options
-        longest = splits[0]
-        self.config = self._as(config, longest)
-        self.base = Path(options.run) if options.run else out / "base"
-        self.tasks: list[Task] = []
+    def __init__(self, spec: Spec, out: Path):
+        quick, options = spec.options.quick, spec.options
+        if quick:
+            fewer = min(options.replicates, 16)
+            options = dataclasses.replace(options, seeds=min(options.seeds, 1), points=1, replicates=fewer)
+        self.splits = parse_splits(options.splits, spec.batch) if options.splits else default_splits(spec.batch, quick)
+        self.asked, self.out, self.options = spec.config, out, options
+        self.checkpoints = max(2, options.points + 1)
         if options.run:
-            self.config = load(options.run).config
+            self.base, self.config = Path(options.run), load(options.run).config
             self.points = self._chosen([c.step for c in load(options.run).checkpoints if c.step > 0])
-            ready: tuple[str, ...] = ()
         else:
-            self.tasks.append(self._train("base", self.config, self.base, checkpoints=max(2, options.points + 1)))
-            count = max(2, options.points + 1)
-            iterations = sorted({round(k * self.config.iterations / count) for k in range(1, count + 1)})
-            self.points = self._chosen([i * self.config.batch for i in iterations])
-            ready = ("base",)
+            self.base, self.config = out / "base", self._as(self.asked, self.splits[0])
+            ends = {round(k * self.config.iterations / self.checkpoints) for k in range(1, self.checkpoints + 1)}
+            self.points = self._chosen([i * self.config.batch for i in sorted(ends)])
+        self.seeds = range(self.asked.seed, self.asked.seed + options.seeds)
+
+    def tasks(self) -> list[Task]:
+        """Runs that were begun are resumed; the configurations of new ones are written."""
+        base = [] if self.options.run else [self._train("base", self.config, self.base, self.checkpoints)]
         scratch = [
-            self._train(f"train {n}x{t} seed {s}", self._as(config, (n, t)).replace(seed=s), self.trained(n, t, s))
-            for s in range(config.seed, config.seed + options.seeds)
-            for n, t in splits
+            self._train(
+                f"train {n}x{t} seed {s}", self._as(self.asked, (n, t)).replace(seed=s), self.trained(n, t, s), 1
+            )
+            for s in self.seeds
+            for n, t in self.splits
         ]
-        probes = [self._probe(n, t, ready, first=(n, t) == longest) for n, t in splits]
+        ready = tuple(task.name for task in base)
+        probes = [self._probe(n, t, ready, first=(n, t) == self.splits[0]) for n, t in self.splits]
         # The base run gates the probes, so training from scratch fills the other cores meanwhile.
-        self.tasks += scratch[: len(splits)] + probes + scratch[len(splits) :]
+        return base + scratch[: len(self.splits)] + probes + scratch[len(self.splits) :]
 
     def _as(self, config: Config, split: tuple[int, int]) -> Config:
         num_envs, num_steps = split
@@ -114,11 +154,14 @@ class _Plan:
     def trained(self, n: int, t: int, seed: int) -> Path:
         return self.out / "runs" / f"{n}x{t}-seed{seed}"
 
-    def _train(self, name: str, config: Config, path: Path, checkpoints: int = 1) -> Task:
+    def _train(self, name: str, config: Config, path: Path, checkpoints: int) -> Task:
+        how = ["--checkpoints", str(checkpoints), "--json"]
+        if RunDir.began(path):
+            return Task(name, ["resume", str(path), *how])
+        shutil.rmtree(path, ignore_errors=True)  # a directory that a kill left before it became a run
         file = self.out / "configs" / f"{name.replace(' ', '-')}.yaml"
         write_atomically(file, yaml.safe_dump(config.as_dict(), sort_keys=False).encode())
-        argv = ["train", "--config", str(file), "--run-dir", str(path), "--checkpoints", str(checkpoints), "--json"]
-        return Task(name, argv)
+        return Task(name, ["train", "--config", str(file), "--run-dir", str(path), *how])
 
     def _probe(self, n: int, t: int, after: tuple[str, ...], first: bool) -> Task:
         replicates = max(8, min(self.options.replicates, MOST_ROWS // n))
@@ -142,20 +185,20 @@ class _Plan:
 # Weighing what was found -----------------------------------------------------------------------------------
 
 
-def _answer(plan: _Plan, outputs: dict[str, str], batch: int, command: str) -> dict[str, Any]:
+def _answer(plan: _Plan, outputs: dict[str, str], spec: Spec) -> dict[str, Any]:
     from trimtab.report import build, charts
 
     config, middle = plan.config, plan.points[len(plan.points) // 2]
-    probes = {n_t: json.loads(outputs[f"probe {n_t[0]}x{n_t[1]}"])["probes"] for n_t in plan.splits}
-    frames = [pl.read_parquet(p) for p in sorted((plan.base / "probes").glob("*.parquet"))]
-    measurements = pl.concat(frames)
+    found = {(n, t): json.loads(outputs[f"probe {n}x{t}"]) for n, t in plan.splits}
+    probes = {n_t: probed["probes"] for n_t, probed in found.items()}
+    measurements = pl.concat([pl.read_parquet(probed["table"]) for probed in found.values()])
     rows = [_row(plan, n, t, next(p for p in probes[n, t] if p["step"] == middle), outputs) for n, t in plan.splits]
     _relative(rows)
     weighed = recommend(rows)
     result = {
         "env_id": config.env_id,
         "algo": config.algo,
-        "batch": batch,
+        "batch": spec.batch,
         "gamma": config.gamma,
         "gae_lambda": config.gae_lambda,
         "horizon_gamma": _horizon(config.gamma),
@@ -163,14 +206,14 @@ def _answer(plan: _Plan, outputs: dict[str, str], batch: int, command: str) -> d
         "steps": plan.points,
         "at": middle,
         "rows": rows,
-        "predicted": _predicted(plan, rows, probes, middle, batch),
+        "predicted": _predicted(plan, probes, middle, spec.batch),
         **weighed,
-        "marginal": marginal(next(r for r in rows if _name(r) == weighed["recommended"]), probes, middle),
-        "command": command,
+        "marginal": marginal(next(r for r in rows if name_of(r) == weighed["recommended"])),
+        "command": spec.command,
         "run": str(plan.out),
         "page": str(plan.out / "page.html"),
     }
-    write_atomically(plan.out / "result.json", (json.dumps(result, indent=2) + "\n").encode())
+    write_json(plan.out / "result.json", result)
     measurements.write_parquet(plan.out / "measurements.parquet")
     drawn = result | {
         "config": config.as_dict(),
@@ -190,14 +233,9 @@ def _horizon(discount: float) -> float | None:
     return None if discount >= 1 else 1 / (1 - discount)
 
 
-def _name(row: dict[str, Any]) -> str:
-    return f"{row['num_envs']}x{row['num_steps']}"
-
-
 def _row(plan: _Plan, n: int, t: int, probe: dict[str, Any], outputs: dict[str, str]) -> dict[str, Any]:
-    seeds = range(plan.config.seed, plan.config.seed + plan.options.seeds)
-    summaries = [json.loads(outputs[f"train {n}x{t} seed {s}"]) for s in seeds]
-    areas = [area(plan.trained(n, t, s)) for s in seeds]
+    summaries = [json.loads(outputs[f"train {n}x{t} seed {s}"]) for s in plan.seeds]
+    areas = [area(plan.trained(n, t, s)) for s in plan.seeds]
     return {
         "num_envs": n,
         "num_steps": t,
@@ -208,7 +246,7 @@ def _row(plan: _Plan, n: int, t: int, probe: dict[str, Any], outputs: dict[str, 
         "fps": _over_seeds([s["fps"] for s in summaries]),
         "auc": _over_seeds([a for a in areas if a is not None]),
         "final_return": _over_seeds([s["ep_rew_mean"] for s in summaries if s["ep_rew_mean"] is not None]),
-        "improved": any(improved(plan.trained(n, t, s)) for s in seeds),
+        "improved": any(improved(plan.trained(n, t, s)) for s in plan.seeds),
         "seeds": len(summaries),
     }
 
@@ -261,7 +299,7 @@ def _relative(rows: list[dict[str, Any]]) -> None:
         row["shared_grad_sq"] = shared
 
 
-def _predicted(plan: _Plan, rows, probes, middle: int, batch: int) -> list[dict[str, Any]]:
+def _predicted(plan: _Plan, probes, middle: int, batch: int) -> list[dict[str, Any]]:
     """Variances at splits not measured: blocks of the longest rows for smaller T, extrapolation for larger."""
     longest = plan.splits[0]
     probe = next(p for p in probes[longest] if p["step"] == middle)
@@ -279,161 +317,11 @@ def _predicted(plan: _Plan, rows, probes, middle: int, batch: int) -> list[dict[
     return sorted(found, key=lambda p: p["num_envs"])
 
 
-def recommend(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The split to use, why, and how sure.
-
-    Splits than which no other learned measurably more are kept; of these, those whose MSE is not resolved to be worse
-    than the lowest; of these, the fastest. Speeds within a tenth of it are as good, and then more learned counts.
-    """
-    reasons, doubts = ["it is the only one measured"] if len(rows) == 1 else [], []
-    left = list(rows)
-    trained = [r for r in left if r["auc"]["value"] is not None]
-    if trained and not any(r["improved"] for r in trained):
-        doubts.append("no split's returns rose within these steps: learning decides nothing yet")
-    elif trained and all(r["auc"]["resolved"] for r in trained):
-        left = [r for r in trained if not any(_learned_more(other, r) for other in trained)]
-        dropped = [_name(r) for r in trained if r not in left]
-        if dropped:
-            reasons.append(f"{', '.join(dropped)} learned measurably less (area under the learning curve)")
-        else:
-            doubts.append("no split's learning curve is distinguishable from the best one's on so few seeds")
-    elif trained:
-        left = _far_behind_dropped(trained, reasons)
-        doubts.append(
-            "learning was tried on one seed only: it rules out what fell far behind, and decides nothing else"
-        )
-    measured = [r for r in left if r["mse"]["resolved"]]
-    if measured:
-        lowest = min(measured, key=lambda r: r["mse"]["value"])
-        close = [r for r in left if r["mse"]["lo"] is None or r["mse"]["lo"] <= lowest["mse"]["hi"]]
-        worse = [_name(r) for r in left if r not in close]
-        if worse:
-            reasons.append(f"the gradient of {', '.join(worse)} has a larger mean squared error, beyond the intervals")
-        unresolved = [_name(r) for r in close if r in measured and not r["bias_sq"]["resolved"]]
-        if unresolved:
-            doubts.append(f"the bias of {', '.join(unresolved)} is not resolved, so its error rests on the variance")
-        unknown = [_name(r) for r in close if r not in measured]
-        if unknown:
-            doubts.append(f"the mean squared error of {', '.join(unknown)} is not resolved: it may be larger")
-        if len(close) > 1:
-            doubts.append(f"the mean squared errors of {', '.join(map(_name, close))} are not told apart")
-        left = close
-    else:
-        doubts.append("the bias could not be measured, so splits are compared by variance alone")
-        left = _by_variance(left, reasons)
-    best = _by_speed(left, reasons)
-    _say_terms(best, rows, reasons)
-    vague = [_name(r) for r in rows if not r["variance"]["resolved"]]
-    if vague:
-        doubts.append(f"the variance of {', '.join(vague)} is not resolved: a few rows carry it all")
-    sentence = f"Use {best['num_envs']} environments × {best['num_steps']} steps: {'; '.join(reasons)}."
-    return {"recommended": _name(best), "sentence": sentence, "reasons": reasons, "doubts": doubts}
-
-
-def _learned_more(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    """Whether the AUC of a is above that of b by more than the interval of their difference."""
-    width = lambda r: (r["auc"]["hi"] - r["auc"]["lo"]) / 2
-    return a["auc"]["value"] - b["auc"]["value"] > math.hypot(width(a), width(b))
-
-
-def _far_behind_dropped(trained: list[dict[str, Any]], reasons: list[str]) -> list[dict[str, Any]]:
-    """With one seed there is no interval: leave out only splits in the lower half of a wide range of AUCs."""
-    values = [r["auc"]["value"] for r in trained]
-    best, worst = max(values), min(values)
-    if best - worst <= 0.2 * abs(best):
-        return trained
-    kept = [r for r in trained if r["auc"]["value"] >= (best + worst) / 2]
-    behind = [_name(r) for r in trained if r not in kept]
-    reasons.append(f"{', '.join(behind)} learned far less on its one seed (area under the learning curve)")
-    return kept
-
-
-def _by_speed(left: list[dict[str, Any]], reasons: list[str]) -> dict[str, Any]:
-    """The fastest; of those that are about as fast, the one that learned most, or has the lowest variance."""
-    speed = lambda r: r["fps"]["value"] or 0.0
-    variance = lambda r: r["variance"]["value"] if r["variance"]["resolved"] else math.inf
-    fastest = max(map(speed, left))
-    tied = [r for r in left if speed(r) >= (1 - SAME_SPEED) * fastest]
-    if any(r["improved"] for r in tied):
-        learned = [r for r in tied if r["auc"]["value"] is not None]
-        best, merit = max(learned, key=lambda r: r["auc"]["value"]), "learned most, if not measurably so"
-    else:
-        best, merit = min(tied, key=variance), "has the lowest variance"
-    if len(left) == 1:
-        return best
-    if not fastest:
-        reasons.append(f"of {', '.join(map(_name, left))}, which are not told apart, it {merit}")
-        return best
-    rate = f"{speed(best):,.0f} steps/s"
-    if len(tied) == 1:
-        slowest = min(speed(r) for r in left)
-        ratio = f", {fastest / slowest:.1f} times the slowest" if slowest else ""
-        reasons.append(f"of {len(left)} that are as good otherwise it is the fastest ({rate}{ratio})")
-    else:
-        names = ", ".join(_name(r) for r in tied if r is not best)
-        reasons.append(f"of those about as fast ({rate}; also {names}) it {merit}")
-    return best
-
-
-def _by_variance(left: list[dict[str, Any]], reasons: list[str]) -> list[dict[str, Any]]:
-    resolved = [r for r in left if r["variance"]["resolved"]]
-    if not resolved:
-        reasons.append("no split's variance is resolved at this point of training")
-        return left
-    lowest = min(resolved, key=lambda r: r["variance"]["value"])
-    close = [r for r in resolved if r["variance"]["lo"] <= lowest["variance"]["hi"]]
-    if len(close) < len(resolved):
-        reasons.append("its variance is the lowest, or not told apart from the lowest")
-    return close
-
-
-def _say_terms(best: dict[str, Any], rows: list[dict[str, Any]], reasons: list[str]) -> None:
-    """Where the error of the gradient comes from, at the recommended split and at the others' ends."""
-    variance, covariance = best["variance"]["value"], best["covariance"]["value"]
-    if variance and covariance is not None and best["variance"]["resolved"]:
-        reasons.append(f"the covariance term is {covariance / variance:.0%} of its variance")
-    share = lambda r: r["bias_sq"]["value"] / (r["bias_sq"]["value"] + r["variance"]["value"])
-    biased = [r for r in rows if r["bias_sq"]["resolved"] and r["variance"]["value"]]
-    if best in biased:
-        reasons.append(f"bias is {share(best):.0%} of its squared error")
-    most = max(biased, key=lambda r: r["bias_sq"]["value"], default=best)
-    if most is not best:
-        shorter = "short rollouts pay in bias: " if most["num_steps"] < best["num_steps"] else ""
-        reasons.append(f"{shorter}at {_name(most)} bias is {share(most):.0%} of the squared error")
-
-
-def marginal(row: dict[str, Any], probes, middle: int) -> str:
-    """What one more environment buys against one more step, per sample, by the variance alone."""
-    n, t = row["num_envs"], row["num_steps"]
-    variance = row["variance"]["value"]
-    if not variance or t < 2:
-        return (
-            "One more environment lowers the variance by 1/(N+1); one more step cannot be judged from rows of one step."
-        )
-    lag = np.asarray(row["lag_covariance"], float)
-    longer = predict_variance(lag, n, t + 1).value
-    per_env, per_step = variance / (n + 1) / t, (variance - longer) / n
-    text = (
-        f"At {n}x{t}, one more environment ({t} more samples) lowers the variance by {1 / (n + 1):.1%}; "
-        f"one more step ({n} more samples) by {(variance - longer) / variance:.1%} "
-        f"if covariances beyond lag {t - 1} are 0. "
-    )
-    if per_step <= 0:
-        return text + "Per sample, environments are what lowers the variance."
-    ratio = per_env / per_step
-    if math.isclose(ratio, 1, rel_tol=0.05):
-        return text + "Per sample the two are worth the same; only the step also lowers the bias."
-    more, less = ("environment", "step") if ratio > 1 else ("step", "environment")
-    return text + f"Per sample, an {more} lowers it {max(ratio, 1 / ratio):.2f} times as much as a {less}.".replace(
-        "an step", "a step"
-    ).replace("a environment", "an environment")
-
-
 def _curves(plan: _Plan) -> pl.DataFrame:
     """Learning curves of every split and seed."""
     frames = []
     for n, t in plan.splits:
-        for s in range(plan.config.seed, plan.config.seed + plan.options.seeds):
+        for s in plan.seeds:
             rows = [r for r in RunDir.open(plan.trained(n, t, s)).metrics() if "rollout/ep_rew_mean" in r]
             frames.append(
                 pl.DataFrame(

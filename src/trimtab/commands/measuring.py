@@ -35,20 +35,22 @@ def probe(argv: list[str]) -> int:
 
     check(options)
     from trimtab.anatomy.probe import probe as measure
+    from trimtab.anatomy.table import frame_of, write
     from trimtab.progress import Progress
 
     with Progress(1, "probe", output.quiet or output.json, unit="checkpoints") as bar:
-        found = measure(given.run, at, given.gae_lambda, tick=bar.count, **vars(options))
+        found = measure(given.run, at, given.gae_lambda, save=False, tick=bar.count, **vars(options))
     found = found if isinstance(found, list) else [found]
+    table = write(Path(given.run), found)
     from trimtab.report.anatomy_tables import as_json, print_anatomy
 
     if output.json:
-        print(json.dumps({"run": given.run, "probes": [as_json(a) for a in found]}))
+        print(json.dumps({"run": given.run, "table": str(table), "probes": [as_json(a) for a in found]}))
     else:
         for anatomy in found:
             print_anatomy(anatomy)
+        print(f"table: {table}")
     if given.save:
-        from trimtab.anatomy.table import frame_of
         from trimtab.report import anatomy_charts, charts
 
         for name, chart in anatomy_charts.of_frame(frame_of(found)).items():
@@ -95,7 +97,11 @@ def split(argv: list[str]) -> int:
         most = 100_000 if options.quick else 200_000
         config = config.replace(total_timesteps=max(batch, min(config.total_timesteps, most)))
     command = "trimtab split " + " ".join(argv)
-    result = splitting.split(config, batch, out, options, output.quiet or output.json, command)
+    spec = splitting.Spec(config, batch, options, command)
+    return finish_split(splitting.split(spec, out, output.quiet or output.json), output)
+
+
+def finish_split(result: dict[str, Any], output: Output) -> int:
     if output.json:
         print(json.dumps(result))
     else:

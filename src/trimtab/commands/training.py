@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from trimtab.commands.shared import Output, filled, layered_config, parser, preset_of, refuse_two_environments
@@ -116,13 +117,19 @@ def _finish_seeds(summaries: list[dict[str, Any]], output: Output) -> int:
 
 
 def resume(argv: list[str]) -> int:
-    made = parser("resume", Output, positional="run", help="run directory")
+    made = parser("resume", Output, positional="run", help="directory of a run or of a split")
     made.add_argument("--tensorboard", action="store_true", help="also write TensorBoard events")
     made.add_argument("--track", action="store_true", help="also log to Weights & Biases")
     made.add_argument("--checkpoints", type=int, default=20, help="checkpoints over the run, as in train")
     given = made.parse(argv)
     output = filled(Output, given)
     refuse_no_checkpoints(given.checkpoints)
+    from trimtab.anatomy import split
+
+    if split.began(given.run):
+        from trimtab.commands.measuring import finish_split
+
+        return finish_split(split.resume(Path(given.run), output.quiet or output.json), output)
     from trimtab import training
 
     run = training.resume(
