@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PROCGEN_PACKAGES := libqt5gui5
 CHROMIUM_PACKAGES := chromium
 
-.PHONY: help demo test setup debian bench learn invariance splits mutations calibrate lint clean
+.PHONY: help demo test setup debian bench learn invariance splits advice mutations calibrate lint clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -51,6 +51,9 @@ invariance: setup  ## stale data and batch-size invariance: tables and curves in
 
 splits: setup  ## split studies on four problems
 	$(BIN)/python -m benchmarks.splits
+
+advice: setup  ## follow the doctor's advice on six cases and see whether it helps
+	$(BIN)/python -m benchmarks.advice
 
 mutations: setup  ## break estimators on purpose and see which test goes red
 	$(BIN)/python -m benchmarks.mutations

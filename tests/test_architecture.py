@@ -25,6 +25,7 @@ ALLOWED = {
     "rescaling": ("config", "rescale_rules"),
     "workers": ("records",),
     "stats": (),
+    "playbook": ("config", "run", "stats"),
     "flags": ("config",),
     "sinks": (),
     "presets": ("config", "envs"),
@@ -45,6 +46,7 @@ WITHOUT_JAX = (
     "presets",
     "sinks",
     "seeds",
+    "playbook",
 )
 
 

@@ -31,7 +31,18 @@ def a_run(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "command", ["--help", "--version", "train --help", "show RUN", "show RUN --json", "envs CartPole", "presets"]
+    "command",
+    [
+        "--help",
+        "--version",
+        "train --help",
+        "show RUN",
+        "show RUN --json",
+        "doctor RUN",
+        "plan CartPole-v1",
+        "envs CartPole",
+        "presets",
+    ],
 )
 def test_looking_does_not_import_jax(command, a_run):
     arguments = [a_run if word == "RUN" else word for word in command.split()]

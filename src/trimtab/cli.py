@@ -14,6 +14,8 @@ HELP = {
     "resume": "go on with an interrupted run or split",
     "split": "how should a batch be split into environments × steps?",
     "probe": "measure the gradient of a run: variance, covariance, correlation, noise scale, bias",
+    "doctor": "what a run's records say: what to act on, what to watch, what to try next",
+    "plan": "what a configuration comes to, and what the rules of thumb say, before it runs",
     "eval": "evaluate a run with exploration off",
     "show": "show a run: table and learning curve",
     "repeat": "run a configuration again and compare every metric bit for bit",

@@ -191,6 +191,10 @@ class RunDir:
         empty = pl.DataFrame(schema={"step": pl.Int64, "env": pl.Int64, "return": pl.Float64, "length": pl.Int64})
         return pl.concat([empty, *(pl.read_parquet(shard) for shard in shards)])
 
+    def probes(self) -> list[Path]:
+        """Tables of measurements, oldest name first."""
+        return sorted((self.path / "probes").glob("*.parquet"))
+
     # Checkpoints -----------------------------------------------------------------------------------------
 
     def write_checkpoint(self, step: int, iteration: int, tensors: dict[str, np.ndarray]) -> Path:

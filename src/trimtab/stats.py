@@ -94,6 +94,19 @@ def bootstrap_interval(
     return Interval(float(statistic(x)), float(lo), float(hi))
 
 
+def difference(first: ArrayLike, last: ArrayLike, errors: float = 3.0) -> Interval:
+    """mean(last) − mean(first) ± so many standard errors √(s₁²/n₁ + s₂²/n₂): episodes of two parts of one run.
+
+    Three errors, not two: episodes near each other are more alike than independent ones.
+    """
+    first, last = np.asarray(first, dtype=float), np.asarray(last, dtype=float)
+    if min(len(first), len(last)) < 2:
+        raise ValueError(f"first, last: sizes {len(first)} and {len(last)} given, at least two each needed")
+    change = float(last.mean() - first.mean())
+    half = errors * float(np.sqrt(first.var(ddof=1) / len(first) + last.var(ddof=1) / len(last)))
+    return Interval(change, change - half, change + half)
+
+
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     """Student's interval of a mean over seeds: mean ± t_{n−1} s / √n.
 

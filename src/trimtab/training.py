@@ -25,7 +25,7 @@ from trimtab import device, memory, snapshot
 from trimtab.algos.state import Info, State
 from trimtab.config import Config
 from trimtab.engine import Engine, Waiting, build
-from trimtab.envs.base import derived_seed
+from trimtab.envs.base import Discrete, derived_seed
 from trimtab.evaluate import evaluate
 from trimtab.procgen import normalized_return
 from trimtab.progress import Progress
@@ -315,12 +315,12 @@ class _Loop:
             rows.append(row)
             if self.config.eval_threshold is not None:
                 self.passed_threshold |= row.get("rollout/ep_rew_mean", -math.inf) >= self.config.eval_threshold
-        self.run.append_metrics(rows)
+        broken = [name for name in names if not info.finite[name].all()]
+        self.run.append_metrics([*rows[:-1], rows[-1] | {"not_finite": broken}] if broken else rows)
         for row in rows:
             numbers = {name: value for name, value in row.items() if name != "iteration"}
             for sink in self.sinks:
                 sink.write(row["time/total_timesteps"], numbers)
-        broken = [name for name in names if not info.finite[name].all()]
         if broken:
             last = max((c.step for c in self.run.checkpoints()), default=0)
             raise NonFinite(
@@ -403,7 +403,14 @@ def manifest(config: Config, engine: Engine) -> dict[str, Any]:
         },
         "threads": os.environ.get("NPROC", "all"),
         "seed": config.seed,
-        "environment": {"id": spec.env_id, "backend": spec.backend, "time_limit": spec.time_limit},
+        "environment": {
+            "id": spec.env_id,
+            "backend": spec.backend,
+            "time_limit": spec.time_limit,
+            "action": {"kind": "discrete", "size": spec.action.n}
+            if isinstance(spec.action, Discrete)
+            else {"kind": "continuous", "size": len(spec.action.low)},
+        },
         "determinism": "a resumed run continues bit for bit"
         if engine.exact
         else "environment states cannot be saved: a resumed run starts new episodes",

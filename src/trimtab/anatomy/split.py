@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -267,9 +266,7 @@ def improved(path: Path) -> bool:
     quarter = len(returns) // 4
     if quarter < 2:
         return False
-    first, last = returns[:quarter], returns[-quarter:]
-    error = math.sqrt((first.var(ddof=1) + last.var(ddof=1)) / quarter)
-    return bool(last.mean() - first.mean() > 3 * error)
+    return stats.difference(returns[:quarter], returns[-quarter:]).lo > 0
 
 
 def _over_seeds(values: list[float]) -> dict[str, Any]:

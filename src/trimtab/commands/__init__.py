@@ -10,6 +10,8 @@ _HOME = {
     "rescale": "rescaling",
     "probe": "measuring",
     "split": "measuring",
+    "plan": "advising",
+    "doctor": "advising",
     "eval": "looking",
     "show": "looking",
     "repeat": "looking",

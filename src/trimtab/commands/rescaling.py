@@ -101,11 +101,12 @@ def _show_rescaled(result, source: str) -> None:
 
 def _rescale_source(source: str) -> tuple[dict[str, Any], float | None]:
     """The fields of a run, file or preset, and the noise scale a run's probes resolved, if any."""
-    from trimtab.records import RunDir
+    from trimtab.run import load
 
     if Path(source).is_dir():
-        run = RunDir.open(source)
-        return run.config(), _measured_noise_scale(run.path)
+        run = load(source)
+        newest = run.newest("noise_scale")
+        return run.files.config(), newest["value"] if newest else None
     if Path(source).is_file():
         return read_yaml(source), None
     try:
@@ -113,23 +114,6 @@ def _rescale_source(source: str) -> tuple[dict[str, Any], float | None]:
     except ConfigError as error:
         near = str(error).rpartition("nearest: ")[2]
         raise ConfigError("source", source, f"is no run directory, file or preset; nearest presets: {near}") from None
-
-
-def _measured_noise_scale(run: Path) -> float | None:
-    """The newest resolved noise scale, in samples, among the tables of a run's probes."""
-    import polars as pl
-
-    newest: tuple[float, float] | None = None
-    for table in sorted((run / "probes").glob("*.parquet")):
-        try:
-            found = pl.read_parquet(table).filter((pl.col("quantity") == "noise_scale") & pl.col("resolved"))
-        except (pl.exceptions.PolarsError, OSError):
-            continue  # not a table of measurements
-        for row in found.iter_rows(named=True):
-            step, value = row.get("step") or 0, row.get("value") or 0.0
-            if value > 0 and (newest is None or step >= newest[0]):
-                newest = (step, float(value))
-    return None if newest is None else newest[1]
 
 
 def _write_config(out: str, values: dict[str, Any], names_env: bool, force: bool, source: str) -> None:

@@ -73,14 +73,18 @@ def refuse_no_checkpoints(count: int) -> None:
 def describe(preset: str | None, config: Config, backend: str) -> None:
     """Where the configuration comes from and what follows from it, before a run starts."""
     from rich.console import Console
+
+    Console(stderr=True).print(derived_table(preset, config, {"backend": backend}))
+
+
+def derived_table(preset: str | None, config: Config, more: dict[str, str]):
     from rich.table import Table
 
-    table = Table(
-        title=f"{config.algo} on {config.env_id}, seed {config.seed}", show_header=False, title_justify="left"
-    )
-    for name, value in {"backend": backend, "preset": preset or "none", **config.derived()}.items():
+    title = f"{config.algo} on {config.env_id}, seed {config.seed}"
+    table = Table(title=title, show_header=False, title_justify="left")
+    for name, value in {**more, "preset": preset or "none", **config.derived()}.items():
         table.add_row(name, value)
-    Console(stderr=True).print(table)
+    return table
 
 
 def _finish(run, output: Output) -> int:

@@ -1,0 +1,119 @@
+"""`trimtab doctor`: a run's records held against every rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trimtab.playbook.finding import Finding, ordered
+from trimtab.playbook.signs import Evidence, check_signs
+from trimtab.playbook.sizes import Action, check_sizes
+from trimtab.run import Run
+
+FAR = 10.0  # batches so many times the noise scale, or such a fraction of it, are worth a word
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All findings, most pressing first, and the next thing to try."""
+
+    run: str
+    findings: list[Finding]
+    sentence: str
+    command: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "run": self.run,
+            "sentence": self.sentence,
+            "command": self.command,
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
+
+
+def diagnose(run: Run) -> Diagnosis:
+    """What a run's records say, by every rule that applies to it."""
+    seen = evidence(run)
+    lengths = run.episodes["length"].to_numpy()
+    length = float(np.median(lengths[len(lengths) // 2 :])) if len(lengths) else _limit(run)
+    found = [*check_signs(seen), *check_sizes(seen.config, seen.action, length), _noise(run), _evaluation(run)]
+    findings = ordered(found)
+    first = findings[0] if findings[0].verdict in ("act", "watch") else None
+    return Diagnosis(str(run.path), findings, _sentence(findings), _command(run, first))
+
+
+def evidence(run: Run) -> Evidence:
+    """The run's records as arrays."""
+    rows, episodes = run.files.metrics(), run.episodes
+    names = sorted({name for row in rows for name in row if name.startswith("train/")})
+    action = run.files.manifest().get("environment", {}).get("action")
+    return Evidence(
+        config=run.config,
+        metrics={name: np.array([row.get(name, np.nan) for row in rows], float) for name in names},
+        iterations=rows[-1]["iteration"] if rows else 0,
+        returns=episodes["return"].to_numpy(),
+        steps=episodes["step"].to_numpy(),
+        action=Action(**action) if action else None,
+        not_finite=tuple(rows[-1].get("not_finite", ())) if rows else (),
+    )
+
+
+def _limit(run: Run) -> float | None:
+    return run.files.manifest().get("environment", {}).get("time_limit")
+
+
+def _noise(run: Run) -> Finding:
+    """The batch against the noise scale, where a probe has resolved it."""
+    batch = run.config.batch
+    newest = run.newest("noise_scale_trajectory")
+    if newest is None:
+        return Finding(
+            "noise scale", "unknown", "not measured, or not resolved", f"trimtab probe {run.path} measures it"
+        )
+    value, lo, hi = newest["value"], newest["lo"], newest["hi"]
+    seen = f"{value:.3g} samples ({lo:.2g} to {hi:.2g}) at step {newest['step']:,}; a batch has {batch:,}"
+    found = {"value": value, "lo": lo, "hi": hi}
+    if lo > FAR * batch:
+        advice = "a batch is mostly noise: twice the batch nearly halves the variance of an update"
+        return Finding("noise scale", "watch", seen, advice, {"num_envs": 2 * run.config.num_envs}, **found)
+    if hi < batch / FAR:
+        advice = "a batch has far more samples than its gradient needs: smaller ones would learn from fewer samples"
+        return Finding("noise scale", "watch", seen, advice, **found)
+    return Finding("noise scale", "fine", seen, **found)
+
+
+def _evaluation(run: Run) -> Finding:
+    rows = run.files.evaluations()
+    if not rows:
+        return Finding("evaluation", "unknown", "never evaluated with exploration off", f"trimtab eval {run.path}")
+    last = rows[-1]
+    seen = (
+        f"mean {last['eval/mean_reward']:.4g}, IQR {last['eval/iqr_low']:.4g} to {last['eval/iqr_high']:.4g} "
+        f"at step {last['time/total_timesteps']:,}"
+    )
+    where = {"value": last["eval/mean_reward"], "lo": last["eval/iqr_low"], "hi": last["eval/iqr_high"]}
+    trained = run.files.metrics()[-1].get("rollout/ep_rew_mean")
+    if trained is None or last["eval/iqr_high"] >= trained:
+        return Finding("evaluation", "fine", seen, source="notes", **where)
+    advice = f"below the return in training ({trained:.4g}): the policy leans on its own noise"
+    return Finding("evaluation", "watch", seen, advice, source="notes", **where)
+
+
+def _sentence(findings: list[Finding]) -> str:
+    """One sentence for all of it."""
+    count = {verdict: [f.check for f in findings if f.verdict == verdict] for verdict in ("act", "watch", "unknown")}
+    if count["act"]:
+        return f"To act on: {', '.join(count['act'])}. Change one thing at a time."
+    if count["watch"]:
+        return f"Nothing is wrong; worth a try: {', '.join(count['watch'])}."
+    return "Nothing stands out."
+
+
+def _command(run: Run, first: Finding | None) -> str | None:
+    """The same run with the first suggestion taken."""
+    if first is None or not first.change:
+        return None
+    words = [f"--{name.replace('_', '-')} {str(value).lower()}" for name, value in first.change.items()]
+    return f"trimtab train --config {run.path}/config.yaml {' '.join(words)}"

@@ -1,0 +1,41 @@
+"""What one rule says about one configuration or run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Verdict = Literal["act", "watch", "fine", "unknown"]
+VERDICTS = ("act", "watch", "unknown", "fine")  # in the order they are shown
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A verdict, what it rests on, and what to do.
+
+    `value` with its interval [lo, hi] is what was looked at: quartiles over iterations for something recorded in each,
+    a 95% interval for a mean; None where there is no number. `change` are the fields to try, one way out; `advice` may
+    know more. `series` is what was looked at over training, for drawing.
+    """
+
+    check: str
+    verdict: Verdict
+    seen: str
+    advice: str = ""
+    change: dict[str, Any] = field(default_factory=dict)
+    source: str = "own"
+    value: float | None = None
+    lo: float | None = None
+    hi: float | None = None
+    series: tuple[float, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; the series is in the run's own records."""
+        values = asdict(self)
+        del values["series"]
+        return values
+
+
+def ordered(findings: list[Finding]) -> list[Finding]:
+    """What to act on first; within a verdict the order of the checks, which is the order to work in."""
+    return sorted(findings, key=lambda f: VERDICTS.index(f.verdict))

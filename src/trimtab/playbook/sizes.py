@@ -1,0 +1,143 @@
+"""What can be said of a configuration before it runs: sizes and horizons against the rules of thumb."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from trimtab.config import Config
+from trimtab.playbook import ladders
+from trimtab.playbook.finding import Finding
+
+FEWEST_MINIBATCHES = 4
+SAMPLES_PER_ACTION = 10  # least samples of a minibatch per action dimension
+REINFORCE_BATCH = {"discrete": (2_000, 8_000), "continuous": (5_000, 20_000)}
+CONTINUOUS_BATCH = (2_000, 10_000)
+EPISODES_PER_BATCH = (16, 64)
+SHARES_OF_EPISODE = (0.25, 1.0)  # where 1/(1-γ) should lie, in lengths of an episode
+NEARLY = 2.0  # within this factor of a range is as good as inside
+
+
+class Action(NamedTuple):
+    """What the policy chooses: how many actions, or how many numbers."""
+
+    kind: str
+    size: int
+
+
+def check_sizes(config: Config, action: Action | None, episode_length: float | None) -> Iterator[Finding]:
+    """Every rule about sizes. `episode_length` is measured, or the time limit, or unknown."""
+    yield _minibatches(config)
+    yield _minibatch(config, action)
+    yield _mixture(config)
+    yield from _batch(config, action)
+    if config.algo == "reinforce":
+        yield _episodes(config, episode_length)
+    else:
+        yield _rollout(config)
+    yield _discount(config, episode_length)
+
+
+def _minibatches(config: Config) -> Finding:
+    count = config.minibatches
+    seen = f"{count} per epoch, of {config.minibatch:,} samples"
+    if config.algo == "reinforce":
+        return Finding("minibatches", "fine", seen, source="notes", value=count)
+    if count >= FEWEST_MINIBATCHES:
+        return Finding("minibatches", "fine", seen, source="notes", value=count)
+    wanted = next((n for n in range(FEWEST_MINIBATCHES, 33) if config.batch % n == 0), None)
+    change = {} if wanted is None else {"num_minibatches": wanted}
+    return Finding("minibatches", "watch", seen, "use at least 4 to 10 per epoch", change, "notes", count)
+
+
+def _minibatch(config: Config, action: Action | None) -> Finding:
+    if action is None:
+        return Finding("minibatch", "unknown", "the action space of this environment is not known without loading it")
+    least = SAMPLES_PER_ACTION * action.size
+    seen = f"{config.minibatch:,} samples for {action.size} policy outputs"
+    if config.minibatch >= least:
+        return Finding("minibatch", "fine", seen, source="notes", value=config.minibatch)
+    advice = f"take at least {least} samples (10 per output) in a gradient step"
+    count = max(
+        (n for n in range(1, config.batch + 1) if config.batch % n == 0 and config.batch // n >= least), default=0
+    )
+    return Finding(
+        "minibatch", "act", seen, advice, {"num_minibatches": count} if count else {}, "notes", config.minibatch
+    )
+
+
+def _mixture(config: Config) -> Finding:
+    held = config.num_envs * (1 - (1 - 1 / config.num_envs) ** config.minibatch)
+    seen = f"a minibatch holds samples of {held:.3g} of {config.num_envs} environments on average"
+    if config.num_envs > 1:
+        return Finding("mixture", "fine", seen, source="notes", value=held)
+    advice = "with one environment a batch is one trajectory: its samples share their luck"
+    return Finding("mixture", "watch", seen, advice, {"num_envs": 8}, "notes", held)
+
+
+def _batch(config: Config, action: Action | None) -> Iterator[Finding]:
+    if action is None:
+        return
+    if config.algo == "reinforce":
+        low, high = REINFORCE_BATCH[action.kind]
+    elif action.kind == "continuous":
+        low, high = CONTINUOUS_BATCH
+    else:
+        return
+    seen = f"{config.batch:,} samples per update; {action.kind} control usually takes {low:,} to {high:,}"
+    if low <= config.batch <= high:
+        yield Finding("batch", "fine", seen, source="notes", value=config.batch)
+    elif config.batch < low:
+        factor = -(-low // config.batch)
+        advice = (
+            f"noisy updates are likely; {factor} times the environments reach it (trimtab rescale adjusts the rest)"
+        )
+        yield Finding("batch", "watch", seen, advice, {"num_envs": config.num_envs * factor}, "notes", config.batch)
+    else:
+        advice = "few updates per sample: if learning crawls, halve the batch"
+        yield Finding("batch", "watch", seen, advice, source="notes", value=config.batch)
+
+
+def _episodes(config: Config, episode_length: float | None) -> Finding:
+    if not episode_length:
+        return Finding("episodes", "unknown", "no episode has finished, so episodes per batch are not known")
+    count = config.batch / episode_length
+    low, high = EPISODES_PER_BATCH
+    seen = f"{count:.3g} episodes of {episode_length:.3g} steps in a batch"
+    if count >= low:
+        return Finding("episodes", "fine", seen, source="notes", value=count)
+    factor = -(-low // max(count, 1e-9))
+    advice = f"take {low} to {high}: fewer long episodes dominate a batch"
+    return Finding("episodes", "watch", seen, advice, {"num_envs": int(config.num_envs * factor)}, "notes", count)
+
+
+def _rollout(config: Config) -> Finding:
+    discount = config.gamma * config.gae_lambda
+    if discount >= 1:
+        seen = f"T = {config.num_steps} with γλ = 1: advantages reach to the end of the episode"
+        advice = "every cut leaves the rest to the critic; trimtab probe measures the bias"
+        return Finding("rollout", "watch", seen, advice, source="post")
+    reach = 1 / (1 - discount)
+    seen = f"T = {config.num_steps} against the reach of an advantage, 1/(1-γλ) = {reach:.3g} steps"
+    share = config.num_steps / reach
+    if share >= 1:
+        return Finding("rollout", "fine", seen, source="post", value=share)
+    advice = "most advantages are cut short and lean on the critic: bias; trimtab split measures what that costs"
+    steps = 2 ** math.ceil(math.log2(reach))
+    return Finding("rollout", "watch", seen, advice, {"num_steps": steps}, "post", share)
+
+
+def _discount(config: Config, episode_length: float | None) -> Finding:
+    if not episode_length:
+        return Finding("discount", "unknown", "no episode has finished and there is no time limit")
+    horizon = float("inf") if config.gamma >= 1 else 1 / (1 - config.gamma)
+    low, high = (share * episode_length for share in SHARES_OF_EPISODE)
+    seen = f"1/(1-γ) = {horizon:.3g} steps; episodes last {episode_length:.3g}"
+    fitting = [g for g in ladders.GAMMAS if low <= 1 / (1 - g) <= high * 1.0001]
+    if low / NEARLY <= horizon <= high * NEARLY:
+        return Finding("discount", "fine", seen, source="notes", value=horizon)
+    change = {"gamma": min(fitting, key=lambda g: abs(g - config.gamma))} if fitting else {}
+    way = "too short-sighted is cured by a higher γ" if horizon < low else "fuzzy credit is cured by a lower γ"
+    advice = f"a quarter to all of an episode is usual ({low:.3g} to {high:.3g}): {way}"
+    return Finding("discount", "watch", seen, advice, change, "notes", horizon)

@@ -1,0 +1,70 @@
+"""`trimtab doctor` and `trimtab plan` on real runs, as a user calls them."""
+
+import json
+
+import polars as pl
+import pytest
+import tiny
+
+from trimtab import cli
+from trimtab.playbook.doctor import diagnose
+from trimtab.run import load
+from trimtab.training import NonFinite, train
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    config = tiny.config(num_envs=4, num_steps=16, total_timesteps=64 * 40)
+    config = config.replace(learning_rate=0.05, update_epochs=4, clip_coef=0.02, vf_coef=0.001)
+    return train(config, tmp_path_factory.mktemp("doctor") / "run")
+
+
+def told(argv, capsys):
+    assert cli.main([*argv, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_step_size_far_too_high_is_found_and_the_next_command_lowers_it(run, capsys):
+    said = told(["doctor", str(run.path)], capsys)
+    clipping = next(f for f in said["findings"] if f["check"] == "clipping")
+    assert clipping["verdict"] == "act" and clipping["lo"] <= clipping["value"] <= clipping["hi"]
+    assert said["command"] == f"trimtab train --config {run.path}/config.yaml --learning-rate 0.003"
+
+
+def test_the_terminal_says_the_same(run, capsys):
+    assert cli.main(["doctor", str(run.path)]) == 0
+    out = capsys.readouterr().out
+    assert "clip fraction" in out and "next: trimtab train --config" in out
+
+
+def test_a_run_that_stopped_is_recognized(tmp_path):
+    config = tiny.config(learning_rate=1e3, optimizer="sgd", max_grad_norm=None, vf_coef=1e6, total_timesteps=640)
+    with pytest.raises(NonFinite):
+        train(config, tmp_path / "run")
+    first = diagnose(load(tmp_path / "run")).findings[0]
+    assert (first.check, first.verdict) == ("finite", "act") and "parameters" in first.seen
+
+
+def test_a_resolved_noise_scale_is_held_against_the_batch(run):
+    table = {"quantity": "noise_scale_trajectory", "step": 64, "value": 5e4, "lo": 4e4, "hi": 6e4, "resolved": True}
+    path = run.path / "probes" / "one.parquet"
+    path.parent.mkdir()
+    pl.DataFrame([table | {"resolved": False, "step": 128}, table]).write_parquet(path)
+    try:
+        noise = next(f for f in diagnose(run).findings if f.check == "noise scale")
+        assert noise.verdict == "watch" and noise.value == 5e4 and noise.change == {"num_envs": 8}
+    finally:
+        path.unlink()
+        path.parent.rmdir()
+
+
+def test_a_plan_shows_what_follows_and_what_is_unusual(capsys):
+    said = told(["plan", "Pendulum-v1", "--preset", "none", "--num-envs", "1", "--num-steps", "64"], capsys)
+    checks = {f["check"]: f["verdict"] for f in said["findings"]}
+    assert checks["batch"] == checks["mixture"] == "watch"
+    assert said["derived"]["batch (N × T)"] == "1 × 64 = 64"
+
+
+def test_a_plan_does_not_guess_an_action_space_it_cannot_see(capsys):
+    said = told(["plan", "Breakout-MinAtar"], capsys)
+    assert next(f for f in said["findings"] if f["check"] == "minibatch")["verdict"] == "unknown"

@@ -1,0 +1,65 @@
+"""Rules of thumb about sizes, on both sides of their thresholds."""
+
+import pytest
+
+from trimtab.config import Config
+from trimtab.playbook import ladders
+from trimtab.playbook.sizes import Action, check_sizes
+
+TWO, BODY = Action("discrete", 2), Action("continuous", 6)
+
+
+def found(action=TWO, episode_length=200.0, **fields):
+    return {f.check: f for f in check_sizes(Config(**fields), action, episode_length)}
+
+
+def test_an_ordinary_configuration_is_fine():
+    assert {f.verdict for f in found().values()} == {"fine"}
+
+
+CASES = {
+    "few minibatches": (dict(num_minibatches=2), "minibatches", {"num_minibatches": 4}),
+    "a single environment": (dict(num_envs=1), "mixture", {"num_envs": 8}),
+    "a small batch for a body": (dict(action=BODY, num_envs=4, num_steps=128), "batch", {"num_envs": 16}),
+    "a short rollout": (dict(num_envs=64, num_steps=8), "rollout", {"num_steps": 32}),
+    "a short horizon": (dict(episode_length=1000.0, gamma=0.95), "discount", {"gamma": 0.998}),
+    "a long horizon": (dict(episode_length=40.0, gamma=0.999), "discount", {"gamma": 0.95}),
+    "few episodes for REINFORCE": (dict(algo="reinforce", num_steps=500), "episodes", {"num_envs": 8}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_rule_says_what_to_change(case):
+    fields, check, change = CASES[case]
+    finding = found(**fields)[check]
+    assert finding.verdict == "watch" and set(finding.change) == set(change)
+    if check == "discount":  # a rung of the ladder whose horizon is a quarter to all of an episode
+        horizon = 1 / (1 - finding.change["gamma"])
+        assert 0.25 * fields["episode_length"] <= horizon <= 1.001 * fields["episode_length"]
+    else:
+        assert finding.change == change
+
+
+def test_a_minibatch_needs_ten_samples_for_every_output():
+    many = Action("discrete", 18)
+    small = found(action=many, num_envs=8, num_steps=128, num_minibatches=16)["minibatch"]
+    assert small.verdict == "act" and small.change == {"num_minibatches": 4}
+    hopeless = found(action=many, num_envs=4, num_steps=32, num_minibatches=4)["minibatch"]
+    assert hopeless.verdict == "act" and hopeless.change == {}
+    assert (
+        found(action=Action("discrete", 6), num_envs=8, num_steps=128, num_minibatches=16)["minibatch"].verdict
+        == "fine"
+    )
+
+
+def test_what_is_not_known_is_not_judged():
+    unknown = found(action=None, episode_length=None)
+    assert unknown["minibatch"].verdict == unknown["discount"].verdict == "unknown"
+    assert "batch" not in unknown
+
+
+def test_ladders_go_up_and_down_and_beyond_their_ends():
+    rates = ladders.LEARNING_RATES
+    assert ladders.below(3e-4, rates) == 1e-4 and ladders.above(3e-4, rates) == 1e-3
+    assert ladders.below(2e-4, rates) == 1e-4 and ladders.above(2e-4, rates) == 3e-4
+    assert ladders.below(1e-5, rates) == pytest.approx(3.3e-6) and ladders.above(0.01, rates) == pytest.approx(0.03)
