@@ -25,7 +25,7 @@ ALLOWED = {
     "rescaling": ("config", "rescale_rules"),
     "workers": ("records",),
     "stats": (),
-    "playbook": ("config", "run", "stats"),
+    "playbook": ("config", "run", "stats", "records", "workers", "progress", "report"),
     "flags": ("config",),
     "sinks": (),
     "presets": ("config", "envs"),

@@ -48,6 +48,16 @@ class Run:
     def checkpoints(self) -> list[Checkpoint]:
         return self.files.checkpoints()
 
+    @property
+    def area(self) -> float | None:
+        """Area under the learning curve over the steps it spans: every step counts with the return of its episode.
+
+        Finished episodes weighted by their lengths: unlike a running mean, it does not lag more with more environments.
+        """
+        episodes = self.episodes
+        steps = float(episodes["length"].sum())
+        return float((episodes["return"] * episodes["length"]).sum()) / steps if steps else None
+
     def newest(self, quantity: str) -> dict[str, Any] | None:
         """The latest resolved measurement of a quantity among the run's probes: value, lo, hi, step and the rest."""
         import polars as pl
@@ -87,3 +97,17 @@ class Run:
 def load(path: str | Path) -> Run:
     """Open a run directory."""
     return Run(RunDir.open(path).path)
+
+
+def learning_frame(runs: list[tuple[str, int, Path]]):
+    """Learning curves of (series, seed, path) as one polars frame: series, seed, step, return."""
+    import polars as pl
+
+    schema = {"series": pl.String, "seed": pl.Int64, "step": pl.Int64, "return": pl.Float64}
+    rows = [
+        (series, seed, row["time/total_timesteps"], row["rollout/ep_rew_mean"])
+        for series, seed, path in runs
+        for row in RunDir.open(path).metrics()
+        if "rollout/ep_rew_mean" in row
+    ]
+    return pl.DataFrame(rows, schema=schema, orient="row")

@@ -62,4 +62,6 @@ def test_ladders_go_up_and_down_and_beyond_their_ends():
     rates = ladders.LEARNING_RATES
     assert ladders.below(3e-4, rates) == 1e-4 and ladders.above(3e-4, rates) == 1e-3
     assert ladders.below(2e-4, rates) == 1e-4 and ladders.above(2e-4, rates) == 3e-4
+    assert ladders.around(0.99, ladders.GAMMAS) == (0.98, 0.99, 0.995)
+    assert ladders.around(0.999, ladders.GAMMAS) == (0.995, 0.999)
     assert ladders.below(1e-5, rates) == pytest.approx(3.3e-6) and ladders.above(0.01, rates) == pytest.approx(0.03)

@@ -25,7 +25,7 @@ from trimtab.anatomy.weighing import marginal, name_of, recommend
 from trimtab.config import Config, ConfigError
 from trimtab.progress import Progress
 from trimtab.records import RunDir, write_atomically, write_json
-from trimtab.run import load
+from trimtab.run import learning_frame, load
 from trimtab.workers import Task, run_all
 
 ESTIMATES = ("variance", "individual", "covariance", "bias_sq", "mse", "grad_sq", "ess")
@@ -218,7 +218,7 @@ def _answer(plan: _Plan, outputs: dict[str, str], spec: Spec) -> dict[str, Any]:
         "config": config.as_dict(),
         "derived": config.derived(),
         "measurements": measurements,
-        "curves": _curves(plan),
+        "curves": learning_frame([(f"{n}x{t}", s, plan.trained(n, t, s)) for n, t in plan.splits for s in plan.seeds]),
         "manifest": RunDir.open(plan.base).manifest(),
     }
     write_atomically(plan.out / "page.html", build.split_page(drawn).encode())
@@ -234,7 +234,7 @@ def _horizon(discount: float) -> float | None:
 
 def _row(plan: _Plan, n: int, t: int, probe: dict[str, Any], outputs: dict[str, str]) -> dict[str, Any]:
     summaries = [json.loads(outputs[f"train {n}x{t} seed {s}"]) for s in plan.seeds]
-    areas = [area(plan.trained(n, t, s)) for s in plan.seeds]
+    areas = [load(plan.trained(n, t, s)).area for s in plan.seeds]
     return {
         "num_envs": n,
         "num_steps": t,
@@ -248,16 +248,6 @@ def _row(plan: _Plan, n: int, t: int, probe: dict[str, Any], outputs: dict[str, 
         "improved": any(improved(plan.trained(n, t, s)) for s in plan.seeds),
         "seeds": len(summaries),
     }
-
-
-def area(path: Path) -> float | None:
-    """Area under the learning curve over the steps it spans: every step counts with the return of its episode.
-
-    Finished episodes weighted by their lengths; unlike a running mean, this does not lag more with more environments.
-    """
-    episodes = RunDir.open(path).episodes()
-    steps = float(episodes["length"].sum())
-    return float((episodes["return"] * episodes["length"]).sum()) / steps if steps else None
 
 
 def improved(path: Path) -> bool:
@@ -312,24 +302,3 @@ def _predicted(plan: _Plan, probes, middle: int, batch: int) -> list[dict[str, A
             estimate = {"value": value, "lo": None, "hi": None, "resolved": False}
             found.append({"num_envs": n, "num_steps": t, "variance": estimate, "extrapolated": True})
     return sorted(found, key=lambda p: p["num_envs"])
-
-
-def _curves(plan: _Plan) -> pl.DataFrame:
-    """Learning curves of every split and seed."""
-    frames = []
-    for n, t in plan.splits:
-        for s in plan.seeds:
-            rows = [r for r in RunDir.open(plan.trained(n, t, s)).metrics() if "rollout/ep_rew_mean" in r]
-            frames.append(
-                pl.DataFrame(
-                    {
-                        "series": [f"{n}x{t}"] * len(rows),
-                        "seed": [s] * len(rows),
-                        "step": [r["time/total_timesteps"] for r in rows],
-                        "return": [r["rollout/ep_rew_mean"] for r in rows],
-                    },
-                    schema={"series": pl.String, "seed": pl.Int64, "step": pl.Int64, "return": pl.Float64},
-                )
-            )
-    empty = pl.DataFrame(schema={"series": pl.String, "seed": pl.Int64, "step": pl.Int64, "return": pl.Float64})
-    return pl.concat([empty, *frames])

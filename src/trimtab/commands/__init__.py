@@ -12,6 +12,7 @@ _HOME = {
     "split": "measuring",
     "plan": "advising",
     "doctor": "advising",
+    "tune": "advising",
     "eval": "looking",
     "show": "looking",
     "repeat": "looking",

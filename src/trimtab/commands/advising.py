@@ -1,11 +1,16 @@
-"""`trimtab plan` and `trimtab doctor`: rules of thumb, before a run and after."""
+"""`trimtab plan`, `trimtab doctor` and `trimtab tune`: rules of thumb, before a run, after it, and over many."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
-from trimtab.commands.shared import Output, filled, layered_config, parser, preset_of, refuse_two_environments
+from trimtab.commands.shared import Output, add_source, config_from, filled, numbered, parser, preset_of
 from trimtab.config import Config
+from trimtab.records import RunError
+
+SHORT = 100_000  # steps of a trial, unless asked for more
 
 
 def doctor(argv: list[str]) -> int:
@@ -29,16 +34,9 @@ def doctor(argv: list[str]) -> int:
 
 def plan(argv: list[str]) -> int:
     made = parser("plan", Output, Config)
-    made.add_argument("env", nargs="?", default=None, help="environment id, the same as --env-id")
-    made.add_argument(
-        "--preset", metavar="NAME", help="preset to start from; the environment's own by default, or none"
-    )
-    made.add_argument("--config", metavar="FILE", help="YAML file of fields, over the preset, under the flags")
+    add_source(made)
     given = made.parse(argv)
-    if given.env is not None:
-        refuse_two_environments(given)
-        given.env_id = given.env
-    config = layered_config(given)
+    config = config_from(given)
     from trimtab.playbook.plan import plan as check
 
     findings = check(config)
@@ -53,4 +51,35 @@ def plan(argv: list[str]) -> int:
 
     Console().print(derived_table(preset_of(given), config, {}))
     print_findings(findings, "rules of thumb")
+    return 0
+
+
+def tune(argv: list[str]) -> int:
+    from trimtab.playbook.tune import TuneOptions, check
+    from trimtab.playbook.tune import tune as work
+
+    made = parser("tune", TuneOptions, Output, Config)
+    add_source(made)
+    made.add_argument("--run-dir", metavar="DIR", help="where results go (default: runs/tune-ENV-K)")
+    given = made.parse(argv)
+    options, output = filled(TuneOptions, given), filled(Output, given)
+    config = config_from(given)
+    if not hasattr(given, "total_timesteps"):
+        config = config.replace(total_timesteps=min(config.total_timesteps, SHORT))
+    check(options)
+    out = Path(given.run_dir) if given.run_dir else numbered(f"tune-{config.env_id.replace('/', '-')}")
+    if out.exists() and any(out.iterdir()):
+        raise RunError(f"{out} already exists and is not empty; give another --run-dir, or resume it")
+    return finish_tuning(
+        work(config, out, options, output.quiet or output.json, f"trimtab tune {' '.join(argv)}"), output
+    )
+
+
+def finish_tuning(result: dict[str, Any], output: Output) -> int:
+    if output.json:
+        print(json.dumps(result))
+    else:
+        from trimtab.report.tuning import print_tuning
+
+        print_tuning(result)
     return 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab import flags
-from trimtab.commands.shared import Output, filled, layered_config, parser, refuse_two_environments
+from trimtab.commands.shared import Output, filled, layered_config, numbered, parser, refuse_two_environments
 from trimtab.config import Config, ConfigError
 from trimtab.records import RunError
 
@@ -80,7 +80,7 @@ def split(argv: list[str]) -> int:
         raise ConfigError("batch", batch, "is too small to split; nearest: 4")
     options, output = filled(SplitOptions, given), filled(Output, given)
     check_split(options)
-    out = Path(given.run_dir) if given.run_dir else _new_split(given.env_id)
+    out = Path(given.run_dir) if given.run_dir else numbered(f"split-{given.env_id.replace('/', '-')}")
     if out.exists() and any(out.iterdir()):
         raise RunError(f"{out} already exists and is not empty; give another --run-dir")
     from trimtab.anatomy import split as splitting
@@ -124,8 +124,3 @@ def _config_of_run(given, path: str) -> Config:
         if getattr(given, name):
             raise ConfigError(name, getattr(given, name), "a run brings its own configuration; leave out one of them")
     return config.replace(total_timesteps=flags.values(Config, given).get("total_timesteps", config.total_timesteps))
-
-
-def _new_split(env_id: str) -> Path:
-    root = Path("runs")
-    return next(p for k in range(1, 100_000) if not (p := root / f"split-{env_id.replace('/', '-')}-{k}").exists())

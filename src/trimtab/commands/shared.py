@@ -36,6 +36,28 @@ def parser(name: str, *classes: type, positional: str | None = None, help: str =
     return made
 
 
+def add_source(made: Parser) -> None:
+    """Where a configuration comes from: an environment by position, a preset, a file."""
+    made.add_argument("env", nargs="?", default=None, help="environment id, the same as --env-id")
+    made.add_argument(
+        "--preset", metavar="NAME", help="preset to start from; the environment's own by default, or none"
+    )
+    made.add_argument("--config", metavar="FILE", help="YAML file of fields, over the preset, under the flags")
+
+
+def config_from(given) -> Config:
+    """The configuration asked for by position, preset, file and flags."""
+    if given.env is not None:
+        refuse_two_environments(given)
+        given.env_id = given.env
+    return layered_config(given)
+
+
+def numbered(name: str) -> Path:
+    """runs/NAME-K with the first free K."""
+    return next(p for k in range(1, 100_000) if not (p := Path("runs") / f"{name}-{k}").exists())
+
+
 def refuse_two_environments(given) -> None:
     """An id may be given by position or by --env-id, not as two different ones."""
     if getattr(given, "env_id", given.env) != given.env:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trimtab.commands.shared import Output, filled, layered_config, parser, preset_of, refuse_two_environments
+from trimtab.commands.shared import Output, add_source, config_from, filled, parser, preset_of
 from trimtab.config import Config, ConfigError
 
 
@@ -30,17 +30,10 @@ class RunFlags:
 
 def train(argv: list[str]) -> int:
     made = parser("train", RunFlags, Output, Config)
-    made.add_argument("env", nargs="?", default=None, help="environment id, the same as --env-id")
-    made.add_argument(
-        "--preset", metavar="NAME", help="preset to start from; the environment's own by default, or none"
-    )
-    made.add_argument("--config", metavar="FILE", help="YAML file of fields, over the preset, under the flags")
+    add_source(made)
     given = made.parse(argv)
-    if given.env is not None:
-        refuse_two_environments(given)
-        given.env_id = given.env
     options, output = filled(RunFlags, given), filled(Output, given)
-    config = layered_config(given)
+    config = config_from(given)
     refuse_no_checkpoints(options.checkpoints)
     if options.seeds < 1:
         raise ConfigError("seeds", options.seeds, "must be at least 1; nearest: 1")
@@ -121,7 +114,7 @@ def _finish_seeds(summaries: list[dict[str, Any]], output: Output) -> int:
 
 
 def resume(argv: list[str]) -> int:
-    made = parser("resume", Output, positional="run", help="directory of a run or of a split")
+    made = parser("resume", Output, positional="run", help="directory of a run, a split or a tuning")
     made.add_argument("--tensorboard", action="store_true", help="also write TensorBoard events")
     made.add_argument("--track", action="store_true", help="also log to Weights & Biases")
     made.add_argument("--checkpoints", type=int, default=20, help="checkpoints over the run, as in train")
@@ -134,6 +127,12 @@ def resume(argv: list[str]) -> int:
         from trimtab.commands.measuring import finish_split
 
         return finish_split(split.resume(Path(given.run), output.quiet or output.json), output)
+    from trimtab.playbook import tune
+
+    if tune.began(given.run):
+        from trimtab.commands.advising import finish_tuning
+
+        return finish_tuning(tune.resume(Path(given.run), output.quiet or output.json), output)
     from trimtab import training
 
     run = training.resume(
