@@ -49,7 +49,7 @@ FAULTS = {
         "act",
         "learning_rate",
     ),
-    "hardly ever clip": (dict(metrics=of({"clip_fraction": 0.001})), "clipping", "watch", "num_envs"),
+    "hardly ever clip": (dict(metrics=of({"clip_fraction": 0.001})), "clipping", "watch", "learning_rate"),
     "a gradient spike": (
         dict(metrics=of({"grad_norm": np.where(np.arange(ITERATIONS) == 20, 9.0, 0.4)}), config={"max_grad_norm": 2.0}),
         "gradient",

@@ -172,10 +172,11 @@ def _clipping(seen: Evidence) -> Finding:
         return Finding("clipping", "watch", said, "the policy hardly moves: see gradient", **found)
     if median < CLIP_LITTLE:
         advice = (
-            "much below 1%: the proximal policy holds nothing back, so more samples per iteration cost nothing; "
-            "or use PPO-EWMA with a high decay, or a higher step size"
+            "much below 1%: the proximal policy holds nothing back; take larger steps, or larger batches, which then "
+            "cost little, or PPO-EWMA with a high decay"
         )
-        return Finding("clipping", "watch", said, advice, {"num_envs": 2 * seen.config.num_envs}, **found)
+        change = {"learning_rate": ladders.above(seen.config.learning_rate, ladders.LEARNING_RATES)}
+        return Finding("clipping", "watch", said, advice, change, **found)
     return Finding("clipping", "fine", said, **found)
 
 
