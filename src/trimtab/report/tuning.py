@@ -58,19 +58,20 @@ def sweeps_chart(result: dict[str, Any]):
         {
             "panel": sweep["field"],
             "value": plain(trial["value"]),
+            "place": place,
             "area": area,
             "fate": KEPT if trial["value"] == sweep["kept"] else TRIED,
         }
         for sweep in result["sweeps"]
         if len(sweep["trials"]) > 1
-        for trial in sweep["trials"]
+        for place, trial in enumerate(sweep["trials"])
         for area in trial["areas"]
     ]
     if not rows:
         return None
     x = alt.X("area:Q", title="area under the learning curve", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
     axis = alt.Axis(domain=False, ticks=False, grid=True)
-    y = alt.Y("value:N", title=None, sort=list(dict.fromkeys(row["value"] for row in rows)), axis=axis)
+    y = alt.Y("value:N", title=None, sort=alt.EncodingSortField("place", op="min"), axis=axis)
     color = charts.colored("fate", [KEPT, TRIED], [charts.ORANGE, charts.BLUE])
     base = alt.Chart(pl.DataFrame(rows)).encode(y=y, color=color)
     dots = base.mark_point(filled=True, size=46, opacity=0.75).encode(x=x)
