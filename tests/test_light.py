@@ -40,6 +40,7 @@ def a_run(tmp_path_factory):
         "show RUN --json",
         "doctor RUN",
         "plan CartPole-v1",
+        "translate sb3 n_steps=64",
         "envs CartPole",
         "presets",
     ],

@@ -20,6 +20,7 @@ HELP = {
     "eval": "evaluate a run with exploration off",
     "show": "show a run: table and learning curve",
     "repeat": "run a configuration again and compare every metric bit for bit",
+    "translate": "hyperparameters of Stable-Baselines3, CleanRL or RLlib in this library's words",
     "rescale": "move a configuration to another batch size, and say what changes and why",
     "envs": "list environments, and why one is not available",
     "presets": "list presets, or print one",

@@ -13,6 +13,7 @@ _HOME = {
     "plan": "advising",
     "doctor": "advising",
     "tune": "advising",
+    "translate": "advising",
     "eval": "looking",
     "show": "looking",
     "repeat": "looking",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,14 @@ class _Strict(yaml.SafeLoader):
         if twice is not None:
             raise yaml.YAMLError(f"{twice} is given twice")
         return super().construct_mapping(node, deep)
+
+
+def parsed(text: str) -> Any:
+    """A value as YAML reads it, and 3e-4 as the number it is."""
+    try:
+        return float(text) if re.fullmatch(r"[+-]?[\d.]+e[+-]?\d+", text, re.IGNORECASE) else yaml.load(text, _Strict)
+    except (ValueError, yaml.YAMLError):
+        return text
 
 
 def read_yaml(path: str) -> dict[str, Any]:

@@ -1,0 +1,104 @@
+"""Hyperparameters of other libraries: what changes with the name, and what is refused."""
+
+import json
+
+import pytest
+
+from trimtab import cli, presets
+from trimtab.config import Config, ConfigError
+from trimtab.playbook.translate import LIBRARIES, SILENT, translate
+
+ZOO = """
+CartPole-v1:
+  n_envs: 8
+  n_timesteps: !!float 1e5
+  policy: 'MlpPolicy'
+  n_steps: 32
+  batch_size: 256
+  learning_rate: lin_0.001
+  clip_range: lin_0.2
+Pendulum-v1:
+  n_envs: 4
+  use_sde: True
+  policy_kwargs: "dict(log_std_init=-2, activation_fn=nn.ReLU, net_arch=dict(pi=[256, 128], vf=[256]))"
+  normalize: "{'norm_obs': True, 'norm_reward': False}"
+"""
+
+
+def test_a_batch_size_is_the_minibatch_in_stable_baselines():
+    config = translate("sb3", {"n_envs": 4, "n_steps": 256, "batch_size": 64}).config("Pendulum-v1")
+    assert (config.batch, config.minibatch, config.update_epochs, config.norm_adv) == (1024, 64, 10, "minibatch")
+
+
+def test_cleanrl_gives_the_preset_that_was_taken_from_it():
+    given = {"num_envs": 4, "num_steps": 128, "num_minibatches": 4, "update_epochs": 4, "learning_rate": 2.5e-4}
+    found = translate("cleanrl", given | {"clip_coef": 0.2, "ent_coef": 0.01, "total_timesteps": 500_000})
+    preset = presets.load("ppo/CartPole-v1")
+    config = found.config("CartPole-v1")
+    assert all(getattr(config, name) == value for name, value in preset.items())
+    assert any("half of the squared error" in note for note in found.notes)
+
+
+def test_a_target_kl_of_cleanrl_is_where_updates_stop_here_too():
+    assert 1.5 * translate("cleanrl", {"target_kl": 0.03}).fields["target_kl"] == pytest.approx(0.03)
+
+
+def test_rllib_says_n_times_t():
+    found = translate("rllib", {"num_env_runners": 2, "num_envs_per_env_runner": 8, "train_batch_size": 4096})
+    config = found.config("CartPole-v1")
+    assert (config.num_envs, config.num_steps, config.minibatch, config.gae_lambda) == (16, 256, 128, 1.0)
+    assert config.max_grad_norm is None and "kl_coeff" in found.left_out
+    with pytest.raises(ConfigError, match="nearest: 4000"):
+        translate("rllib", {"num_envs_per_env_runner": 10, "train_batch_size": 4001})
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_what_a_library_does_by_default_is_a_configuration_here(library):
+    given = {"train_batch_size": 4096} if library == "rllib" else {}
+    assert isinstance(translate(library, given).config("CartPole-v1"), Config)
+    assert set(SILENT[library]) - {"train_batch_size"} <= set(LIBRARIES[library])
+    assert not set(translate(library, {}, defaults=False).fields) - {"num_envs"}
+
+
+def said(argv, capsys):
+    assert cli.main(["translate", *argv, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_file_of_the_zoo(tmp_path, capsys):
+    file = tmp_path / "ppo.yml"
+    file.write_text(ZOO)
+    cart = said(["sb3", "--file", str(file), "--env-id", "CartPole-v1"], capsys)
+    assert cart["fields"]["learning_rate"] == 1e-3 and cart["fields"]["anneal_lr"] == "linear"
+    assert cart["fields"]["total_timesteps"] == 100_000 and "policy" in cart["left_out"]
+    pole = said(["sb3", "--file", str(file), "--env-id", "Pendulum-v1"], capsys)
+    fields = pole["fields"]
+    assert fields["hidden_sizes"] == [256, 128] and fields["activation"] == "relu" and fields["log_std_init"] == -2
+    assert fields["norm_obs"] is True and fields["norm_reward"] is False and "use_sde" in pole["left_out"]
+
+
+def test_what_is_printed_can_be_trained_from(tmp_path, capsys):
+    argv = ["sb3", "n_envs=4", "n_steps=64", "batch_size=32", "learning_rate=1e-3", "--env-id", "CartPole-v1"]
+    assert cli.main(["translate", *argv]) == 0
+    file = tmp_path / "config.yaml"
+    file.write_text(capsys.readouterr().out)
+    assert cli.main(["plan", "--config", str(file), "--json"]) == 0
+    config = json.loads(capsys.readouterr().out)["config"]
+    assert (config["num_envs"], config["minibatch_size"], config["learning_rate"]) == (4, 32, 1e-3)
+
+
+@pytest.mark.parametrize(
+    "argv, words",
+    [
+        (["sb4", "n_steps=3"], "must be one of sb3"),
+        (["sb3", "nsteps=3"], "nearest: n_steps"),
+        (["sb3", "n_steps"], "must look like n_steps=2048"),
+        (["sb3", "learning_rate=fast"], "cannot be read"),
+        (["sb3", "n_steps=100", "batch_size=64"], "minibatch_size"),
+    ],
+)
+def test_mistakes_end_in_one_line(argv, words, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["translate", *argv])
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2 and words in error and len(error.strip().splitlines()) == 1
