@@ -73,3 +73,14 @@ def test_subsampling_variance_over_all_minibatches(size):
     assert measured == pytest.approx(naive.subsampling_variance(samples, size), abs=1e-12)
     with pytest.raises(ValueError, match="minibatch_size"):
         noise.subsampling_variance(gram_matrix(samples), 7)
+
+
+def test_noise_scale_and_error_take_plain_arrays():
+    from trimtab.anatomy import mse
+
+    rng = np.random.default_rng(0)
+    gradients = 1.0 + rng.normal(size=(64, 4, 3))
+    differences = 0.1 + 0.01 * rng.normal(size=(64, 3))
+    assert noise.noise_scale(gradients) == noise.noise_scale(gradient_statistics(gradients))
+    found = mse(gradients, differences, num_envs=8)
+    assert found.resolved and found.lo < found.value < found.hi

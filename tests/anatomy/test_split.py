@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from trimtab import cli
+from trimtab.anatomy import split
+from trimtab.anatomy.options import SplitOptions
 from trimtab.anatomy.split import default_splits, improved, parse_splits
 from trimtab.anatomy.weighing import marginal, recommend
-from trimtab.config import ConfigError
+from trimtab.config import Config, ConfigError
 from trimtab.records import RunDir
 
 
@@ -152,19 +154,20 @@ def test_perfectly_correlated_steps_are_worth_nothing_and_independent_ones_as_mu
 
 
 def test_the_whole_job_interrupted_and_resumed_writes_a_page_and_one_object(tmp_path):
-    out = tmp_path / "out"
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    elsewhere.mkdir()
     run = [sys.executable, "-m", "trimtab.cli"]
-    command = [*run, "split", "FrozenLake-v1", "--batch", "64", "--splits", "4x16,16x4", "--run-dir", str(out)]
+    command = [*run, "split", "FrozenLake-v1", "--batch", "64", "--splits", "4x16,16x4", "--run-dir", "out"]
     command += ["--seeds", "2", "--points", "1", "--replicates", "8", "--total-timesteps", "640", "--hidden-sizes", "8"]
-    begun = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    begun = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=tmp_path)
     while begun.poll() is None and not list(out.glob("outputs/*.txt")):
         time.sleep(0.02)
     os.killpg(begun.pid, signal.SIGINT)  # as a terminal does
     said = begun.communicate()[1]
-    assert begun.returncode == 130 and f"`trimtab resume {out}` does what is left" in said
+    assert begun.returncode == 130 and "`trimtab resume out` does what is left" in said
     kept = {file: file.stat().st_mtime_ns for file in out.glob("outputs/*.txt")}
     assert kept and not (out / "page.html").exists()
-    done = subprocess.run([*run, "resume", str(out), "--json"], capture_output=True, text=True)
+    done = subprocess.run([*run, "resume", str(out), "--json"], capture_output=True, text=True, cwd=elsewhere)
     assert done.returncode == 0, done.stderr
     assert kept == {file: file.stat().st_mtime_ns for file in kept}, "what was done is not done again"
     result = json.loads(done.stdout)
@@ -177,5 +180,27 @@ def test_the_whole_job_interrupted_and_resumed_writes_a_page_and_one_object(tmp_
     assert "<html" in page and result["recommended"].split("x")[0] in page
     assert list((out / "figures").glob("*.png"))
     assert all(RunDir.open(path).metrics()[-1]["time/total_timesteps"] == 640 for path in out.glob("runs/*"))
-    again = subprocess.run(command, capture_output=True, text=True)
+    again = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert again.returncode == 2 and "already exists" in again.stderr
+
+
+def test_a_split_that_cannot_begin_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["split", "NoSuch-v9", "--batch", "64", "--quiet"])
+    assert stopped.value.code == 2 and not list(tmp_path.glob("runs/*"))
+
+
+def test_a_split_that_saw_no_gradient_is_not_recommended_for_it():
+    nothing = {"variance": estimate(0.0, resolved=False), "mse": estimate(0.0, resolved=False)}
+    blind, seen = row(2, 200, 0.0) | nothing, row(4, 100, 1.0) | {"mse": estimate(1.0, resolved=False)}
+    assert recommend([blind, seen])["recommended"] == "4x100"
+    alone = recommend([blind, row(8, 50, 0.0) | nothing])
+    assert not alone["sentence"].endswith(": .")
+    assert "not resolved" in marginal(blind)
+
+
+def test_the_untrained_policy_is_never_what_is_probed(tmp_path):
+    config = Config(env_id="FrozenLake-v1", num_envs=4, num_steps=16, total_timesteps=64)
+    plan = split._Plan(split.Spec(config, 64, SplitOptions(splits="4x16,16x4", points=1), ""), tmp_path)
+    assert plan.points == [64]

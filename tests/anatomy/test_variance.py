@@ -257,3 +257,33 @@ def test_intervals_cover(heavy):
             hits[name].append(estimate.lo <= value <= estimate.hi)
     for name, hit in hits.items():
         assert 0.88 <= np.mean(hit) <= 0.995, (name, np.mean(hit))
+
+
+def test_gradients_that_are_all_zero_resolve_nothing():
+    """A policy that met no reward: its variance of 0 is not an estimate."""
+    result = decompose(np.zeros((16, 3, 2)), 2)
+    assert not result.variance.resolved and not result.covariance.resolved and not result.ess.resolved
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_few_sparse_rows_give_an_interval_or_none(seed):
+    """Resampled means can be negative, whose logarithm is no number: then nothing is claimed, and no NaN is."""
+    rng = np.random.default_rng(seed)
+    gradients = rng.normal(size=(8, 4, 3)) * (rng.random((8, 1, 1)) < 0.3) * 10
+    with np.errstate(all="raise", under="ignore"):
+        result = decompose(gradients, 2)
+    for estimate in (result.variance, result.individual, result.ess):
+        assert not estimate.resolved or np.isfinite([estimate.lo, estimate.hi]).all()
+
+
+def test_one_step_has_no_covariance():
+    result = decompose(np.random.default_rng(0).normal(size=(64, 1, 5)), 4)
+    assert (result.covariance.value, result.covariance.lo, result.covariance.hi) == (0, 0, 0)
+
+
+def test_what_cannot_be_decomposed_is_refused_in_words():
+    gradients = np.ones((8, 2, 3))
+    with pytest.raises(ValueError, match="num_envs"):
+        decompose(gradients, 0)
+    with pytest.raises(ValueError, match="no sample is valid"):
+        decompose(gradients, 2, mask=np.zeros((8, 2), bool))

@@ -100,6 +100,8 @@ def test_what_is_suggested_moves_the_right_way():
     assert much.change == {"learning_rate": 3e-4}
     stuck = healthy(returns=NOISE.normal(0, 1, 400), config={"learning_rate": 1e-4})
     assert verdicts(stuck)["learning"].change == {"learning_rate": 3e-4}
+    wild = healthy(returns=NOISE.normal(0, 1, 400), config={"learning_rate": 0.1})
+    assert verdicts(wild)["learning"].change == {"learning_rate": 3e-3}
 
 
 def test_a_stuck_run_is_told_why_if_something_else_is_wrong():

@@ -35,11 +35,15 @@ def difference_statistics(differences: ArrayLike) -> RowStatistics:
     return gradient_statistics(np.asarray(differences)[:, None, :])
 
 
-def mse(rows: RowStatistics, differences: RowStatistics, num_envs: int, seed: int = 0) -> Estimate:
-    """MSE(G_B) = Var(G_B) + |bias|², both from the same rows and resamples.
+def mse(
+    rows: RowStatistics | ArrayLike, differences: RowStatistics | ArrayLike, num_envs: int, seed: int = 0
+) -> Estimate:
+    """MSE(G_B) = Var(G_B) + |bias|², both from the same rows [rows, T, P], paired differences [rows, P] and resamples.
 
     An error is above 0: an interval that reaches below resolves nothing.
     """
+    rows = rows if isinstance(rows, RowStatistics) else gradient_statistics(rows)
+    differences = differences if isinstance(differences, RowStatistics) else difference_statistics(differences)
     weights = bootstrap_weights(rows.num_rows, seed)
     square = squared_mean(differences, weights)
     variance, bias = decompose_rows(rows, num_envs, seed).variance, square.estimate()

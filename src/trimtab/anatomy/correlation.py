@@ -92,7 +92,11 @@ def cosine_correlation(
 def covariance_correlation(
     gram: ArrayLike, episode: ArrayLike, valid: ArrayLike | None = None
 ) -> CovarianceCorrelation:
-    """E[(g_i − μ)·(g_j − μ)] / E|g − μ|², μ the mean at the same position over the other rows."""
+    """E[(g_i − μ)·(g_j − μ)] / E|g − μ|², μ the mean at the same position over the other rows.
+
+    Of two rows each is in the other's means: `across` lies below 0 for independent rows, by about 1/(N − 1) of the mean
+    correlation along a row.
+    """
     gram, episode, valid = _batch(gram, episode, valid)
     others = np.einsum("nt,mt->tnm", valid, valid) * (1 - np.eye(len(valid)))
     count = others.sum(axis=2, keepdims=True)

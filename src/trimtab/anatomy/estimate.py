@@ -121,13 +121,22 @@ def studentized(value, error_sq, means, errors_sq, confidence: float = CONFIDENC
 
 
 def positive_estimate(columns: Resampled, column: int, num_rows: int) -> Estimate:
-    """A positive mean, with the bootstrap-t interval of its logarithm: se of log ū = se of ū / ū."""
+    """A positive mean, with the bootstrap-t interval of its logarithm: se of log ū = se of ū / ū.
+
+    Not resolved where a few rows carry it all.
+    """
     value = float(columns.mean[column])
     if value <= 0:
         return Estimate(0.0, 0.0, 0.0)
+    kept = columns.means[:, column] > 0
+    if not _nearly_all(kept):
+        return unresolved(value)
     log = [
-        (np.log(mean[..., column]), error_sq[..., column] / mean[..., column] ** 2)
-        for mean, error_sq in (columns[:2], columns[2:])
+        (np.log(mean), error_sq / mean**2)
+        for mean, error_sq in (
+            (columns.mean[column], columns.error_sq[column]),
+            (columns.means[kept, column], columns.errors_sq[kept, column]),
+        )
     ]
     with np.errstate(over="ignore"):
         lo, hi = np.exp(studentized(*log[0], *log[1]))
@@ -136,15 +145,21 @@ def positive_estimate(columns: Resampled, column: int, num_rows: int) -> Estimat
     return Estimate(value, float(lo), float(hi), num_rows >= MIN_ROWS)
 
 
+def _nearly_all(kept) -> bool:
+    """Whether so few resamples are lost that a 95% interval does not notice."""
+    return bool(np.mean(kept) > 0.99)
+
+
 def ratio_estimate(columns: Resampled, num_rows: int, scale: float) -> Estimate:
     """scale ū / v̄, where columns 0 to 2 are u, v and v − u, with the bootstrap-t interval of its logarithm.
 
     se² of log(ū / v̄) = var u / ū² + var v / v̄² − 2 cov(u, v) / (ū v̄)
     """
-    if columns.mean[1] <= 0:
+    kept = (columns.means[:, :2] > 0).all(axis=1)
+    if not (columns.mean[:2] > 0).all() or not _nearly_all(kept):
         return UNRESOLVED
     log = []
-    for mean, error_sq in (columns[:2], columns[2:]):
+    for mean, error_sq in ((columns.mean, columns.error_sq), (columns.means[kept], columns.errors_sq[kept])):
         u, v = mean[..., 0], mean[..., 1]
         var_u, var_v, var_difference = error_sq[..., 0], error_sq[..., 1], error_sq[..., 2]
         joint = var_u / u**2 + var_v / v**2 - (var_u + var_v - var_difference) / (u * v)

@@ -20,10 +20,10 @@ from trimtab.nets.agent import Params
 
 
 class First(NamedTuple):
-    """Sums over rows at every position."""
+    """Sums over rows at every position; by environment too, where rows start from a run's own states."""
 
-    total: Float[Array, "T width"]
-    count: Float[Array, " T"]
+    total: Float[Array, "T ... width"]
+    count: Float[Array, "T ..."]
 
 
 class Second(NamedTuple):
@@ -49,7 +49,7 @@ class Measurer:
             samples, valid = inputs
             weight = valid.astype(jnp.float32)
             vectors = chunked_vectors(self.per_sample, params, samples)
-            return (vectors * weight[:, None] if self.by_env else weight @ vectors), weight.sum()
+            return (vectors * weight[:, None], weight) if self.by_env else (weight @ vectors, weight.sum())
 
         total, count = jax.lax.map(position, (rows.samples, rows.valid))
         return First(total, count)
@@ -113,9 +113,8 @@ def measure(measurer: Measurer, draw, replicates: int, tick=lambda: None) -> Mea
         count += rows.valid.shape[1]
         tick()
     if measurer.by_env:  # carried starts: means by environment and position, over replicates
-        total = firsts.total.sum(1)
-        gradient = PositionSums(total, firsts.count, count).mean
-        position_means = np.moveaxis(firsts.total, 1, 0) / replicates - gradient
+        gradient = PositionSums(firsts.total.sum(1), firsts.count.sum(1), count).mean
+        position_means = np.moveaxis(firsts.total - firsts.count[:, :, None] * gradient, 1, 0) / replicates
     else:
         sums = PositionSums(firsts.total, firsts.count, count)
         gradient = sums.mean

@@ -18,7 +18,7 @@ from trimtab.anatomy.estimate import (
     positive_estimate,
     resample,
 )
-from trimtab.anatomy.variance import RowStatistics, squared_mean
+from trimtab.anatomy.variance import RowStatistics, gradient_statistics, squared_mean
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,14 @@ class NoiseScale:
     grad_sq: Estimate
 
 
-def noise_scale(rows: RowStatistics, seed: int = 0) -> NoiseScale:
-    """Noise scales at the measured T; not resolved when the interval of |G|² touches 0.
+def noise_scale(rows: RowStatistics | ArrayLike, seed: int = 0) -> NoiseScale:
+    """Noise scales at the measured T, of iid rows [rows, T, P]; not resolved when the interval of |G|² touches 0.
 
     simple = (1/T) Σ_t Tr Cov(g_t) / |G|²          if samples were independent
     trajectory = N T Var(G_B) / |G|²,   environments = N Var(G_B) / |G|²
     `sample_variance` is the numerator of the first, `row_variance` = N T Var(G_B) that of the second.
     """
+    rows = rows if isinstance(rows, RowStatistics) else gradient_statistics(rows)
     steps = rows.mean_steps
     weights = bootstrap_weights(rows.num_rows, seed, rows.num_strata)
     square = squared_mean(rows, weights)

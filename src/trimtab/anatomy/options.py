@@ -71,6 +71,10 @@ def check(options: ProbeOptions) -> None:
             near = [d for d in nearest_divisors(options.num_steps, steps) if d < options.num_steps]
             hint = f"nearest: {near[0]}" if near else "leave it out"
             raise ConfigError("blocks", steps, f"must be a smaller divisor of num_steps={options.num_steps}; {hint}")
+    if options.blocks and options.advantages != "raw":
+        raise ConfigError("advantages", options.advantages, "blocks predict for raw advantages; nearest: raw")
+    if options.blocks and options.start != "stationary":
+        raise ConfigError("start", options.start, "blocks of a row all start alike only there; nearest: stationary")
     if options.seed < 0:
         raise ConfigError("seed", options.seed, "must be at least 0; nearest: 0")
     if options.start == "carry" and options.replicates < 8:

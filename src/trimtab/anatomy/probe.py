@@ -52,8 +52,8 @@ class Anatomy:
     exact: dict[str, float]
     predicted: dict[int, Estimate]
     notes: tuple[str, ...]
-    cosine: correlation.CosineCorrelation | None = None
-    covariance: correlation.CovarianceCorrelation | None = None
+    cosine_correlation: correlation.CosineCorrelation | None = None
+    covariance_correlation: correlation.CovarianceCorrelation | None = None
     alignment: correlation.TrajectoryAlignment | None = None
     batch_alignment: np.ndarray = field(default_factory=lambda: np.zeros(0))
     replicate_alignment: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
@@ -63,6 +63,22 @@ class Anatomy:
     @property
     def variance(self) -> Estimate:
         return self.decomposition.variance
+
+    @property
+    def individual(self) -> Estimate:
+        return self.decomposition.individual
+
+    @property
+    def covariance(self) -> Estimate:
+        return self.decomposition.covariance
+
+    @property
+    def ess(self) -> Estimate:
+        return self.decomposition.ess
+
+    @property
+    def grad_sq(self) -> Estimate:
+        return self.decomposition.grad_sq
 
     @property
     def split(self) -> str:
@@ -94,11 +110,16 @@ def probe(
     from trimtab.training import opened
 
     run = run if isinstance(run, Run) else load(run)
-    opts = ProbeOptions(**options)
+    opts = ProbeOptions(**options | {"blocks": tuple(options.get("blocks", ()))})
     check(opts)
-    several = isinstance(at, list) or at == "all" or isinstance(gae_lambda, list)
-    steps = [c.step for c in run.checkpoints] if at == "all" else at if isinstance(at, list) else [at]
-    lambdas = gae_lambda if isinstance(gae_lambda, list) else [gae_lambda]
+    if isinstance(at, str) and at != "all":
+        raise ConfigError("at", at, "must be a step, several, or all; nearest: all")
+    several = isinstance(at, list | tuple) or at == "all" or isinstance(gae_lambda, list | tuple)
+    steps = [c.step for c in run.checkpoints] if at == "all" else list(at) if isinstance(at, list | tuple) else [at]
+    lambdas = list(gae_lambda) if isinstance(gae_lambda, list | tuple) else [gae_lambda]
+    for value in lambdas:
+        if value is not None and not 0 <= value <= 1:
+            raise ConfigError("gae_lambda", value, f"must be from 0 to 1; nearest: {0 if value < 0 else 1}")
     if run.config.algo == "reinforce" and gae_lambda is not None:
         raise ConfigError("gae_lambda", gae_lambda, "REINFORCE has none (it is PPO's at 1); leave it out")
     found, total = [], len(steps) * len(lambdas)
@@ -126,10 +147,16 @@ class Prober:
     """Compiled pieces for one split of one run, used at many checkpoints and many λ."""
 
     def __init__(self, config: Config, algorithm: Algorithm, state: State, options: ProbeOptions):
-        self.config, self.algorithm, self.options = config, algorithm, options
+        self.config, self.algorithm = config, algorithm
         self.num_envs = options.num_envs or config.num_envs
         self.num_steps = options.num_steps or config.num_steps
         check(dataclasses.replace(options, num_steps=self.num_steps))
+        if algorithm.restarts:
+            self._refuse_for_whole_episodes(options)
+            options = dataclasses.replace(options, start="reset")
+        if options.objective == "full" and not config.needs_value:
+            raise ConfigError("objective", "full", "there is no critic to have a value term; nearest: policy")
+        self.options = options
         if options.start == "carry" and self.num_envs != config.num_envs:
             raise ConfigError(
                 "num_envs", self.num_envs, f"carried states are the run's own; nearest: {config.num_envs}"
@@ -145,7 +172,7 @@ class Prober:
             raise ConfigError("method", options.method, str(error).split(": ", 1)[-1]) from None
         needs_reference = options.bias and options.objective == "policy" and options.advantages == "raw"
         self.sampler = sampler(
-            algorithm, state, self.hypers, self.num_envs, self.num_steps, self._start(), needs_reference
+            algorithm, state, self.hypers, self.num_envs, self.num_steps, options.start, needs_reference
         )
         self.measurer = Measurer(self.per_sample, state.params, by_env=options.start == "carry")
         self._cut: dict[int, Any] = {}
@@ -153,9 +180,15 @@ class Prober:
         self._gram = jax.jit(self.per_sample.gram)
         self._vectors = jax.jit(lambda p, s: chunked_vectors(self.per_sample, p, s))
 
-    def _start(self) -> str:
-        """REINFORCE without a baseline always starts from reset."""
-        return "reset" if self.algorithm.restarts else self.options.start
+    def _refuse_for_whole_episodes(self, options: ProbeOptions) -> None:
+        """REINFORCE without a baseline learns from whole episodes, which start at reset."""
+        limit = self.algorithm.env.spec.time_limit
+        if limit is not None and self.num_steps < limit:
+            reason = f"REINFORCE without a baseline needs whole episodes; nearest: {limit}"
+            raise ConfigError("num_steps", self.num_steps, reason)
+        if options.blocks:
+            reason = "REINFORCE without a baseline cannot be cut into blocks; leave it out"
+            raise ConfigError("blocks", options.blocks[0], reason)
 
     def at(self, state: State) -> Prober:
         """The same prober on another checkpoint; nothing compiles again."""
@@ -195,13 +228,13 @@ class Prober:
             if measured.reference is not None:
                 true_grad_sq = biases.squared_norm_of_mean(measured.reference @ measured.reference.T, options.seed)
                 mse = biases.mse(measured.rows, rows, self.num_envs, options.seed)
-        lam = config.gae_lambda if gae_lambda is None else gae_lambda
+        lam = 1.0 if config.algo == "reinforce" else config.gae_lambda if gae_lambda is None else gae_lambda
         return Anatomy(
             step=step,
             num_envs=self.num_envs,
             num_steps=self.num_steps,
             gamma=config.gamma,
-            gae_lambda=1.0 if config.algo == "reinforce" else lam,
+            gae_lambda=lam,
             options=options,
             method=self.per_sample.method,
             relative_error=self.per_sample.relative_error,
@@ -213,7 +246,7 @@ class Prober:
             bias_sq=bias_sq,
             mse=mse,
             true_grad_sq=true_grad_sq,
-            exact=self.exactly(lam) if options.advantages == "raw" and options.objective == "policy" else {},
+            exact=self.exactly(lam),
             predicted={t: self.predicted(t, gae_lambda) for t in options.blocks},
             notes=self._notes(measured),
             **(self._pairs(measured, gae_lambda) if options.correlations else {}),
@@ -227,13 +260,15 @@ class Prober:
         gram = np.asarray(self._gram(self.measurer.params, flat(small.samples)), np.float64)
         episode, valid = np.asarray(small.episode).T, np.asarray(small.valid).T
         return {
-            "cosine": correlation.cosine_correlation(gram, episode, valid, self.options.seed),
-            "covariance": correlation.covariance_correlation(gram, episode, valid) if len(episode) > 1 else None,
+            "cosine_correlation": correlation.cosine_correlation(gram, episode, valid, self.options.seed),
+            "covariance_correlation": correlation.covariance_correlation(gram, episode, valid)
+            if len(episode) > 1
+            else None,
             "alignment": correlation.trajectory_alignment(gram, episode, valid),
             "batch_alignment": self._alignment(first, shown[:1])[0],
             "replicate_alignment": self._alignment(first, shown),
             "replicate_cosines": correlation.cosine_matrix(shown @ shown.T),
-            "minibatch": self._minibatch(self.sampler.state, first, gram, self._hypers(gae_lambda)),
+            "minibatch": self._minibatch(first, gram, bool(valid.all()), self._hypers(gae_lambda)),
         }
 
     def _kept_rows(self) -> int:
@@ -256,18 +291,19 @@ class Prober:
         """The run's hyperparameters, with another λ if one is given."""
         return self.hypers if gae_lambda is None else self.hypers | {"gae_lambda": np.float32(gae_lambda)}
 
-    def _minibatch(self, state: State, rows: Rows, gram: np.ndarray, hypers: Hypers) -> dict[str, Any]:
+    def _minibatch(self, rows: Rows, gram: np.ndarray, whole: bool, hypers: Hypers) -> dict[str, Any]:
+        """Sub-sampling (where every sample is experience) and the updates of one iteration (at the run's own split)."""
         config = self.config
         size = max(1, self.num_envs * self.num_steps // config.minibatches)
         found: dict[str, Any] = {"minibatch_size": size}
-        if gram.shape[0] == self.num_envs * self.num_steps and size <= gram.shape[0]:
+        if whole and 1 < gram.shape[0] == self.num_envs * self.num_steps and size <= gram.shape[0]:
             found["subsampling_formula"] = subsampling_variance(gram, size)
             found["subsampling_measured"] = minibatches.subsampling_measured(gram, size, self.options.seed)
         if (self.num_envs, self.num_steps) == (
             config.num_envs,
             config.num_steps,
         ) and self.options.objective == "policy":
-            found |= minibatches.effects(self.algorithm, state, rows.rollout, hypers, self.options.seed)
+            found |= minibatches.effects(self.algorithm, self.sampler.state, rows.rollout, hypers, self.options.seed)
         return found
 
     def predicted(self, num_steps: int, gae_lambda: float | None) -> Estimate:
@@ -297,8 +333,10 @@ class Prober:
         return Rows(Samples(obs, rows.action, advantage, target), None, valid, episode, episode[0], rows)
 
     def exactly(self, gae_lambda: float) -> dict[str, float]:
-        """For finite MDPs: what the sampled numbers estimate, computed."""
-        env, config = self.algorithm.env, self.config
+        """For finite MDPs: what the sampled numbers estimate, computed; for stationary starts."""
+        env, config, options = self.algorithm.env, self.config, self.options
+        if (options.advantages, options.objective, options.start) != ("raw", "policy", "stationary"):
+            return {}
         if env.spec.backend != "tabular" or not config.needs_value or config.norm_reward:
             return {}
         state = self.sampler.state
@@ -332,8 +370,10 @@ class Prober:
         kept = self._kept_rows()
         if kept < self.num_envs and self.options.correlations:
             notes.append(f"correlations from {kept} of {self.num_envs} rows")
+        if self.algorithm.restarts:
+            notes.append("starts at reset: without a baseline REINFORCE learns from whole episodes")
         if measured.rows.num_masked:
-            notes.append(f"{measured.rows.num_masked} rows were not experience and are left out")
+            notes.append(f"{measured.rows.num_masked:,} samples were not experience and are left out")
         return tuple(notes)
 
 

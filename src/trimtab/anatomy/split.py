@@ -24,7 +24,7 @@ from trimtab.anatomy.options import SplitOptions
 from trimtab.anatomy.weighing import marginal, name_of, recommend
 from trimtab.config import Config, ConfigError
 from trimtab.progress import Progress
-from trimtab.records import RunDir, write_atomically, write_json
+from trimtab.records import RunDir, RunError, write_atomically, write_json
 from trimtab.run import learning_frame, load
 from trimtab.workers import Task, run_all
 
@@ -79,7 +79,12 @@ def split(spec: Spec, out: Path, quiet: bool) -> dict[str, Any]:
     asked = {"config": spec.config.as_dict(), "batch": spec.batch, "options": vars(options), "command": spec.command}
     _Plan(spec, out)  # refuses what cannot be, before anything is written
     write_json(out / SPEC, asked)
-    return resume(out, quiet)
+    try:
+        return resume(out, quiet)
+    except RunError:
+        if not (out / "outputs").exists():  # nothing was done: an environment that is not there, say
+            shutil.rmtree(out)
+        raise
 
 
 def began(path: str | Path) -> bool:
@@ -121,7 +126,7 @@ class _Plan:
         else:
             self.base, self.config = out / "base", self._as(self.asked, self.splits[0])
             ends = {round(k * self.config.iterations / self.checkpoints) for k in range(1, self.checkpoints + 1)}
-            self.points = self._chosen([i * self.config.batch for i in sorted(ends)])
+            self.points = self._chosen([i * self.config.batch for i in sorted(ends) if i > 0])
         self.seeds = range(self.asked.seed, self.asked.seed + options.seeds)
 
     def tasks(self) -> list[Task]:
@@ -175,6 +180,8 @@ class _Plan:
 
     def between(self) -> list[int]:
         """Smaller T that divide the longest measured one and are not measured themselves."""
+        if self.config.algo == "reinforce" and not self.config.baseline:
+            return []  # it learns from whole episodes only
         longest = self.splits[0][1]
         measured = {t for _, t in self.splits}
         found = [t for t in (longest >> k for k in range(1, 12)) if t >= 1 and longest % t == 0 and t not in measured]
@@ -188,9 +195,11 @@ def _answer(plan: _Plan, outputs: dict[str, str], spec: Spec) -> dict[str, Any]:
     from trimtab.report import build, charts
 
     config, middle = plan.config, plan.points[len(plan.points) // 2]
+    gae_lambda = 1.0 if config.algo == "reinforce" else config.gae_lambda
     found = {(n, t): json.loads(outputs[f"probe {n}x{t}"]) for n, t in plan.splits}
     probes = {n_t: probed["probes"] for n_t, probed in found.items()}
-    measurements = pl.concat([pl.read_parquet(probed["table"]) for probed in found.values()])
+    tables = [plan.base / "probes" / Path(probed["table"]).name for probed in found.values()]
+    measurements = pl.concat([pl.read_parquet(table) for table in tables])
     rows = [_row(plan, n, t, next(p for p in probes[n, t] if p["step"] == middle), outputs) for n, t in plan.splits]
     _relative(rows)
     weighed = recommend(rows)
@@ -199,9 +208,9 @@ def _answer(plan: _Plan, outputs: dict[str, str], spec: Spec) -> dict[str, Any]:
         "algo": config.algo,
         "batch": spec.batch,
         "gamma": config.gamma,
-        "gae_lambda": config.gae_lambda,
+        "gae_lambda": gae_lambda,
         "horizon_gamma": _horizon(config.gamma),
-        "horizon_gamma_lambda": _horizon(config.gamma * config.gae_lambda),
+        "horizon_gamma_lambda": _horizon(config.gamma * gae_lambda),
         "steps": plan.points,
         "at": middle,
         "rows": rows,

@@ -84,23 +84,27 @@ def _rows(a: Any):
 
 
 def _correlations(a: Any, row):
-    if a.cosine is not None:
-        for lag, dist in enumerate(a.cosine.lags, start=1):
+    if a.cosine_correlation is not None:
+        for lag, dist in enumerate(a.cosine_correlation.lags, start=1):
             if dist.num_pairs:
                 q = dist.quantiles
                 yield row("cosine_within", dist.mean, q[0], q[-1], lag=lag)
                 if lag in SHOWN_LAGS:
                     yield from (row("cosine_within_value", v, lag=lag) for v in dist.values[:KEPT])
-        if a.cosine.across.num_pairs:
-            q = a.cosine.across.quantiles
-            yield row("cosine_across", a.cosine.across.mean, q[0], q[-1])
-            yield from (row("cosine_across_value", v) for v in a.cosine.across.values[:KEPT])
-        yield row("zero_gradients", a.cosine.num_left_out, unit="samples")
-    if a.covariance is not None:
-        for lag, value in enumerate(a.covariance.lags):
+        if a.cosine_correlation.across.num_pairs:
+            q = a.cosine_correlation.across.quantiles
+            yield row("cosine_across", a.cosine_correlation.across.mean, q[0], q[-1])
+            yield from (row("cosine_across_value", v) for v in a.cosine_correlation.across.values[:KEPT])
+        yield row("zero_gradients", a.cosine_correlation.num_left_out, unit="samples")
+    if a.covariance_correlation is not None:
+        for lag, value in enumerate(a.covariance_correlation.lags):
             if math.isfinite(value):
                 yield row("covariance_within", value, lag=lag)
-        yield row("covariance_across", a.covariance.across, resolved=math.isfinite(a.covariance.across))
+        yield row(
+            "covariance_across",
+            a.covariance_correlation.across,
+            resolved=math.isfinite(a.covariance_correlation.across),
+        )
 
 
 def _alignments(a: Any, row):

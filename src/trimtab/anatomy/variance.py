@@ -230,6 +230,8 @@ def decompose_rows(rows: RowStatistics, num_envs: int, seed: int = 0) -> Decompo
 
     Var(G_B) = Tr Cov(S) / (N T²),   Term 1 = Σ_t Tr Cov(g_t) / (N T²),   ESS = N T Term 1 / Var
     """
+    if num_envs < 1:
+        raise ValueError(f"num_envs: {num_envs} given, at least 1 needed")
     weights = bootstrap_weights(rows.num_rows, seed, rows.num_strata)
     scale = 1 / (num_envs * rows.mean_steps**2)
     individual, total = rows.individual_terms * scale, rows.row_terms * scale
@@ -240,6 +242,10 @@ def decompose_rows(rows: RowStatistics, num_envs: int, seed: int = 0) -> Decompo
     covariance = Estimate(float(columns.mean[2]), float(lo[2]), float(hi[2]), rows.num_rows >= MIN_ROWS)
     ess = ratio_estimate(columns, rows.num_rows, num_envs * rows.mean_steps)
     lag_interval = np.stack([lo[3:], hi[3:]], axis=1)
+    if rows.mean_sq == 0 and not rows.residual_gram.any():  # every gradient is 0: nothing was seen
+        variance = individual = unresolved(0.0)
+    if rows.lag_products.shape[1] == 1:  # one step has no covariance, not even one of rounding errors
+        covariance = Estimate(0.0, 0.0, 0.0, covariance.resolved)
     if math.isnan(variance.lo) or math.isnan(individual.lo):  # a few rows carry it all: nothing made of them is known
         covariance, ess, lag_interval = unresolved(covariance.value), unresolved(ess.value), lag_interval * math.nan
     return Decomposition(
@@ -287,6 +293,8 @@ def _checked(gradients, mask) -> tuple[Float[np.ndarray, "rows T P"], Bool[np.nd
     valid = np.ones(gradients.shape[:2], dtype=bool) if mask is None else np.asarray(mask, dtype=bool)
     if valid.shape != gradients.shape[:2]:
         raise ValueError(f"mask: shape {valid.shape} given, {gradients.shape[:2]} needed")
+    if not valid.any():
+        raise ValueError("mask: no sample is valid")
     return gradients, valid
 
 

@@ -67,6 +67,7 @@ def recommend(rows: list[dict[str, Any]]) -> dict[str, Any]:
     vague = [name_of(r) for r in rows if not r["variance"]["resolved"]]
     if vague:
         doubts.append(f"the variance of {', '.join(vague)} is not resolved: a few rows carry it all")
+    reasons = reasons or ["nothing that was measured tells the splits apart"]
     sentence = f"Use {best['num_envs']} environments × {best['num_steps']} steps: {'; '.join(reasons)}."
     return {"recommended": name_of(best), "sentence": sentence, "reasons": reasons, "doubts": doubts}
 
@@ -147,7 +148,9 @@ def marginal(row: dict[str, Any]) -> str:
     """What one more environment buys against one more step, per sample, by the variance alone."""
     n, t = row["num_envs"], row["num_steps"]
     variance = row["variance"]["value"]
-    if not variance or t < 2:
+    if not variance or not row["variance"]["resolved"]:
+        return "The variance is not resolved here, so what one more environment or step buys cannot be said."
+    if t < 2:
         return (
             "One more environment lowers the variance by 1/(N+1); one more step cannot be judged from rows of one step."
         )

@@ -26,9 +26,6 @@ def probe(argv: list[str]) -> int:
     at: Any = None
     if given.at:
         at = "all" if given.at == ["all"] else [flags.parse("at", "int", step) for step in given.at]
-    for value in given.gae_lambda or []:
-        if not 0 <= value <= 1:
-            raise ConfigError("gae_lambda", value, f"must be from 0 to 1; nearest: {0 if value < 0 else 1}")
     if given.save and Path(given.save).is_file():
         raise ConfigError("save", given.save, "is a file; name a directory")
     from trimtab.anatomy.options import check

@@ -124,6 +124,9 @@ def _learning(seen: Evidence) -> Finding:
         "stuck, unless this is the best there is: a notch more step size, 2 epochs, more entropy for a while, or a "
         "higher γ"
     )
+    if seen.config.learning_rate >= max(ladders.LEARNING_RATES):
+        advice = "stuck, with steps as large as any that are tried: lower the step size"
+        return Finding("learning", "act", said, advice, _lower(seen.config), **found)
     change = {"learning_rate": ladders.above(seen.config.learning_rate, ladders.LEARNING_RATES)}
     return Finding("learning", "act", said, advice, change, **found)
 

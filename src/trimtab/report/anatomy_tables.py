@@ -91,17 +91,25 @@ def _units(e: Any, unit: str) -> str:
 
 
 def _directions(a: Any):
-    if a.cosine is not None:
-        lags = [k for k in SHOWN if k <= len(a.cosine.lags) and a.cosine.lags[k - 1].num_pairs]
-        text = ", ".join(f"{a.cosine.lags[k - 1].mean:.2f}" for k in lags)
+    if a.cosine_correlation is not None:
+        lags = [k for k in SHOWN if k <= len(a.cosine_correlation.lags) and a.cosine_correlation.lags[k - 1].num_pairs]
+        text = ", ".join(f"{a.cosine_correlation.lags[k - 1].mean:.2f}" for k in lags)
         yield "cosine along trajectories", text or "no pairs", f"at lags {', '.join(map(str, lags))}; 1: the same way"
-        across = f"{a.cosine.across.mean:.2f}" if a.cosine.across.num_pairs else "no pairs"
+        across = f"{a.cosine_correlation.across.mean:.2f}" if a.cosine_correlation.across.num_pairs else "no pairs"
         yield "cosine across environments", across, "the baseline to compare with"
-        if a.cosine.num_left_out:
-            yield "zero gradients", f"{a.cosine.num_left_out:,} samples", "have no direction; left out of cosines"
-    if a.covariance is not None:
-        lags = [k for k in SHOWN if k < len(a.covariance.lags) and math.isfinite(a.covariance.lags[k])]
-        text = ", ".join(f"{a.covariance.lags[k]:.2f}" for k in lags)
+        if a.cosine_correlation.num_left_out:
+            yield (
+                "zero gradients",
+                f"{a.cosine_correlation.num_left_out:,} samples",
+                "have no direction; left out of cosines",
+            )
+    if a.covariance_correlation is not None:
+        lags = [
+            k
+            for k in SHOWN
+            if k < len(a.covariance_correlation.lags) and math.isfinite(a.covariance_correlation.lags[k])
+        ]
+        text = ", ".join(f"{a.covariance_correlation.lags[k]:.2f}" for k in lags)
         yield (
             "correlation along them",
             text or "no pairs",
@@ -163,10 +171,10 @@ def as_json(anatomy: Any) -> dict[str, Any]:
         "predicted": {str(num_steps): _estimate(e) for num_steps, e in a.predicted.items()},
         "lag_covariance": _numbers(d.lag_covariance),
         "lag_covariance_interval": [_numbers(pair) for pair in d.lag_interval],
-        "cosine": _cosines(a.cosine),
+        "cosine": _cosines(a.cosine_correlation),
         "covariance_correlation": None
-        if a.covariance is None
-        else {"lags": _numbers(a.covariance.lags), "across": _number(a.covariance.across)},
+        if a.covariance_correlation is None
+        else {"lags": _numbers(a.covariance_correlation.lags), "across": _number(a.covariance_correlation.across)},
         "replicate_cosines": [_numbers(row) for row in a.replicate_cosines],
         "minibatch": {k: _numbers(v) if getattr(v, "ndim", 0) else _number(v) for k, v in a.minibatch.items()},
         "notes": list(a.notes),

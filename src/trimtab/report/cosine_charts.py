@@ -176,7 +176,9 @@ def batch_alignment(frame: pl.DataFrame) -> Chart | None:
 
 
 def _histogram(values: pl.Series, **labels) -> list[dict]:
-    """Densities at the left edges of bins, and 0 at the right end."""
+    """Densities at the left edges of bins, and 0 at the right end; nothing where there are no values."""
+    if values.is_empty():
+        return []
     density, edges = np.histogram(values.to_numpy(), bins=BINS, range=(-1, 1), density=True)
     return [{"x": float(x), "density": float(d), **labels} for x, d in zip(edges, [*density, 0.0])]
 
