@@ -61,3 +61,10 @@ def test_an_error_whose_interval_reaches_below_zero_is_not_resolved():
     rows = gradient_statistics(rng.normal(size=(32, 1, 5)) * 1e-3)
     noisy = [mse(rows, difference_statistics(rng.normal(size=(32, 5))), num_envs=16) for _ in range(5)]
     assert not any(e.resolved for e in noisy if e.lo <= 0) and any(e.lo <= 0 for e in noisy)
+
+
+def test_environments_that_differ_do_not_lower_the_bias_of_carried_rows():
+    """Without noise every replicate says the same, and |mean over environments|² is known exactly."""
+    each = np.random.default_rng(0).normal(size=(4, 3))
+    carried = np.broadcast_to(each, (8, 4, 3))
+    assert bias_sq(carried).value == pytest.approx(each.mean(0) @ each.mean(0))

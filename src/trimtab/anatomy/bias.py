@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from trimtab.anatomy.estimate import Estimate, bootstrap_weights, combined, correlation
 from trimtab.anatomy.variance import (
     RowStatistics,
+    carry_statistics,
     decompose_rows,
     gradient_statistics,
     squared_mean,
@@ -25,9 +26,14 @@ def squared_norm_of_mean(gram: ArrayLike, seed: int = 0) -> Estimate:
 
 
 def bias_sq(differences: ArrayLike, seed: int = 0) -> Estimate:
-    """|E[G_B] − G_T|² from paired differences [rows, P]: D_m = mean over row m of (A − A_ref) ∇ log π."""
-    rows = difference_statistics(differences)
-    return squared_mean(rows, bootstrap_weights(rows.num_rows, seed)).estimate()
+    """|E[G_B] − G_T|² from paired differences [rows, P]: D_m = mean over row m of (A − A_ref) ∇ log π.
+
+    Rows that start from a run's own states are alike only within an environment: [replicates, N, P].
+    """
+    differences = np.asarray(differences)
+    carried = differences.ndim == 3
+    rows = carry_statistics(differences[:, :, None, :]) if carried else difference_statistics(differences)
+    return squared_mean(rows, bootstrap_weights(rows.num_rows, seed, rows.num_strata)).estimate()
 
 
 def difference_statistics(differences: ArrayLike) -> RowStatistics:

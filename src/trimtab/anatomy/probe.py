@@ -221,10 +221,14 @@ class Prober:
         scales = noise.noise_scale(measured.rows, options.seed)
         if options.advantages == "batch":  # samples are coupled: only whole batches can be compared
             decomposition = between_batches(decomposition, measured.means, options.seed)
+            scales = noise.NoiseScale(*6 * [UNRESOLVED])
         bias_sq, mse, true_grad_sq = UNRESOLVED, UNRESOLVED, UNRESOLVED
         if measured.differences is not None and len(measured.differences) == measured.rows.num_rows:
             rows = biases.difference_statistics(measured.differences)
-            bias_sq = biases.bias_sq(measured.differences, options.seed)
+            carried = (
+                (options.replicates, self.num_envs, -1) if options.start == "carry" else (len(rows.individual), -1)
+            )
+            bias_sq = biases.bias_sq(measured.differences.reshape(carried), options.seed)
             if measured.reference is not None:
                 true_grad_sq = biases.squared_norm_of_mean(measured.reference @ measured.reference.T, options.seed)
                 mse = biases.mse(measured.rows, rows, self.num_envs, options.seed)
@@ -370,6 +374,12 @@ class Prober:
         kept = self._kept_rows()
         if kept < self.num_envs and self.options.correlations:
             notes.append(f"correlations from {kept} of {self.num_envs} rows")
+        if self.options.bias and (self.options.advantages, self.options.objective) != ("raw", "policy"):
+            notes.append("bias not measured: its reference is for raw advantages and the policy term")
+        elif self.options.bias and self.options.start == "carry":
+            notes.append("mean squared error not measured: rows from carried states are not alike")
+        if self.options.advantages == "batch":
+            notes.append("advantages couple the samples of a batch: only the variance between batches is known")
         if self.algorithm.restarts:
             notes.append("starts at reset: without a baseline REINFORCE learns from whole episodes")
         if measured.rows.num_masked:

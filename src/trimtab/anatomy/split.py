@@ -113,11 +113,8 @@ class _Plan:
     """The commands of a split, in the order they should run."""
 
     def __init__(self, spec: Spec, out: Path):
-        quick, options = spec.options.quick, spec.options
-        if quick:
-            fewer = min(options.replicates, 16)
-            options = dataclasses.replace(options, seeds=min(options.seeds, 1), points=1, replicates=fewer)
-        self.splits = parse_splits(options.splits, spec.batch) if options.splits else default_splits(spec.batch, quick)
+        options, batch = spec.options, spec.batch
+        self.splits = parse_splits(options.splits, batch) if options.splits else default_splits(batch, options.quick)
         self.asked, self.out, self.options = spec.config, out, options
         self.checkpoints = max(2, options.points + 1)
         if options.run:

@@ -59,7 +59,7 @@ def probe(argv: list[str]) -> int:
 
 
 def split(argv: list[str]) -> int:
-    from trimtab.anatomy.options import SplitOptions, check_split
+    from trimtab.anatomy.options import QUICK, SplitOptions, check_split
 
     made = parser("split", SplitOptions, Output, Config, positional="env", help="environment id")
     made.add_argument("--batch", required=True, metavar="N×T", help="samples per iteration to split")
@@ -76,6 +76,8 @@ def split(argv: list[str]) -> int:
     if batch < 4:
         raise ConfigError("batch", batch, "is too small to split; nearest: 4")
     options, output = filled(SplitOptions, given), filled(Output, given)
+    if options.quick:
+        options = SplitOptions(**vars(options) | {k: v for k, v in QUICK.items() if not hasattr(given, k)})
     check_split(options)
     out = Path(given.run_dir) if given.run_dir else numbered(f"split-{given.env_id.replace('/', '-')}")
     if out.exists() and any(out.iterdir()):
