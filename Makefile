@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PROCGEN_PACKAGES := libqt5gui5
 CHROMIUM_PACKAGES := chromium
 
-.PHONY: help demo test setup debian bench learn invariance splits advice mutations calibrate lint clean
+.PHONY: help demo test setup debian bench learn invariance splits advice tuning mutations calibrate lint clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -54,6 +54,9 @@ splits: setup  ## split studies on four problems
 
 advice: setup  ## follow the doctor's advice on six cases and see whether it helps
 	$(BIN)/python -m benchmarks.advice
+
+tuning: setup  ## tune CartPole by the playbook, about four minutes on two cores
+	$(BIN)/python -m benchmarks.tuning
 
 mutations: setup  ## break estimators on purpose and see which test goes red
 	$(BIN)/python -m benchmarks.mutations

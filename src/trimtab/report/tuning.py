@@ -78,6 +78,8 @@ def sweeps_chart(result: dict[str, Any]):
     ticks = base.mark_tick(thickness=2.5, size=16).encode(x=alt.X("mean(area):Q"))
     panels = list(dict.fromkeys(row["panel"] for row in rows))
     chart = charts.paneled(alt.layer(dots, ticks), panels, 2, alt.Step(24), y="independent")
+    if len(panels) > 1:
+        chart = chart.properties(usermeta={"columns": 2, "labels": 40})
     subtitle = "Every dot is a seed, the bar their mean; each sweep starts from what the ones before it kept."
     return charts.themed(chart, "What each field does, in the order it was swept", subtitle)
 
@@ -104,7 +106,7 @@ def write_page(result: dict[str, Any], curves: pl.DataFrame, manifest: dict[str,
 
     drawn = figures(result, curves)
     rows = [
-        [changed(row["changes"]), f"{number(row['area'])}\n{number(row['lo'], 2)} to {number(row['hi'], 2)}"]
+        [f"{number(row['area'])}\n{number(row['lo'], 2)} to {number(row['hi'], 2)}", changed(row["changes"])]
         for row in result["final"]
     ]
     chosen = [i for i, row in enumerate(result["final"]) if row["changes"] == result["changes"]]
@@ -119,10 +121,11 @@ def write_page(result: dict[str, Any], curves: pl.DataFrame, manifest: dict[str,
         Figure(drawn["learning_curves"]),
         Heading("On new seeds"),
         Table(
-            ["changed", "area under the learning curve"],
+            ["area", "with"],
             rows,
             tuple(chosen),
-            caption="Mean over new seeds; small: 95% intervals. The best of the trials is marked.",
+            words=(1,),
+            caption="Area under the learning curve: mean over new seeds; small: 95% intervals. The best is marked.",
         ),
         Heading("Sweep by sweep"),
         *([Figure(drawn["sweeps"])] if "sweeps" in drawn else []),

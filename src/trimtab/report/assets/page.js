@@ -15,7 +15,8 @@
     if (width < 560) narrowed(made, (width - AXIS) / 480);
     if (made.facet) {
       let columns = (made.usermeta && made.usermeta.columns) || made.columns || 1;
-      const room = (n) => Math.floor((width - AXIS - (n - 1) * GAP) / n);
+      const labels = (made.usermeta && made.usermeta.labels) || 0; // of rows, where every panel has its own
+      const room = (n) => Math.floor((width - AXIS - (n - 1) * GAP) / n) - labels;
       const least = columns > 2 ? NARROW : 230;
       while (columns > 1 && (room(columns) < least || made.usermeta.columns % columns)) columns -= 1;
       made.columns = columns;
