@@ -7,9 +7,11 @@ import sys
 import time
 
 import pytest
+import yaml
 
 from trimtab import device, workers
-from trimtab.records import RunError
+from trimtab.config import Config
+from trimtab.records import RunDir, RunError
 from trimtab.workers import Task, run_all
 
 
@@ -68,3 +70,23 @@ def test_ending_the_parent_ends_what_it_started(tmp_path):
     assert parent.wait() == 128 + signal.SIGTERM
     with pytest.raises(ProcessLookupError):
         os.kill(int(child.read_text()), 0)
+
+
+def test_a_run_that_was_begun_is_resumed_and_what_a_kill_left_is_cleared(tmp_path):
+    values = Config(seed=7).as_dict()
+    begun, broken = tmp_path / "begun", tmp_path / "broken"
+    RunDir.create(begun, values, {})
+    (broken / "checkpoints").mkdir(parents=True)
+    again = workers.train_task("a b", values, begun, tmp_path / "configs")
+    assert again.argv[:2] == ["resume", str(begun)]
+    anew = workers.train_task("a b", values, broken, tmp_path / "configs", checkpoints=3)
+    file = tmp_path / "configs" / "a-b.yaml"
+    assert anew.argv[:5] == ["train", "--config", str(file), "--run-dir", str(broken)] and not broken.exists()
+    assert yaml.safe_load(file.read_text())["seed"] == 7 and anew.argv[-3:] == ["--checkpoints", "3", "--json"]
+
+
+def test_what_was_done_is_not_done_again(tmp_path):
+    kept = tmp_path / "kept"
+    once = Task("once", [f"open({str(tmp_path / 'ran')!r}, 'a').write('x'); print('done')"])
+    assert run_all([once], kept=kept) == run_all([once], kept=kept) == {"once": "done\n"}
+    assert (tmp_path / "ran").read_text() == "x"

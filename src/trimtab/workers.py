@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,8 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from trimtab.records import RunError, write_atomically
+import yaml
+
+from trimtab.records import RunDir, RunError, write_atomically
 
 COMMAND = (sys.executable, "-m", "trimtab.cli")
 
@@ -31,6 +35,17 @@ class Task:
     name: str
     argv: list[str]
     after: tuple[str, ...] = field(default=())
+
+
+def train_task(name: str, config: dict[str, Any], path: Path, configs: Path, checkpoints: int = 1) -> Task:
+    """Train a run at `path`, or go on with it where it was begun; its configuration is kept in the folder `configs`."""
+    how = ["--checkpoints", str(checkpoints), "--json"]
+    if RunDir.began(path):
+        return Task(name, ["resume", str(path), *how])
+    shutil.rmtree(path, ignore_errors=True)  # a directory that a kill left before it became a run
+    file = configs / f"{name.replace(' ', '-')}.yaml"
+    write_atomically(file, yaml.safe_dump(config, sort_keys=False).encode())
+    return Task(name, ["train", "--config", str(file), "--run-dir", str(path), *how])
 
 
 def run_all(

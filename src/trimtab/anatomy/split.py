@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import yaml
 
 from trimtab import config as configuration
 from trimtab import stats
@@ -26,7 +25,7 @@ from trimtab.config import Config, ConfigError
 from trimtab.progress import Progress
 from trimtab.records import RunDir, RunError, write_atomically, write_json
 from trimtab.run import learning_frame, load
-from trimtab.workers import Task, run_all
+from trimtab.workers import Task, run_all, train_task
 
 ESTIMATES = ("variance", "individual", "covariance", "bias_sq", "mse", "grad_sq", "ess")
 SPEC = "split.json"  # in the directory of a split: what was asked
@@ -156,13 +155,7 @@ class _Plan:
         return self.out / "runs" / f"{n}x{t}-seed{seed}"
 
     def _train(self, name: str, config: Config, path: Path, checkpoints: int) -> Task:
-        how = ["--checkpoints", str(checkpoints), "--json"]
-        if RunDir.began(path):
-            return Task(name, ["resume", str(path), *how])
-        shutil.rmtree(path, ignore_errors=True)  # a directory that a kill left before it became a run
-        file = self.out / "configs" / f"{name.replace(' ', '-')}.yaml"
-        write_atomically(file, yaml.safe_dump(config.as_dict(), sort_keys=False).encode())
-        return Task(name, ["train", "--config", str(file), "--run-dir", str(path), *how])
+        return train_task(name, config.as_dict(), path, self.out / "configs", checkpoints)
 
     def _probe(self, n: int, t: int, after: tuple[str, ...], first: bool) -> Task:
         replicates = max(8, min(self.options.replicates, MOST_ROWS // n))

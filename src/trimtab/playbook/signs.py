@@ -110,25 +110,24 @@ def _learning(seen: Evidence) -> Finding:
     found = dict(value=rise.value, lo=rise.lo, hi=rise.hi, source="notes", series=tuple(map(float, returns)))
     if rise.lo > 0:
         return Finding("learning", "fine", said, **found)
-    if rise.hi < 0:
-        advice = "it unlearns: lower the step size, or anneal it"
-        return Finding("learning", "act", said, advice, _lower(seen.config), **found)
-    if _clips_much(seen):
-        advice = "stuck, and most updates run into the clip: lower the step size first"
-        return Finding("learning", "act", said, advice, _lower(seen.config), **found)
-    if _drowned(seen):
-        advice = "stuck, and the clip leaves next to nothing of the policy's gradient: see gradient"
-        change = _louder(seen, float(np.median(seen.middle("train/grad_norm"))))
-        return Finding("learning", "act", said, advice, change, **found)
-    advice = (
-        "stuck, unless this is the best there is: a notch more step size, 2 epochs, more entropy for a while, or a "
-        "higher γ"
+    advice, change = (
+        ("it unlearns: lower the step size, or anneal it", _lower(seen.config)) if rise.hi < 0 else _stuck(seen)
     )
-    if seen.config.learning_rate >= max(ladders.LEARNING_RATES):
-        advice = "stuck, with steps as large as any that are tried: lower the step size"
-        return Finding("learning", "act", said, advice, _lower(seen.config), **found)
-    change = {"learning_rate": ladders.above(seen.config.learning_rate, ladders.LEARNING_RATES)}
     return Finding("learning", "act", said, advice, change, **found)
+
+
+def _stuck(seen: Evidence) -> tuple[str, dict[str, Any]]:
+    """Why nothing is learned, as far as the records show it, and what to change."""
+    if _clips_much(seen):
+        return "stuck, and most updates run into the clip: lower the step size first", _lower(seen.config)
+    if _drowned(seen):
+        norm = float(np.median(seen.middle("train/grad_norm")))
+        return "stuck, and the clip leaves next to nothing of the policy's gradient: see gradient", _louder(seen, norm)
+    if seen.config.learning_rate >= max(ladders.LEARNING_RATES):
+        return "stuck, with steps as large as any that are tried: lower the step size", _lower(seen.config)
+    also = "a notch more step size, 2 epochs, more entropy for a while, or a higher γ"
+    higher = ladders.above(seen.config.learning_rate, ladders.LEARNING_RATES)
+    return f"stuck, unless this is the best there is: {also}", {"learning_rate": higher}
 
 
 def _lasting(seen: Evidence) -> Finding:

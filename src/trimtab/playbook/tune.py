@@ -24,7 +24,7 @@ from trimtab.progress import Progress
 from trimtab.records import RunDir, write_atomically, write_json
 from trimtab.report import tuning
 from trimtab.run import learning_frame, load
-from trimtab.workers import Task, run_all
+from trimtab.workers import Task, run_all, train_task
 
 SPEC = "tune.json"  # in the directory of a tuning: what was asked
 FRESH = 1_000  # seeds of the last comparison start so far above those of the sweeps
@@ -211,14 +211,8 @@ class _Work:
                 trial.fps.append(json.loads(outputs[tasks[trial.number, seed].name])["fps"])
 
     def _task(self, trial: Trial, seed: int) -> Task:
-        path = self.path(trial, seed)
-        name = f"trial {trial.number:03d} seed {seed}"
-        if RunDir.began(path):
-            return Task(name, ["resume", str(path), "--checkpoints", "1", "--json"])
-        file = self.out / "configs" / f"{trial.number:03d}-seed{seed}.yaml"
         values = self.config_of(trial).replace(seed=seed).as_dict()
-        write_atomically(file, yaml.safe_dump(values, sort_keys=False).encode())
-        return Task(name, ["train", "--config", str(file), "--run-dir", str(path), "--checkpoints", "1", "--json"])
+        return train_task(f"trial {trial.number:03d} seed {seed}", values, self.path(trial, seed), self.out / "configs")
 
 
 def _answer(work: _Work, sweeps: list[dict[str, Any]], final: list[Trial], command: str) -> dict[str, Any]:
