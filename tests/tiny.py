@@ -19,6 +19,9 @@ FAST = {
     "xla_cpu_use_fusion_emitters": False,
 }
 
+# The same for commands that a test starts.
+CHEAP = {"XLA_FLAGS": " ".join(f"--{name}={str(value).lower()}" for name, value in FAST.items())}
+
 BASE: dict[str, Any] = {
     "num_envs": 2,
     "num_steps": 8,

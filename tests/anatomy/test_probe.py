@@ -14,6 +14,7 @@ from trimtab.anatomy.options import ProbeOptions
 from trimtab.anatomy.probe import Prober, probe
 from trimtab.anatomy.sampling import tail_length
 from trimtab.config import Config, ConfigError
+from trimtab.engine import build
 from trimtab.training import opened, train
 
 TINY = dict(num_minibatches=2, update_epochs=2, hidden_sizes=(8, 8), total_timesteps=512)
@@ -247,42 +248,42 @@ def test_what_would_be_ignored_or_misunderstood_is_refused(lake, options, field)
     assert refused.value.field == field
 
 
-def test_exact_answers_are_given_only_for_what_they_are_exact_about(lake):
-    few = dict(replicates=8, bias=False, correlations=False, save=False)
-    assert probe(lake, **few).exact and not probe(lake, start="reset", **few).exact
-
-
 def test_a_single_environment_has_figures_too(lake):
     found = probe(lake, num_envs=1, num_steps=8, replicates=8, bias=False, save=False)
     for name, chart in found.charts().items():
         assert json.dumps(chart.to_dict(), allow_nan=False, default=str), name
 
 
-@pytest.fixture(scope="module")
-def whole_episodes(tmp_path_factory):
-    """REINFORCE without a baseline: every rollout starts at reset, what comes after its first episode is masked."""
-    config = Config(env_id="FrozenLake-v1", algo="reinforce", baseline=False, num_envs=8, num_steps=20, time_limit=20)
-    config = config.replace(hidden_sizes=(8,), total_timesteps=320, env_kwargs={"is_slippery": True})
-    return train(config, tmp_path_factory.mktemp("runs") / "whole", checkpoints=1)
+def prober_of(config: Config, **options) -> Prober:
+    """A prober of the untrained policy: nothing is trained, and nothing compiled before it measures."""
+    engine = build(config)
+    return Prober(config, engine.algorithm, engine.init(1), ProbeOptions(**options))
 
 
-def test_whole_episodes_are_measured_from_reset_whatever_is_asked(whole_episodes):
-    few = dict(replicates=16, bias=False, correlations=False, save=False)
-    plain, carried = (probe(whole_episodes, start=start, **few) for start in ("stationary", "carry"))
+# REINFORCE without a baseline: every rollout starts at reset, what comes after its first episode is masked.
+WHOLE = Config(env_id="FrozenLake-v1", algo="reinforce", baseline=False, num_steps=20, time_limit=20, hidden_sizes=(8,))
+
+
+def test_whole_episodes_are_measured_from_reset_whatever_is_asked():
+    few = dict(replicates=16, bias=False, correlations=False)
+    plain, carried = (prober_of(WHOLE, start=start, **few).anatomy(0) for start in ("stationary", "carry"))
     assert plain.decomposition.num_masked > 0
     assert carried.variance == plain.variance and carried.options.start == "reset"
 
 
 @pytest.mark.parametrize("options", [dict(num_steps=10), dict(blocks=(10,)), dict(objective="full")])
-def test_whole_episodes_cannot_be_cut(whole_episodes, options):
+def test_whole_episodes_cannot_be_cut(options):
     with pytest.raises(ConfigError):
-        probe(whole_episodes, replicates=8, save=False, **options)
+        prober_of(WHOLE, **options)
 
 
-def test_the_exact_bias_of_reinforce_is_that_of_its_own_lambda(tmp_path):
-    config = Config(env_id="FrozenLake-v1", algo="reinforce", num_envs=8, num_steps=16, gamma=0.9, total_timesteps=256)
-    run = train(config.replace(hidden_sizes=(8,)), tmp_path / "run", checkpoints=1)
-    found = probe(run, replicates=8, correlations=False, save=False)
-    config, engine, state, _ = opened(run.path, None)
-    prober = Prober(config, engine.algorithm, state, ProbeOptions())
-    assert found.exact == prober.exactly(1.0) != prober.exactly(0.95)
+def test_reinforce_is_measured_at_its_own_lambda():
+    assert prober_of(WHOLE.replace(baseline=True)).lambda_of(None) == 1.0
+    assert prober_of(Config(env_id="FrozenLake-v1", gae_lambda=0.9)).lambda_of(None) == 0.9
+
+
+def test_exact_answers_are_given_only_for_what_they_are_exact_about():
+    lake = Config(env_id="FrozenLake-v1", hidden_sizes=(8,))
+    assert prober_of(lake).exactly(0.95)
+    for options in (dict(start="reset"), dict(advantages="batch"), dict(objective="full")):
+        assert prober_of(lake, **options).exactly(0.95) == {}

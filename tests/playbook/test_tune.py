@@ -1,10 +1,12 @@
 """`trimtab tune`: what a sweep keeps, what the end says, and the whole job at a tiny size."""
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
+import tiny
 import yaml
 
 from trimtab import cli
@@ -90,9 +92,8 @@ def test_the_whole_job_writes_a_configuration_a_page_and_one_object_and_can_be_r
         "--num-steps",
         "16",
     ]
-    done = subprocess.run(
-        [*command, "--hidden-sizes", "8", "--run-dir", str(out), "--json"], capture_output=True, text=True
-    )
+    command += ["--hidden-sizes", "8", "--run-dir", str(out), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | tiny.CHEAP)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert [(s["field"], [t["value"] for t in s["trials"]]) for s in result["sweeps"]] == [

@@ -232,7 +232,7 @@ class Prober:
             if measured.reference is not None:
                 true_grad_sq = biases.squared_norm_of_mean(measured.reference @ measured.reference.T, options.seed)
                 mse = biases.mse(measured.rows, rows, self.num_envs, options.seed)
-        lam = 1.0 if config.algo == "reinforce" else config.gae_lambda if gae_lambda is None else gae_lambda
+        lam = self.lambda_of(gae_lambda)
         return Anatomy(
             step=step,
             num_envs=self.num_envs,
@@ -255,6 +255,12 @@ class Prober:
             notes=self._notes(measured),
             **(self._pairs(measured, gae_lambda) if options.correlations else {}),
         )
+
+    def lambda_of(self, gae_lambda: float | None) -> float:
+        """The λ that is measured: REINFORCE is 1 whatever its configuration says."""
+        if self.config.algo == "reinforce":
+            return 1.0
+        return self.config.gae_lambda if gae_lambda is None else gae_lambda
 
     def _pairs(self, measured: Measured, gae_lambda: float | None) -> dict[str, Any]:
         """What pairs of samples, replicates and minibatches show, on the first replicate."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from trimtab.config import Config, ConfigError, from_dict
+from trimtab.config import Config, ConfigError, from_dict, nearest_divisors
 
 
 @dataclass
@@ -235,8 +235,8 @@ def translate(library: str, given: dict[str, Any], defaults: bool = True) -> Tra
             raise ConfigError(name, value, "cannot be read as a value of this field") from None
     if to.fields.get("clip_vloss") == "clip_coef":
         to.fields["clip_vloss"] = to.fields.get("clip_coef", Config.clip_coef)
-    if "minibatch_size" in to.fields:
-        to.fields.pop("num_minibatches", None)
+    if library == "rllib":
+        _whole_minibatches(to)
     return to
 
 
@@ -244,6 +244,14 @@ def _rules(library: str) -> dict[str, Rule]:
     if library not in LIBRARIES:
         raise ConfigError("library", library, f"must be one of {', '.join(LIBRARIES)}")
     return LIBRARIES[library]
+
+
+def _whole_minibatches(to: Translated) -> None:
+    """RLlib lets the last minibatch wrap around; here every sample is used once an epoch, so sizes must divide."""
+    batch, size = to.fields["num_envs"] * to.fields.get("num_steps", 0), to.fields.get("minibatch_size")
+    if batch and size and batch % int(size):
+        to.fields["minibatch_size"] = min(nearest_divisors(batch, int(size)), key=lambda d: abs(d - int(size)))
+        to.notes.append(f"minibatch_size: {size} does not divide {batch}; there the last one wraps around")
 
 
 def _rllib_sizes(values: dict[str, Any], to: Translated) -> None:
