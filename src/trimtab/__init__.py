@@ -9,8 +9,8 @@ __version__ = "0.1.0"
 # Public names and where they live; imported on first use, so that light commands stay light.
 _PUBLIC = {
     "Config": "trimtab.config",
-    "Diagnosis": "trimtab.playbook.doctor",
     "ConfigError": "trimtab.config",
+    "Diagnosis": "trimtab.playbook.doctor",
     "Rescaled": "trimtab.rescaling",
     "Run": "trimtab.run",
     "diagnose": "trimtab.playbook.doctor",

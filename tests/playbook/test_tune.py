@@ -56,6 +56,14 @@ def test_values_an_algorithm_refuses_are_left_out(tmp_path):
     assert job._changed("num_envs", 0) is None and job._changed("num_envs", 2) is not None
 
 
+def test_where_there_is_nothing_to_try_it_says_so(work, monkeypatch):
+    monkeypatch.setitem(PHASES, "variance", {"norm_reward": lambda c: (c.norm_reward,)})
+    job = work(phases="variance")
+    job.sweep_all()
+    with pytest.raises(ConfigError, match="no value to try"):
+        job.compare()
+
+
 @pytest.mark.parametrize(
     "gain, said", [((1, 0.5, 1.5), "Better"), ((-1, -2, -0.5), "Worse"), ((1, -0.5, 2.5), "Not told apart")]
 )

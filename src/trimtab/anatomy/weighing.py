@@ -167,7 +167,5 @@ def marginal(row: dict[str, Any]) -> str:
     ratio = per_env / per_step
     if math.isclose(ratio, 1, rel_tol=0.05):
         return text + "Per sample the two are worth the same; only the step also lowers the bias."
-    more, less = ("environment", "step") if ratio > 1 else ("step", "environment")
-    return text + f"Per sample, an {more} lowers it {max(ratio, 1 / ratio):.2f} times as much as a {less}.".replace(
-        "an step", "a step"
-    ).replace("a environment", "an environment")
+    more, less = ("an environment", "a step") if ratio > 1 else ("a step", "an environment")
+    return text + f"Per sample, {more} lowers it {max(ratio, 1 / ratio):.2f} times as much as {less}."

@@ -21,7 +21,7 @@ from trimtab import stats
 from trimtab.config import Config, ConfigError
 from trimtab.playbook import ladders
 from trimtab.progress import Progress
-from trimtab.records import RunDir, write_atomically, write_json
+from trimtab.records import RunDir, RunError, write_atomically, write_json
 from trimtab.report import tuning
 from trimtab.run import learning_frame, load
 from trimtab.workers import Task, run_all, train_task
@@ -184,6 +184,8 @@ class _Work:
 
     def compare(self) -> list[Trial]:
         """The start and the best few on new seeds."""
+        if len(self.trials) == 1:
+            raise ConfigError("phases", self.options.phases, "holds no value to try beside the start's own")
         ranked = sorted(self.trials[1:], key=lambda t: -t.area)[:FINALISTS]
         final = [Trial(t.number, t.changes) for t in [self.trials[0], *ranked]]
         self._train(final, self.fresh_seeds)
@@ -207,7 +209,10 @@ class _Work:
         for trial in fresh:
             for seed in seeds:
                 found = load(self.path(trial, seed)).area
-                trial.areas.append(-np.inf if found is None else found)
+                if found is None:
+                    steps = self.start.total_timesteps
+                    raise RunError(f"no episode finished within {steps:,} steps; give more --total-timesteps")
+                trial.areas.append(found)
                 trial.fps.append(json.loads(outputs[tasks[trial.number, seed].name])["fps"])
 
     def _task(self, trial: Trial, seed: int) -> Task:
