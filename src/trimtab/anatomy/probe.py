@@ -225,10 +225,9 @@ class Prober:
         bias_sq, mse, true_grad_sq = UNRESOLVED, UNRESOLVED, UNRESOLVED
         if measured.differences is not None and len(measured.differences) == measured.rows.num_rows:
             rows = biases.difference_statistics(measured.differences)
-            carried = (
-                (options.replicates, self.num_envs, -1) if options.start == "carry" else (len(rows.individual), -1)
-            )
-            bias_sq = biases.bias_sq(measured.differences.reshape(carried), options.seed)
+            by_env = (options.replicates, self.num_envs, -1)
+            paired = measured.differences.reshape(by_env) if options.start == "carry" else measured.differences
+            bias_sq = biases.bias_sq(paired, options.seed)
             if measured.reference is not None:
                 true_grad_sq = biases.squared_norm_of_mean(measured.reference @ measured.reference.T, options.seed)
                 mse = biases.mse(measured.rows, rows, self.num_envs, options.seed)
