@@ -19,7 +19,7 @@ RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 
 def one(argument: tuple[int, int]) -> dict[str, Any]:
     """One cell, in a process of its own."""
-    from trimtab import device
+    from trimtab.runs import device
 
     device.prepare(1)
     from trimtab.anatomy.calibration import Bench, cells, coverage
@@ -53,7 +53,7 @@ def main() -> None:
     given = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from trimtab.anatomy.calibration import cells
-    from trimtab.workers import cores
+    from trimtab.studies.workers import cores
 
     chosen = given.only if given.only is not None else range(len(cells()))
     found = []

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from trimtab import device
 from trimtab.config import Config
+from trimtab.runs import device
 
 FINAL = 0.1  # the last tenth of training is "final"
 
@@ -18,7 +18,7 @@ FINAL = 0.1  # the last tenth of training is "final"
 def curve(config: Config, seeds: list[int]) -> pl.DataFrame:
     """Finished episodes of every seed: seed, step, return, length."""
     device.prepare(device.threads_for(config.network))
-    from trimtab.engine import advance, build
+    from trimtab.runs.engine import advance, build
 
     engine = build(config)
     frames = []

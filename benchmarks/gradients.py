@@ -40,7 +40,7 @@ def jax_gram() -> tuple[float, Any]:
     import jax
     import jax.numpy as jnp
 
-    from trimtab.anatomy.gradients import PerSample, Samples
+    from trimtab.algos.gradients import PerSample, Samples
     from trimtab.nets.agent import Agent
     from trimtab.nets.heads import Gaussian
 
@@ -105,7 +105,7 @@ def full_probe_seconds() -> dict[str, float]:
     from trimtab.anatomy.probe import Prober
     from trimtab.config import from_dict
     from trimtab.presets import load
-    from trimtab.training import opened, train
+    from trimtab.runs.loop import opened, train
 
     with tempfile.TemporaryDirectory() as folder:
         config = from_dict(load("ppo/Pendulum-v1") | {"num_envs": 4, "num_steps": 256, "total_timesteps": 20_480})
@@ -120,7 +120,7 @@ def full_probe_seconds() -> dict[str, float]:
 
 IMPALA = """
 import jax, jax.numpy as jnp, resource
-from trimtab.anatomy.gradients import PerSample, Samples, chunked_vectors
+from trimtab.algos.gradients import PerSample, Samples, chunked_vectors
 from trimtab.nets.agent import Agent
 from trimtab.nets.heads import Categorical
 agent = Agent((64, 64, 3), "uint8", Categorical(15), network="impala", hidden_sizes=(256,), arch="shared")
@@ -195,7 +195,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=list(PARTS), help="measure one part again, keep the others")
     given = parser.parse_args()
-    from trimtab import device
+    from trimtab.runs import device
 
     device.prepare(1)
     file = RESULTS / "gradients.json"

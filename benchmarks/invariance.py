@@ -18,7 +18,7 @@ import polars as pl
 from benchmarks.curves import curve, final_returns, machine, smoothed
 from trimtab import presets, stats
 from trimtab.config import Config, from_dict
-from trimtab.rescaling import rescale
+from trimtab.playbook.rescale import rescale
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 SEEDS = [1, 2, 3, 4, 5]
@@ -36,7 +36,7 @@ def one(argument: tuple[str, dict[str, Any]]) -> tuple[str, list[float], list[di
 
 
 def run(configs: dict[str, Config]) -> tuple[dict[str, list[float]], pl.DataFrame]:
-    from trimtab.workers import cores
+    from trimtab.studies.workers import cores
 
     finals, rows = {}, []
     with ProcessPoolExecutor(cores(), mp_context=get_context("spawn")) as pool:
@@ -99,10 +99,10 @@ def staleness() -> None:
         lines.append(f"| {loss} | " + " | ".join(shown(estimate(row[k])) for k in STALENESS) + " |")
     lines += ["", "![Final return by staleness](staleness.svg)", "", *_staleness_findings(table), ""]
     (RESULTS / "staleness.md").write_text("\n".join(lines))
-    from trimtab.report import charts, study_charts
+    from trimtab.report import study, style
 
     rows = [{"loss": loss, "staleness": k, **estimate(row[k])} for loss, row in table.items() for k in STALENESS]
-    charts.save(study_charts.by_staleness(pl.DataFrame(rows)), RESULTS / "staleness.svg")
+    style.save(study.by_staleness(pl.DataFrame(rows)), RESULTS / "staleness.svg")
 
 
 def _staleness_findings(table: dict[str, dict[int, list[float]]]) -> list[str]:
@@ -160,13 +160,13 @@ def invariance(game: str) -> None:
     name = f"rescale-{game}"
     (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     (RESULTS / f"{name}.md").write_text(page(game, base, result))
-    from trimtab.report import charts
+    from trimtab.report import style
 
     for kind in ("adjusted", "unadjusted"):
         names = ["64 environments", *(f"{n} {kind}" for n in SIZES[1:])]
         shown_curves = curves.filter(pl.col("series").is_in(names))
-        chart = charts.learning_curves(shown_curves, f"PPG-EWMA at four batch sizes, {kind}", game, names)
-        charts.save(chart, RESULTS / f"{name}-{kind}.svg")
+        chart = style.learning_curves(shown_curves, f"PPG-EWMA at four batch sizes, {kind}", game, names)
+        style.save(chart, RESULTS / f"{name}-{kind}.svg")
 
 
 def page(game: str, base: Config, result: dict[str, Any]) -> str:

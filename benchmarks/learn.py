@@ -19,9 +19,9 @@ import yaml
 
 from trimtab import presets, stats
 from trimtab.config import Config, from_dict
-from trimtab.records import RunDir, write_atomically
-from trimtab.run import load
-from trimtab.workers import Task, run_all
+from trimtab.runs.records import RunDir, write_atomically
+from trimtab.runs.run import load
+from trimtab.studies.workers import Task, run_all
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -88,7 +88,7 @@ def measured(study: Study, path: Path, summary: dict[str, Any]) -> float:
     if study.measure == "last 100 episodes":
         return summary["ep_rew_mean"]
     if study.measure == "evaluation":
-        from trimtab.training import evaluate_run
+        from trimtab.runs.evaluate import evaluate_run
 
         return evaluate_run(path, episodes=20)["eval/mean_reward"]
     return exact_greedy_value(path)
@@ -97,7 +97,7 @@ def measured(study: Study, path: Path, summary: dict[str, Any]) -> float:
 def exact_greedy_value(path: Path) -> float:
     """Discounted value of the greedy policy from the start, solved exactly on the finite MDP (no time limit)."""
     from trimtab.anatomy import exact
-    from trimtab.training import opened
+    from trimtab.runs.opening import opened
 
     config, engine, state, _ = opened(path, None)
     algorithm, env = engine.algorithm, engine.algorithm.env
@@ -174,7 +174,7 @@ def curve(paths: dict[int, Path], points: int = 60) -> dict[str, list]:
 
 def page(results: dict[str, Any]) -> str:
     """The results as Markdown, beside figures saved from the same JSON."""
-    from trimtab.report import charts
+    from trimtab.report import style
 
     first = next(iter(results.values()))["manifest"]
     lines = [
@@ -207,9 +207,7 @@ def page(results: dict[str, Any]) -> str:
             if r["env_id"] == env_id
         ]
         file = f"learning-{env_id}.svg"
-        charts.save(
-            charts.learning_curves(pl.concat(frames), env_id, "mean over seeds, band: all seeds"), RESULTS / file
-        )
+        style.save(style.learning_curves(pl.concat(frames), env_id, "mean over seeds, band: all seeds"), RESULTS / file)
         lines += [f"![Learning curves on {env_id}]({file})", ""]
     return "\n".join(lines)
 

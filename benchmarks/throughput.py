@@ -187,9 +187,9 @@ def main() -> None:
 
 
 def write_page(results: dict[str, Any]) -> None:
-    from trimtab.report import bench_charts, charts
+    from trimtab.report import bench_charts, style
 
-    charts.save(bench_charts.throughput(results["work"]), RESULTS / "bench.svg")
+    style.save(bench_charts.throughput(results["work"]), RESULTS / "bench.svg")
     where = results["machine"]
     lines = [
         "# Throughput",

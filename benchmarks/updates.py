@@ -12,15 +12,15 @@ import sys
 import time
 from collections.abc import Callable
 
-from trimtab import device
+from trimtab.runs import device
 
 device.prepare(1)
 
 import jax  # noqa: E402  (after the number of threads is set)
 import numpy as np  # noqa: E402
 
-from trimtab import engine  # noqa: E402
 from trimtab.config import Config  # noqa: E402
+from trimtab.runs import engine  # noqa: E402
 
 PENDULUM = Config(
     env_id="Pendulum-v1",

@@ -8,14 +8,14 @@ os.environ.setdefault("TRIMTAB_CACHE", os.path.join(tempfile.gettempdir(), "trim
 
 from jaxtyping import install_import_hook
 
-_CHECKED = ("returns", "objectives", "ewma", "normalize", "minibatch", "nets", "rollout")
+_CHECKED = ("returns", "objectives", "ewma", "normalize", "minibatch", "nets", "algos.rollout")
 install_import_hook([f"trimtab.{name}" for name in _CHECKED], "beartype.beartype")
 
 import hypothesis  # noqa: E402
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
-from trimtab import device  # noqa: E402
+from trimtab.runs import device  # noqa: E402
 
 device.prepare(1)
 jax.config.update("jax_numpy_rank_promotion", "raise")

@@ -9,8 +9,8 @@ import twins
 from tiny import forget_programs  # noqa: F401
 
 from trimtab import minibatch, objectives
-from trimtab.algos import ppo
-from trimtab.algos.core import hypers_of, replace
+from trimtab.algos import update
+from trimtab.algos.algorithm import hypers_of, replace
 
 PPG = {"policy_iterations": 2, "aux_epochs": 2}
 KINDS = {
@@ -136,8 +136,10 @@ def test_the_mean_of_minibatch_gradients_is_the_batch_gradient_under_a_mask(algo
 
     def gradient(index):
         part = jax.tree.map(lambda x: x[index], batch)
-        near = ppo.Proximal(part.dist, part.logp)
-        loss = lambda p: ppo.loss(config, algorithm.agent, hypers, hypers["ent_coef"], (True, True), p, part, near)[0]
+        near = update.Proximal(part.dist, part.logp)
+        loss = lambda p: update.loss(config, algorithm.agent, hypers, hypers["ent_coef"], (True, True), p, part, near)[
+            0
+        ]
         return np.concatenate(jax.grad(loss)(state.params))
 
     parts = [gradient(index) for index in minibatch.epoch(jax.random.key(1), 16, 4)]
@@ -154,9 +156,9 @@ def test_the_mean_of_minibatch_gradients_is_the_batch_gradient_under_a_mask(algo
         return np.asarray(jax.grad(objective)(state.params.policy))
 
     kept = np.flatnonzero(np.asarray(rows.valid).reshape(-1))
-    near = ppo.Proximal(batch.dist, batch.logp)
+    near = update.Proximal(batch.dist, batch.logp)
     zero = jnp.zeros(())
-    whole = jax.grad(lambda p: -ppo.loss(config, algorithm.agent, hypers, zero, (True, False), p, batch, near)[0])(
+    whole = jax.grad(lambda p: -update.loss(config, algorithm.agent, hypers, zero, (True, False), p, batch, near)[0])(
         state.params
     )
     np.testing.assert_allclose(whole.policy, np.mean([sample(k) for k in kept], axis=0), rtol=1e-3, atol=1e-5)
@@ -166,7 +168,7 @@ def test_each_way_of_normalizing_advantages_gives_what_it_says():
     _, algorithm, state, rows, hypers = collected()
     batch = algorithm.batch_of(state, rows, hypers)
     half = jax.tree.map(lambda x: x[:8], batch)
-    out = np.asarray(ppo._standardize_minibatch(half))
+    out = np.asarray(update._standardize_minibatch(half))
     raw = np.asarray(half.advantage)
     np.testing.assert_allclose(out, (raw - raw.mean()) / raw.std(), atol=1e-4)
     finals = {}
@@ -273,13 +275,13 @@ def test_the_phase_buffer_holds_the_observations_of_its_iterations():
 
 def test_a_stale_batch_is_used_exactly_that_many_iterations_after_it_was_collected(monkeypatch):
     used = []
-    original = ppo.update
+    original = update.update
 
     def spy(config, agent, hypers, rates, learner, batch, proximal, key):
         jax.debug.callback(lambda *x: used.append(tuple(map(np.array, x))), batch.logp, proximal.logp)
         return original(config, agent, hypers, rates, learner, batch, proximal, key)
 
-    monkeypatch.setattr(ppo, "update", spy)
+    monkeypatch.setattr(update, "update", spy)
     config = tiny.config(**KINDS["stale"])
     bench, hypers = tiny.Bench(config), hypers_of(config)
     states, infos = bench.run(config, 5)

@@ -10,44 +10,25 @@ MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(ROOT.rglob("*.py"))
 }
-LEAVES = ("returns", "objectives", "ewma", "normalize", "minibatch", "prng", "nets", "envs")
-ALLOWED = {
-    "rollout": LEAVES,
-    "algos": (*LEAVES, "rollout", "config"),
-    "evaluate": ("algos", "rollout", "envs", "config"),
-    "snapshot": ("algos", "records", "config"),
-    "engine": (*LEAVES, "rollout", "algos", "config", "device", "anatomy"),  # light probes while training
-    "run": ("config", "records"),
-    "records": (),
-    "config": ("validation",),
-    "validation": ("config",),  # for type checkers only
-    "rescale_rules": ("config",),
-    "rescaling": ("config", "rescale_rules"),
-    "workers": ("records",),
-    "stats": (),
-    "playbook": ("config", "run", "stats", "records", "workers", "progress", "report"),
-    "flags": ("config",),
-    "sinks": (),
-    "presets": ("config", "envs"),
-}
-WITHOUT_JAX = (
-    "validation",
-    "rescaling",
-    "rescale_rules",
-    "workers",
-    "records",
-    "stats",
-    "config",
-    "flags",
-    "report",
-    "run",
-    "cli",
-    "commands",
-    "presets",
-    "sinks",
-    "seeds",
-    "playbook",
+# The rooms from the ground up: a room may open doors to the rooms before it, never to one after it.
+ROOMS = (
+    ("returns", "objectives", "ewma", "normalize", "minibatch", "prng", "stats", "nets", "envs", "validation"),
+    ("config",),
+    ("presets",),
+    ("algos",),
+    ("runs",),
+    ("report",),
+    ("anatomy",),
+    ("playbook",),
+    ("studies",),
+    ("commands",),
+    ("cli",),
 )
+LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
+EXCEPT = {("validation", "config")}  # for type checkers only
+LIGHT = ("config", "validation", "stats", "presets", "playbook", "report", "studies", "commands", "cli")
+NEVER_JAX = ("config", "validation", "stats", "report")
+LIGHT_MODULES = ("runs.records", "runs.run", "runs.sinks", "runs.progress", "runs.device", "anatomy.options")
 
 
 def package(module: str) -> str:
@@ -87,32 +68,25 @@ def _at_import_time(body):
 def siblings(module: str) -> set[str]:
     """The other parts of trimtab a module imports."""
     parts = {name.split(".")[1] for name in imports(module) if name.startswith("trimtab.")}
-    return parts - {package(module)}
+    return (parts & LEVEL.keys()) - {package(module)}
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if package(m) in LEAVES])
-def test_leaf_mathematics_imports_no_other_part(module):
-    assert siblings(module) == set()
+def test_every_module_has_a_room():
+    assert {package(module) for module in MODULES if module} <= LEVEL.keys() | {"__init__"}
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if package(m) in ALLOWED])
-def test_arrows_point_one_way(module):
-    assert siblings(module) <= set(ALLOWED[package(module)])
+@pytest.mark.parametrize("module", [m for m in MODULES if package(m) in LEVEL])
+def test_doors_open_one_way(module):
+    here = package(module)
+    wrong = {other for other in siblings(module) if LEVEL[other] >= LEVEL[here] and (here, other) not in EXCEPT}
+    assert not wrong, f"{module} imports {wrong}"
 
 
-def test_nothing_below_the_command_line_imports_it():
-    above = {"cli", "commands"}
-    for module in MODULES:
-        if package(module) not in above:
-            assert not siblings(module) & above, module
-
-
-@pytest.mark.parametrize("module", [m for m in MODULES if package(m) in WITHOUT_JAX])
+@pytest.mark.parametrize("module", [m for m in MODULES if package(m) in LIGHT or m in LIGHT_MODULES])
 def test_light_modules_import_no_jax(module):
     heavy = ("jax", "equinox", "optax", "gymnax")
-    shallow = imports(module, deep=False)
-    assert not {name for name in shallow if name.split(".")[0] in heavy}
-    if package(module) in ("records", "stats", "report", "config", "flags"):
+    assert not {name for name in imports(module, deep=False) if name.split(".")[0] in heavy}
+    if package(module) in NEVER_JAX:
         assert not {name for name in imports(module) if name.split(".")[0] in heavy}
 
 

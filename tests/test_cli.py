@@ -5,9 +5,11 @@ import json
 import pytest
 import tiny
 
-from trimtab import cli, flags, progress
+from trimtab import cli
+from trimtab.commands import flags
 from trimtab.config import Config, ConfigError
-from trimtab.records import RunDir
+from trimtab.runs import progress
+from trimtab.runs.records import RunDir
 
 WRONG = {
     "unknown command": "trian",

@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiny import forget_programs  # noqa: F401
 
-from trimtab import engine, envs
-from trimtab.algos.core import hypers_of
+from trimtab import envs
+from trimtab.algos.algorithm import hypers_of
 from trimtab.commands.shared import layered_config
 from trimtab.config import Config, ConfigError, from_dict
+from trimtab.runs import engine
 
 
 @pytest.mark.parametrize(

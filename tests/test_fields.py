@@ -7,8 +7,8 @@ import pytest
 import tiny
 from tiny import forget_programs  # noqa: F401
 
-from trimtab import training
 from trimtab.config import Config
+from trimtab.runs import loop
 
 PPG = {"algo": "ppg", "policy_iterations": 2, "aux_epochs": 1}
 HOT = {"update_epochs": 2, "learning_rate": 0.05}  # policies move far enough for clips and caps to bind
@@ -109,7 +109,7 @@ def test_changing_a_field_changes_what_is_recorded(field, tmp_path):
     base, value = FILES[field]
     contents = []
     for name, config in (("a", tiny.config(**base)), ("b", tiny.config(**base).replace(**{field: value}))):
-        files = training.train(config, tmp_path / name).files
+        files = loop.train(config, tmp_path / name).files
         metrics = [{k: v for k, v in row.items() if not k.startswith("time/")} for row in files.metrics()]
         probes = sorted(p.name for p in (tmp_path / name).glob("probes/*"))
         contents.append((metrics, files.evaluations(), probes))

@@ -8,7 +8,7 @@ import pytest
 import tiny
 from tiny import forget_programs  # noqa: F401
 
-from trimtab.algos.core import hypers_of
+from trimtab.algos.algorithm import hypers_of
 
 pytestmark = pytest.mark.learning
 

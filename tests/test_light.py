@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from trimtab.config import Config
-from trimtab.records import RunDir
+from trimtab.runs.records import RunDir
 
 CHECK = """
 import sys

@@ -5,11 +5,11 @@ import math
 import jax
 import pytest
 
-from trimtab import memory, training
-from trimtab.algos.core import Algorithm
+from trimtab.algos.algorithm import Algorithm
 from trimtab.config import Config, ConfigError
-from trimtab.engine import build
 from trimtab.envs.base import Continuous, Discrete, Spec
+from trimtab.runs import loop, memory
+from trimtab.runs.engine import build
 
 IMAGES = Spec("procgen/StarPilot", "envpool", (64, 64, 3), "uint8", Discrete(15), 1000, False)
 BOX = Spec("Box", "native", (3,), "float32", Continuous((-1.0, -1.0), (1.0, 1.0)), 200, True)
@@ -119,5 +119,5 @@ def test_training_is_refused_before_anything_is_written(runs, monkeypatch):
     config = Config(total_timesteps=2048, num_envs=4, num_steps=128)
     monkeypatch.setattr(memory, "host_memory", lambda: 1000)
     with pytest.raises(ConfigError, match=r"needs at least .* and 1 kB are available"):
-        training.train(config, runs / "run")
+        loop.train(config, runs / "run")
     assert not (runs / "run").exists()

@@ -6,11 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trimtab import cli, envs, memory, presets, procgen, training
+from trimtab import cli, envs, presets
 from trimtab.config import ConfigError, from_dict
-from trimtab.engine import build
+from trimtab.envs import procgen
 from trimtab.envs.names import PROCGEN_MODES
-from trimtab.records import RunDir
+from trimtab.runs import loop, memory
+from trimtab.runs.engine import build
+from trimtab.runs.records import RunDir
 
 ALGOS = ("ppo", "ppo-ewma", "ppg", "ppg-ewma")
 TINY = {
@@ -123,7 +125,7 @@ def test_a_missing_library_names_its_package_in_one_line(runs, monkeypatch, caps
 @pytest.mark.parametrize("algo", ["ppo", "ppg-ewma"])
 def test_starpilot_trains_checkpoints_and_resumes(algo, runs):
     config = tiny(algo, env_id="procgen/starpilot-easy", time_limit=6)
-    run = training.train(config, "r", checkpoints=3)
+    run = loop.train(config, "r", checkpoints=3)
     rows = RunDir.open("r").metrics()
     assert [row["iteration"] for row in rows] == [1, 2, 3]
     mean = rows[-1]["rollout/ep_rew_mean"]
@@ -137,7 +139,7 @@ def test_starpilot_trains_checkpoints_and_resumes(algo, runs):
     newest = run.files.checkpoints()[-1].path
     weights = newest if newest.is_file() else next(newest.glob("*.safetensors"))
     weights.write_bytes(b"damaged")
-    training.resume("r", say=lambda text: None)
+    loop.resume("r", say=lambda text: None)
     again = RunDir.open("r")
     assert [row["iteration"] for row in again.metrics()] == [1, 2, 3]
     assert again.metrics()[:2] == rows[:2]

@@ -16,11 +16,14 @@ import pytest
 import tiny
 from tiny import forget_programs  # noqa: F401
 
-from trimtab import cli, device, envs, training
+from trimtab import cli, envs
 from trimtab.config import from_dict
-from trimtab.engine import HostEngine
-from trimtab.records import RunDir, RunError
-from trimtab.sinks import MissingPackage
+from trimtab.runs import device, loop, opening
+from trimtab.runs.engine import HostEngine, build
+from trimtab.runs.evaluate import evaluate_run
+from trimtab.runs.records import RunDir, RunError
+from trimtab.runs.repeat import repeat
+from trimtab.runs.sinks import MissingPackage
 
 KINDS = {
     "ppo": {"eval_every": 32, "eval_episodes": 2, "norm_obs": True, "time_limit": 7, "total_timesteps": 96},
@@ -33,7 +36,7 @@ _engines: dict = {}
 @pytest.fixture(autouse=True)
 def compile_once(monkeypatch):
     """Give every run of one configuration the same compiled engine."""
-    build = training.build
+    build = opening.build
 
     def remembered(config):
         key = repr(config)
@@ -47,9 +50,9 @@ def compile_once(monkeypatch):
             return engine
         return _engines[key]
 
-    from trimtab.engine import strong as training_strong
+    from trimtab.runs.engine import strong as training_strong
 
-    monkeypatch.setattr(training, "build", remembered)
+    monkeypatch.setattr(opening, "build", remembered)
 
 
 def recorded(path):
@@ -100,16 +103,16 @@ def test_a_run_killed_at_any_write_resumes_to_the_same_bits(kind, tmp_path, monk
     config = tiny.config(**KINDS[kind])
     with monkeypatch.context() as patch:
         calls = die_at(patch, 0)
-        training.train(config, tmp_path / "whole", checkpoints=3)
+        loop.train(config, tmp_path / "whole", checkpoints=3)
     assert calls[0] > 20
     resumed = 0
     for moment in range(1, calls[0] + 1):
         path = tmp_path / f"killed{moment}"
         with monkeypatch.context() as patch, pytest.raises(Killed):
             die_at(patch, moment)
-            training.train(config, path, checkpoints=3)
+            loop.train(config, path, checkpoints=3)
         if (path / "config.yaml").exists():
-            training.resume(path, checkpoints=3)
+            loop.resume(path, checkpoints=3)
             assert_same(path, tmp_path / "whole")
             assert not list(path.rglob("*.tmp")) or moment < 12
             resumed += 1
@@ -119,12 +122,12 @@ def test_a_run_killed_at_any_write_resumes_to_the_same_bits(kind, tmp_path, monk
 
 def test_a_run_killed_twice_resumes_to_the_same_bits(tmp_path, monkeypatch):
     config = tiny.config(**KINDS["ppg-ewma"])
-    training.train(config, tmp_path / "whole", checkpoints=4)
-    for moment, step in ((25, training.train), (9, training.resume)):
+    loop.train(config, tmp_path / "whole", checkpoints=4)
+    for moment, step in ((25, loop.train), (9, loop.resume)):
         with monkeypatch.context() as patch, pytest.raises(Killed):
             die_at(patch, moment)
-            step(*([config] if step is training.train else []), tmp_path / "run", checkpoints=4)
-    training.resume(tmp_path / "run", checkpoints=4)
+            step(*([config] if step is loop.train else []), tmp_path / "run", checkpoints=4)
+    loop.resume(tmp_path / "run", checkpoints=4)
     assert_same(tmp_path / "run", tmp_path / "whole")
 
 
@@ -150,7 +153,7 @@ def one_line(result):
 
 def test_a_process_killed_with_sigkill_resumes_to_the_same_bits(tmp_path):
     """In the middle of a checkpoint; a second process is refused while one writes, and a new run into its directory."""
-    training.train(tiny.config(), tmp_path / "whole", checkpoints=3)
+    loop.train(tiny.config(), tmp_path / "whole", checkpoints=3)
     arguments = ["train", *flags_of([]), "--run-dir", tmp_path / "run", "--checkpoints", "3", "--quiet"]
     killed = trimtab(15, *arguments, script=(Path(__file__).parent / "killed.py",))
     assert killed.returncode == -signal.SIGKILL
@@ -180,21 +183,21 @@ def test_a_process_killed_while_it_trains_resumes_to_the_same_bits(tmp_path):
 
 def test_a_damaged_checkpoint_is_passed_over_with_a_message(tmp_path):
     config, said = tiny.config(**KINDS["ppo"]), []
-    training.train(config, tmp_path / "whole", checkpoints=3)
+    loop.train(config, tmp_path / "whole", checkpoints=3)
     shutil.copytree(tmp_path / "whole", tmp_path / "run")
     newest = RunDir(tmp_path / "run").checkpoints()[-1]
     file = newest.path / "state.safetensors"
     data = bytearray(file.read_bytes())
     data[-10] ^= 0xFF
     file.write_bytes(data)
-    training.resume(tmp_path / "run", checkpoints=3, say=said.append)
+    loop.resume(tmp_path / "run", checkpoints=3, say=said.append)
     assert len(said) == 1 and f"checkpoint {newest.step}" in said[0] and "falling back" in said[0]
     assert_same(tmp_path / "run", tmp_path / "whole")
 
 
 def test_buffers_collected_after_the_checkpoint_resumed_from_are_forgotten(tmp_path):
     config = tiny.config(**KINDS["stale"])
-    training.train(config, tmp_path / "run", checkpoints=3)
+    loop.train(config, tmp_path / "run", checkpoints=3)
     run = RunDir(tmp_path / "run")
     before = run.checkpoints()[-2]
     assert run.has_buffer("queue", before.meta["iteration"])
@@ -205,33 +208,33 @@ def test_buffers_collected_after_the_checkpoint_resumed_from_are_forgotten(tmp_p
 
 def test_resuming_a_finished_run_changes_nothing(tmp_path):
     config = tiny.config(**KINDS["ppo"])
-    training.train(config, tmp_path / "run", checkpoints=3)
+    loop.train(config, tmp_path / "run", checkpoints=3)
     shutil.copytree(tmp_path / "run", tmp_path / "copy")
-    assert training.resume(tmp_path / "run", checkpoints=3).finished
+    assert loop.resume(tmp_path / "run", checkpoints=3).finished
     assert_same(tmp_path / "run", tmp_path / "copy")
 
 
 def test_a_second_writer_and_a_full_directory_are_refused(tmp_path):
-    training.train(tiny.config(), tmp_path / "run", checkpoints=1)
+    loop.train(tiny.config(), tmp_path / "run", checkpoints=1)
     with RunDir(tmp_path / "run").writing(), pytest.raises(RunError, match="another process"):
-        training.resume(tmp_path / "run")
+        loop.resume(tmp_path / "run")
     with pytest.raises(RunError, match="not empty"):
-        training.train(tiny.config(), tmp_path / "run")
+        loop.train(tiny.config(), tmp_path / "run")
     with pytest.raises(RunError, match="not a run directory"):
-        training.resume(tmp_path)
+        loop.resume(tmp_path)
 
 
 def test_an_absurd_step_size_stops_the_run_and_leaves_a_good_checkpoint(tmp_path, capsys, monkeypatch):
     """Weights overflow within a few steps of this size; the message names what broke."""
     config = tiny.config(learning_rate=1e3, optimizer="sgd", max_grad_norm=None, vf_coef=1e6, total_timesteps=640)
     path = str(tmp_path / "run")
-    with pytest.raises(training.NonFinite, match="not finite at iteration"):
-        training.train(config, path, checkpoints=40)
+    with pytest.raises(loop.NonFinite, match="not finite at iteration"):
+        loop.train(config, path, checkpoints=40)
     run = RunDir.open(path)
     assert run.metrics()[-1]["not_finite"], "the record says why it ends"
     last = run.checkpoints()[-1]
     assert all(np.isfinite(v).all() for v in run.read_checkpoint(last).values() if v.dtype.kind == "f")
-    assert math.isfinite(training.evaluate_run(path, 2)["eval/mean_reward"])
+    assert math.isfinite(evaluate_run(path, 2)["eval/mean_reward"])
     with pytest.raises(SystemExit) as stopped:
         cli.main(["resume", path, "--quiet"])
     message = capsys.readouterr().err
@@ -247,20 +250,20 @@ def test_host_environments_are_not_stepped_by_a_broken_policy(tmp_path, monkeypa
     config = tiny.config(
         backend="gymnasium", learning_rate=1e3, optimizer="sgd", max_grad_norm=None, vf_coef=1e6, total_timesteps=640
     )
-    with pytest.raises(training.NonFinite, match="not finite at iteration") as stopped:
-        training.train(config, tmp_path / "run", checkpoints=1)
+    with pytest.raises(loop.NonFinite, match="not finite at iteration") as stopped:
+        loop.train(config, tmp_path / "run", checkpoints=1)
     assert f"at iteration {len(launches)} " in str(stopped.value) and len(launches) < config.iterations
 
 
 def test_a_poisoned_reward_is_named(tmp_path):
     config = tiny.config(env_kwargs={"gravity": math.inf})
-    with pytest.raises(training.NonFinite, match=r"observation|reward"):
-        training.train(config, tmp_path / "run")
+    with pytest.raises(loop.NonFinite, match=r"observation|reward"):
+        loop.train(config, tmp_path / "run")
 
 
 def test_evaluations_follow_their_schedule(tmp_path):
     config = tiny.config(eval_every=40, eval_episodes=3, total_timesteps=160)
-    run = training.train(config, tmp_path / "run")
+    run = loop.train(config, tmp_path / "run")
     rows = run.files.evaluations()
     assert [row["time/total_timesteps"] for row in rows] == [48, 80, 128, 160]  # first iterations past 40, 80, 120, 160
     assert all(row["eval/episodes"] == 3 and row["eval/mean_reward"] == row["eval/mean_ep_length"] for row in rows)
@@ -269,16 +272,16 @@ def test_evaluations_follow_their_schedule(tmp_path):
 
 def test_evaluations_wait_for_the_threshold(tmp_path):
     config = tiny.config(eval_every=16, eval_episodes=1, eval_threshold=1e9)
-    assert training.train(config, tmp_path / "never").files.evaluations() == []
+    assert loop.train(config, tmp_path / "never").files.evaluations() == []
     config = config.replace(eval_threshold=6.5, time_limit=7, total_timesteps=96)
-    rows = training.train(config, tmp_path / "some").files
+    rows = loop.train(config, tmp_path / "some").files
     passed = [r["iteration"] for r in rows.metrics() if r.get("rollout/ep_rew_mean", 0) >= 6.5]
     assert passed and [e["iteration"] for e in rows.evaluations()] == list(range(passed[0], 7))
 
 
 def test_metrics_are_json_objects_and_episodes_a_table_of_sums(tmp_path):
     config = tiny.config(num_steps=32, total_timesteps=512, time_limit=20)
-    run = training.train(config, tmp_path / "run", checkpoints=3)
+    run = loop.train(config, tmp_path / "run", checkpoints=3)
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     assert len(rows) == 8 and all(isinstance(row, dict) for row in rows)
@@ -294,8 +297,8 @@ def test_metrics_are_json_objects_and_episodes_a_table_of_sums(tmp_path):
 
 
 def test_repeat_finds_a_run_identical_and_names_the_first_metric_that_is_not(runs):
-    training.train(tiny.config(), runs / "run")
-    result = training.repeat(runs / "run")
+    loop.train(tiny.config(), runs / "run")
+    result = repeat(runs / "run")
     assert result["identical"] and result["iterations"] == 4 and result["compared"] > 40
     first, second = (recorded(path)[0] for path in (runs / "run", result["run"]))
     assert first == second
@@ -305,7 +308,7 @@ def test_repeat_finds_a_run_identical_and_names_the_first_metric_that_is_not(run
     rows[3]["train/approx_kl"] += 1.0
     rows[1]["time/fps"] = -1.0
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    result = training.repeat(runs / "run")
+    result = repeat(runs / "run")
     assert not result["identical"]
     assert (result["first_difference"]["metric"], result["first_difference"]["iteration"]) == ("train/value_loss", 3)
     assert cli.main(["repeat", str(runs / "run"), "--quiet"]) == 1
@@ -315,7 +318,7 @@ def test_tensorboard_events_are_written(tmp_path):
     from tensorboardX.proto import event_pb2
     from tensorboardX.record_writer import RecordWriter  # noqa: F401  (the format's own package is installed)
 
-    training.train(tiny.config(eval_every=32), tmp_path / "run", tensorboard=True)
+    loop.train(tiny.config(eval_every=32), tmp_path / "run", tensorboard=True)
     data = next((tmp_path / "run" / "tensorboard").glob("events*")).read_bytes()
     events, at = [], 0
     while at < len(data):
@@ -334,7 +337,7 @@ def test_track_without_its_package_is_refused_before_anything_is_written(tmp_pat
     original = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "wandb" else original(name, *a))
     with pytest.raises(MissingPackage, match=r"--track needs a package: pip install 'trimtab\[wandb\]'"):
-        training.train(tiny.config(), tmp_path / "run", track=True)
+        loop.train(tiny.config(), tmp_path / "run", track=True)
     assert not (tmp_path / "run").exists()
 
 
@@ -345,7 +348,7 @@ def test_several_seeds_are_several_runs(tmp_path):
     assert [s["seed"] for s in summaries] == [5, 6] and summaries[0]["aggregate_fps"] > 0
     five, six = (recorded(tmp_path / "all" / f"seed{k}")[0] for k in (5, 6))
     assert len(five) == len(six) == 4 and five != six
-    training.train(tiny.config(seed=5), tmp_path / "alone")
+    loop.train(tiny.config(seed=5), tmp_path / "alone")
     assert recorded(tmp_path / "alone")[0] == five
     assert "already exists" in one_line(
         trimtab("train", *flags_of([]), "--seeds", "2", "--seed", "6", "--run-dir", tmp_path / "all")
@@ -364,27 +367,27 @@ def test_host_environments_train_resume_and_evaluate(backend, tmp_path, monkeypa
         eval_every=480,
         num_steps=40,
     )
-    training.train(config, tmp_path / "whole", checkpoints=3)
+    loop.train(config, tmp_path / "whole", checkpoints=3)
     run = RunDir.open(tmp_path / "whole")
     assert len(run.metrics()) == 6 and len(run.evaluations()) == 1 and run.episodes().height > 5
     masked = sum(row["rollout/masked"] for row in run.metrics())
     assert (masked > 0) == (backend == "envpool")
     with monkeypatch.context() as patch, pytest.raises(Killed):
         die_at(patch, 30)  # in the third checkpoint
-        training.train(config, tmp_path / "run", checkpoints=3)
-    training.resume(tmp_path / "run", checkpoints=3)
+        loop.train(config, tmp_path / "run", checkpoints=3)
+    loop.resume(tmp_path / "run", checkpoints=3)
     run = RunDir.open(tmp_path / "run")
     assert [row["iteration"] for row in run.metrics()] == list(range(1, 7))
     assert "new episodes" in run.manifest()["determinism"]
-    assert training.repeat(tmp_path / "whole", tmp_path / "again")["identical"]
+    assert repeat(tmp_path / "whole", tmp_path / "again")["identical"]
 
 
 def test_stepping_inside_a_compiled_program_changes_no_run(tmp_path, monkeypatch):
     """CartPole in EnvPool, no episode cut: the same metrics as stepped from Python."""
     config = tiny.config(backend="envpool", norm_obs=True, total_timesteps=480, num_steps=40)
-    training.train(config, tmp_path / "streamed")
+    loop.train(config, tmp_path / "streamed")
     monkeypatch.setattr(envs.pool.PoolEnv, "stream", lambda self: None)
-    training.train(config, tmp_path / "stepped")
+    loop.train(config, tmp_path / "stepped")
     streamed, stepped = (recorded(tmp_path / name)[0] for name in ("streamed", "stepped"))
     assert len(streamed) == len(stepped) == 6
     for here, there in zip(streamed, stepped):
@@ -393,7 +396,7 @@ def test_stepping_inside_a_compiled_program_changes_no_run(tmp_path, monkeypatch
 
 def test_environments_are_not_closed_under_a_program_that_steps_them():
     """As an interrupt may ask for: closing waits until the program is done."""
-    engine = training.build(tiny.config(backend="envpool", num_envs=8, num_steps=16384, total_timesteps=131072))
+    engine = build(tiny.config(backend="envpool", num_envs=8, num_steps=16384, total_timesteps=131072))
     state = engine.init(0)
     engine.compile(state)
     _, noise = engine._draw(state.key)
@@ -405,10 +408,10 @@ def test_environments_are_not_closed_under_a_program_that_steps_them():
 
 def test_two_runs_started_at_once_take_two_names(runs, monkeypatch):
     """Both look before either makes its directory: the later one takes the next name."""
-    first, looks = training.new_path(Path("runs"), "CartPole-v1", "ppo", 1), []
-    look = training.new_path
-    monkeypatch.setattr(training, "new_path", lambda *a: looks.append(1) or (first if len(looks) < 3 else look(*a)))
-    names = [training.train(tiny.config(total_timesteps=16)).path.name for _ in range(2)]
+    first, looks = loop.new_path(Path("runs"), "CartPole-v1", "ppo", 1), []
+    look = loop.new_path
+    monkeypatch.setattr(loop, "new_path", lambda *a: looks.append(1) or (first if len(looks) < 3 else look(*a)))
+    names = [loop.train(tiny.config(total_timesteps=16)).path.name for _ in range(2)]
     assert names == ["ppo-seed1-1", "ppo-seed1-2"] and len(looks) == 3
 
 
@@ -435,7 +438,7 @@ def test_a_run_read_back_is_the_configuration_it_was_given(tmp_path):
     import trimtab as package
 
     config = tiny.config(**KINDS["stale"], hidden_sizes=(8, 4), env_kwargs={"gravity": 5.0}, clip_vloss=0.1)
-    run = training.train(config, tmp_path / "run", checkpoints=2)
+    run = loop.train(config, tmp_path / "run", checkpoints=2)
     opened = package.load(tmp_path / "run")
     assert opened.config == config == from_dict(RunDir(tmp_path / "run").config()) and opened.finished
     assert [c.step for c in run.checkpoints] == [0, 48, 96]

@@ -9,10 +9,11 @@ import time
 import pytest
 import yaml
 
-from trimtab import device, workers
 from trimtab.config import Config
-from trimtab.records import RunDir, RunError
-from trimtab.workers import Task, run_all
+from trimtab.runs import device
+from trimtab.runs.records import RunDir, RunError
+from trimtab.studies import workers
+from trimtab.studies.workers import Task, run_all
 
 
 @pytest.fixture(autouse=True)

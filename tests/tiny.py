@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from trimtab import envs
-from trimtab.algos.core import Algorithm, hypers_of
+from trimtab.algos.algorithm import Algorithm, hypers_of
 from trimtab.config import Config
 
 # Half the compilation time, for programs that run for milliseconds.

@@ -11,14 +11,14 @@ _PUBLIC = {
     "Config": "trimtab.config",
     "ConfigError": "trimtab.config",
     "Diagnosis": "trimtab.playbook.doctor",
-    "Rescaled": "trimtab.rescaling",
-    "Run": "trimtab.run",
+    "Rescaled": "trimtab.playbook.rescale",
+    "Run": "trimtab.runs.run",
     "diagnose": "trimtab.playbook.doctor",
-    "load": "trimtab.run",
-    "rescale": "trimtab.rescaling",
+    "load": "trimtab.runs.run",
+    "rescale": "trimtab.playbook.rescale",
     "probe": "trimtab.anatomy.probe",
-    "train": "trimtab.training",
-    "resume": "trimtab.training",
+    "train": "trimtab.runs.loop",
+    "resume": "trimtab.runs.loop",
 }
 _MODULES = ("anatomy", "envs", "ewma", "objectives", "returns", "stats")
 

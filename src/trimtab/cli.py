@@ -3,28 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 
-from trimtab.flags import fail
-
-Command = Callable[[list[str]], int]
-
-HELP = {
-    "train": "train an agent",
-    "resume": "go on with an interrupted run, split or tuning",
-    "split": "how should a batch be split into environments × steps?",
-    "probe": "measure the gradient of a run: variance, covariance, correlation, noise scale, bias",
-    "doctor": "what a run's records say: what to act on, what to watch, what to try next",
-    "tune": "tune by the playbook, one field at a time, and compare with the start on new seeds",
-    "plan": "what a configuration comes to, and what the rules of thumb say, before it runs",
-    "eval": "evaluate a run with exploration off",
-    "show": "show a run: table and learning curve",
-    "repeat": "run a configuration again and compare every metric bit for bit",
-    "translate": "hyperparameters of Stable-Baselines3, CleanRL or RLlib in this library's words",
-    "rescale": "move a configuration to another batch size, and say what changes and why",
-    "envs": "list environments, and why one is not available",
-    "presets": "list presets, or print one",
-}
+from trimtab.commands import HELP
+from trimtab.commands.flags import fail
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -53,8 +34,8 @@ def _guarded(name: str, rest: list[str]) -> int:
     from trimtab import commands
     from trimtab.config import ConfigError
     from trimtab.envs import EnvError
-    from trimtab.records import RunError
-    from trimtab.sinks import MissingPackage
+    from trimtab.runs.records import RunError
+    from trimtab.runs.sinks import MissingPackage
 
     try:
         return commands.run(name, rest) or 0

@@ -14,8 +14,8 @@ from trimtab.anatomy.options import ProbeOptions
 from trimtab.anatomy.probe import Prober, probe
 from trimtab.anatomy.sampling import tail_length
 from trimtab.config import Config, ConfigError
-from trimtab.engine import build
-from trimtab.training import opened, train
+from trimtab.runs.engine import build
+from trimtab.runs.loop import opened, train
 
 TINY = dict(num_minibatches=2, update_epochs=2, hidden_sizes=(8, 8), total_timesteps=512)
 

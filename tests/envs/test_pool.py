@@ -11,12 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trimtab import envs, rollout
+from trimtab import envs
+from trimtab.algos import rollout
+from trimtab.algos.rollout import Carry
 from trimtab.envs import pool
 from trimtab.envs.base import Continuous, Discrete, EnvError
 from trimtab.envs.pool import PoolEnv
 from trimtab.nets.agent import distribution_for
-from trimtab.rollout import Carry
 
 FAMILIES = [
     ("CartPole-v1", None),

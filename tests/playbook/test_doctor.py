@@ -8,9 +8,9 @@ import tiny
 
 from trimtab import cli
 from trimtab.playbook.doctor import diagnose
-from trimtab.records import RunDir
-from trimtab.run import load
-from trimtab.training import train
+from trimtab.runs.loop import train
+from trimtab.runs.records import RunDir
+from trimtab.runs.run import load
 
 
 @pytest.fixture(scope="module")

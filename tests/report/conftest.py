@@ -23,7 +23,7 @@ def config():
 def probed(config, tmp_path_factory):
     """Anatomies at two steps × two λ."""
     from trimtab.anatomy.probe import probe
-    from trimtab.training import train
+    from trimtab.runs.loop import train
 
     run = train(config, run_dir=tmp_path_factory.mktemp("runs") / "run", checkpoints=2)
     steps = [c.step for c in run.checkpoints][-2:]

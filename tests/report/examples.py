@@ -10,7 +10,7 @@ import polars as pl
 
 from trimtab.anatomy import table
 from trimtab.config import Config
-from trimtab.report.series import split_text
+from trimtab.report.probe.series import split_text
 
 ESTIMATES = ("variance", "individual", "covariance", "bias_sq", "mse", "grad_sq", "ess")
 

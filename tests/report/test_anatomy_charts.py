@@ -9,7 +9,8 @@ import pytest
 from report.examples import measured
 
 from trimtab.anatomy.table import SCHEMA, frame_of
-from trimtab.report import anatomy_charts, charts, cosine_charts, series
+from trimtab.report import style
+from trimtab.report.probe import cosines, figures, series
 
 ALL = {
     "variance",
@@ -58,7 +59,7 @@ def rows_of(spec: dict) -> list[dict]:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_figure_is_drawn_with_a_title_and_axis_titles(name):
-    made = anatomy_charts.of_frame(TABLES[name])
+    made = figures.of_frame(TABLES[name])
     assert set(made) == ALL
     for chart in made.values():
         spec = chart.to_dict()
@@ -67,30 +68,30 @@ def test_every_figure_is_drawn_with_a_title_and_axis_titles(name):
 
 
 def test_nothing_is_drawn_from_nothing():
-    assert anatomy_charts.of_frame(pl.DataFrame(schema=SCHEMA)) == {}
-    assert anatomy_charts.of_frame(measured().filter(pl.col("quantity") == "note")) == {}
+    assert figures.of_frame(pl.DataFrame(schema=SCHEMA)) == {}
+    assert figures.of_frame(measured().filter(pl.col("quantity") == "note")) == {}
 
 
 def test_only_what_the_table_holds_is_drawn():
     some = measured().filter(pl.col("quantity").is_in(["variance", "individual", "covariance", "ess"]))
-    assert set(anatomy_charts.of_frame(some)) == {"variance"}
+    assert set(figures.of_frame(some)) == {"variance"}
 
 
 def test_bars_are_the_terms_and_the_dot_their_sum():
-    rows = {r["part"]: r for r in data_of(anatomy_charts.variance(TABLES["one"]))}
+    rows = {r["part"]: r for r in data_of(figures.variance(TABLES["one"]))}
     assert rows["individual"]["value"] + rows["covariance"]["value"] == pytest.approx(rows["total"]["value"])
     assert rows["total"]["lo"] == pytest.approx(0.8 * rows["total"]["value"])
 
 
 def test_terms_of_very_different_sizes_are_relative_to_each_row():
     frame = measured(steps=(1000, 100_000))
-    rows = data_of(anatomy_charts.variance(frame))
+    rows = data_of(figures.variance(frame))
     assert [r["value"] for r in rows if r["part"] == "individual"] == pytest.approx([1.0, 1.0])
     assert [r["value"] for r in rows if r["part"] == "covariance"] == pytest.approx([1 / 3, 1 / 3])
 
 
 def test_lag_covariance_is_relative_to_lag_zero_and_stops_at_half_of_the_row():
-    rows = data_of(anatomy_charts.lag_covariance(TABLES["one"]))
+    rows = data_of(figures.lag_covariance(TABLES["one"]))
     by_lag = {r["lag"]: r["value"] for r in rows}
     assert by_lag[1] == pytest.approx(0.7) and by_lag[3] == pytest.approx(0.7**3)
     assert max(by_lag) <= 32 and min(by_lag) == 1
@@ -104,35 +105,35 @@ def test_long_lags_average_and_none_is_lost():
 
 
 def test_histograms_are_densities_of_the_same_cosines():
-    chart = cosine_charts.cosine_distributions(TABLES["one"], (1, 3, 5, 7))
+    chart = cosines.cosine_distributions(TABLES["one"], (1, 3, 5, 7))
     rows = pl.DataFrame(data_of(chart))
-    widths = 2 / cosine_charts.BINS
+    widths = 2 / cosines.BINS
     masses = rows.group_by("panel", "kind").agg((pl.col("density") * widths).sum())["density"]
     np.testing.assert_allclose(masses, 1.0)
     assert rows["panel"].n_unique() == 4
-    left = rows.filter((pl.col("kind") == cosine_charts.WITHIN) & (pl.col("x") < -0.3))
+    left = rows.filter((pl.col("kind") == cosines.WITHIN) & (pl.col("x") < -0.3))
     assert left["density"].sum() == 0  # cosines within were made from −0.2 up
 
 
 def test_splits_too_short_for_a_lag_are_left_out_of_its_figure():
-    rows = data_of(cosine_charts.cosine_distributions(TABLES["splits"], (1, 5, 10, 40)))
+    rows = data_of(cosines.cosine_distributions(TABLES["splits"], (1, 5, 10, 40)))
     assert {r["panel"].split(":")[0] for r in rows} == {"4 × 64"}
 
 
 def test_the_heat_map_has_a_cell_for_every_pair():
-    rows = data_of(cosine_charts.replicate_cosines(TABLES["splits"]))
+    rows = data_of(cosines.replicate_cosines(TABLES["splits"]))
     assert len(rows) == 2 * 25
     assert all(r["value"] == 1.0 for r in rows if r["i"] == r["j"])
 
 
 def test_unresolved_noise_scales_are_named_not_drawn():
-    rows = data_of(anatomy_charts.noise_scale_environments(TABLES["splits"]))
+    rows = data_of(figures.noise_scale_environments(TABLES["splits"]))
     found = {r["series"]: (r["text"], r["value"]) for r in rows}
     assert found == {"4 × 64": ("", 18.75), "16 × 16": ("not resolved", None)}
 
 
 def test_an_infinite_end_is_cut_and_marked():
-    rows = data_of(anatomy_charts.noise_scale(TABLES["one"]))
+    rows = data_of(figures.noise_scale(TABLES["one"]))
     correlated = next(r for r in rows if r["kind"] == "as correlated")
     assert correlated["open"] and np.isfinite(correlated["hi"])
 
@@ -144,24 +145,24 @@ def test_many_checkpoints_are_thinned_and_keep_both_ends():
 
 def test_a_probe_made_twice_is_drawn_once():
     twice = pl.concat([TABLES["one"], TABLES["one"]])
-    assert data_of(anatomy_charts.variance(twice)) == data_of(anatomy_charts.variance(TABLES["one"]))
+    assert data_of(figures.variance(twice)) == data_of(figures.variance(TABLES["one"]))
 
 
 def test_updates_that_do_not_depend_on_lambda_are_drawn_once():
-    assert len(data_of(anatomy_charts.minibatch_drift(TABLES["lambdas"]))) == 16
+    assert len(data_of(figures.minibatch_drift(TABLES["lambdas"]))) == 16
 
 
 def test_the_order_of_colours_follows_the_ramp():
-    assert charts.ordered(6) == charts.RAMP and charts.ordered(1) == [charts.BLUE]
+    assert style.ordered(6) == style.RAMP and style.ordered(1) == [style.BLUE]
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf", ".html"])
 def test_every_figure_of_a_real_probe_saves(probed, tmp_path, suffix):
-    made = anatomy_charts.of_frame(frame_of(probed[:4]))
+    made = figures.of_frame(frame_of(probed[:4]))
     assert {"variance", "lag_covariance", "cosine_correlation", "replicate_cosines", "minibatch_drift"} <= set(made)
     start = {".svg": b"<svg", ".png": b"\x89PNG", ".pdf": b"%PDF", ".html": b"<!doctype html>"}[suffix]
     for name, chart in made.items():
-        charts.save(chart, tmp_path / f"{name}{suffix}")
+        style.save(chart, tmp_path / f"{name}{suffix}")
         assert (tmp_path / f"{name}{suffix}").read_bytes().startswith(start)
     assert len(list(tmp_path.iterdir())) == len(made)
 

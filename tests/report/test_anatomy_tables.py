@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from trimtab.report import anatomy_tables
-from trimtab.report.anatomy_tables import as_json, horizon, print_anatomy
+from trimtab.report.probe import tables
+from trimtab.report.probe.tables import as_json, horizon, print_anatomy
 
 
 def test_the_table_says_what_was_measured(probed, capsys):
@@ -39,7 +39,7 @@ def test_plain_numbers_are_valid_json_and_complete(probed):
 
 
 def test_what_is_not_a_number_is_none():
-    assert anatomy_tables._numbers([1.0, math.nan, math.inf]) == [1.0, None, None]
+    assert tables._numbers([1.0, math.nan, math.inf]) == [1.0, None, None]
 
 
 def test_horizons():

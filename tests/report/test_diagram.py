@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from trimtab.config import Config
-from trimtab.report import diagram
+from trimtab.report.split import diagram
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -5,7 +5,9 @@ from report.browser import Browser
 from report.examples import curves_of, measured, result_of
 
 from trimtab.config import Config
-from trimtab.report import build, charts, numbers, page, split_charts
+from trimtab.report import numbers, page, style
+from trimtab.report.split import figures
+from trimtab.report.split.page import split_page
 
 READY = "document.documentElement.dataset.ready === '1' && document.readyState === 'complete'"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -34,7 +36,7 @@ def pages(result, large, tmp_path_factory):
     """The pages of both results, written."""
     folder = tmp_path_factory.mktemp("pages")
     for name, given in (("real", result), ("large", large)):
-        (folder / f"{name}.html").write_text(build.split_page(given), encoding="utf-8")
+        (folder / f"{name}.html").write_text(split_page(given), encoding="utf-8")
     return folder
 
 
@@ -79,7 +81,7 @@ def test_the_browser_would_notice(browser, tmp_path):
 
 
 def test_a_saved_figure_opens_on_a_phone(browser, result, tmp_path):
-    charts.save(split_charts.figures(result)["split_error"], tmp_path / "figure.html")
+    style.save(figures.figures(result)["split_error"], tmp_path / "figure.html")
     visit = browser.open(tmp_path / "figure.html", 390, READY)
     assert visit.errors == [] and browser.run("document.querySelectorAll('svg.marks').length") == 1
     assert browser.run(OVERFLOW) <= 0
@@ -96,25 +98,25 @@ def test_text_is_escaped_and_marked_rows_stand_out(pages):
 def test_what_is_not_resolved_is_said(large):
     nothing = {"value": None, "lo": None, "hi": None, "resolved": False}
     large = large | {"rows": [row | {"bias_sq": nothing, "mse": nothing} for row in large["rows"]]}
-    assert "not resolved" in build.split_page(large)
-    assert {r["part"] for r in _data(split_charts.error(large))} == {"individual", "covariance", "total"}
+    assert "not resolved" in split_page(large)
+    assert {r["part"] for r in _data(figures.error(large))} == {"individual", "covariance", "total"}
 
 
 def test_errors_are_relative_to_the_shared_signal(large):
-    rows = {(r["series"], r["part"]): r["value"] for r in _data(split_charts.error(large))}
+    rows = {(r["series"], r["part"]): r["value"] for r in _data(figures.error(large))}
     assert rows["4 × 256", "individual"] == pytest.approx(large["rows"][0]["individual"]["value"] / SHARED)
     assert rows["4 × 256", "total"] == pytest.approx(large["rows"][0]["mse_relative"]["value"])
 
 
 def test_extrapolations_are_marked(large):
-    kinds = {r["series"]: r["kind"] for r in _data(split_charts.predicted(large))}
+    kinds = {r["series"]: r["kind"] for r in _data(figures.predicted(large))}
     assert kinds["1 × 1024"] == "extrapolated" and kinds["8 × 128"] == "predicted from blocks"
 
 
 def test_every_figure_that_compares_splits_saves(result, tmp_path):
-    for name, chart in split_charts.figures(result).items():
+    for name, chart in figures.figures(result).items():
         for suffix in (".svg", ".png", ".pdf"):
-            charts.save(chart, tmp_path / f"{name}{suffix}")
+            style.save(chart, tmp_path / f"{name}{suffix}")
             assert (tmp_path / f"{name}{suffix}").stat().st_size > 500
 
 
@@ -122,8 +124,8 @@ def test_pages_without_results_of_training(large):
     empty = {"value": None, "lo": None, "hi": None, "resolved": False}
     rows = [row | {"auc": empty, "fps": empty, "final_return": empty} for row in large["rows"]]
     bare = large | {"rows": rows, "curves": large["curves"].clear(), "predicted": [], "reasons": [], "doubts": []}
-    assert set(split_charts.figures(bare)) == {"split_error"}
-    assert "not resolved" in build.split_page(bare)
+    assert set(figures.figures(bare)) == {"split_error"}
+    assert "not resolved" in split_page(bare)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ def test_numbers_are_short(value, text):
 
 def test_other_reports_share_the_page():
     blocks = [page.Heading("a"), page.Paragraph("b"), page.Table(["c"], [["d\ne"]]), page.Note("f"), page.Svg("<svg/>")]
-    text = build.page("title", blocks)
+    text = page.page("title", blocks)
     assert "<h2>a</h2>" in text and "<small>e</small>" in text and "<svg/>" in text
     assert "vegaEmbed" not in text  # nothing to draw, nothing to carry
 

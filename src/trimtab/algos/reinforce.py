@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtyping import Array, Bool, Float
 
 from trimtab import returns
-from trimtab.rollout import Rollout
+from trimtab.algos.rollout import Rollout
 
 
 def advantages(

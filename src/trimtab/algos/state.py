@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from trimtab.algos.rollout import Carry
 from trimtab.ewma import Ewma
 from trimtab.nets.agent import Params
 from trimtab.normalize import AdvantageMoments, Moments, RewardScale
-from trimtab.rollout import Carry
 
 
 class Batch(NamedTuple):

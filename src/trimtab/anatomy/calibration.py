@@ -12,9 +12,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from trimtab.algos.core import Algorithm, hypers_of, replace
+from trimtab.algos.algorithm import Algorithm, hypers_of, replace
+from trimtab.algos.gradients import PerSample
 from trimtab.anatomy import bias, exact
-from trimtab.anatomy.gradients import PerSample
 from trimtab.anatomy.measure import Measurer, measure
 from trimtab.anatomy.sampling import CompiledSampler
 from trimtab.anatomy.variance import decompose_rows

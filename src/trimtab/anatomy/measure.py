@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from trimtab.anatomy.gradients import PerSample, Samples, chunked_vectors
+from trimtab.algos.gradients import PerSample, Samples, chunked_vectors
 from trimtab.anatomy.sampling import Rows
 from trimtab.anatomy.variance import PositionSums, RowMoments, RowStatistics, row_statistics
 from trimtab.nets.agent import Params

@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Float
 
 from trimtab import minibatch, normalize, objectives
-from trimtab.algos import ppo
-from trimtab.algos.core import Algorithm
+from trimtab.algos import update
+from trimtab.algos.algorithm import Algorithm
+from trimtab.algos.rollout import Rollout
 from trimtab.algos.state import State
-from trimtab.rollout import Rollout
 
 DRAWS = 256
 
@@ -50,7 +50,7 @@ def _follow(algorithm: Algorithm, state: State, rows: Rollout, hypers, key):
     if config.norm_adv != "none":
         moments = normalize.update_advantage_moments(normalize.advantage_moments(), batch.advantage, batch.weight, 0.0)
         batch = batch._replace(advantage=normalize.standardize(batch.advantage, moments.mean, moments.std))
-    proximal = ppo.Proximal(batch.dist, batch.logp)
+    proximal = update.Proximal(batch.dist, batch.logp)
     rates = algorithm.rates(state, hypers)
 
     def weighted(policy, samples):  # importance-weighted objective, no clipping
@@ -67,18 +67,18 @@ def _follow(algorithm: Algorithm, state: State, rows: Rollout, hypers, key):
 
     whole = jax.grad(weighted)(state.params.policy, batch)
 
-    def step(learner: ppo.Learner, index):
+    def step(learner: update.Learner, index):
         samples, placed = jax.tree.map(lambda x: x[index], (batch, proximal))
-        near = ppo.proximal_now(config, agent, learner, samples, placed)
+        near = update.proximal_now(config, agent, learner, samples, placed)
         free = jax.grad(weighted)(learner.params.policy, samples)
         bounded = jax.grad(clipped)(learner.params.policy, samples, near)
         cosine = bounded @ whole / jnp.maximum(jnp.linalg.norm(bounded) * jnp.linalg.norm(whole), 1e-12)
         bias = jnp.linalg.norm(bounded - free) / jnp.maximum(jnp.linalg.norm(free), 1e-12)
         which = (True, config.needs_value)
-        learner, _ = ppo.minibatch_step(config, agent, hypers, rates, which, learner, samples, placed)
+        learner, _ = update.minibatch_step(config, agent, hypers, rates, which, learner, samples, placed)
         return learner, (cosine, bias)
 
-    learner = ppo.Learner(state.params, state.optimizer, state.prox, state.gradient_steps, jnp.zeros((), bool))
+    learner = update.Learner(state.params, state.optimizer, state.prox, state.gradient_steps, jnp.zeros((), bool))
     keys = jax.random.split(key, config.update_epochs)
     order = jax.vmap(lambda k: minibatch.epoch(k, config.batch, config.minibatches))(keys)
     _, watched = jax.lax.scan(step, learner, order.reshape(config.update_epochs * config.minibatches, -1))

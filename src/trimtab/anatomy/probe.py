@@ -12,20 +12,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trimtab.algos.core import Algorithm, hypers_of
-from trimtab.algos.optim import Hypers
+from trimtab.algos.algorithm import Algorithm, hypers_of
+from trimtab.algos.gradients import FullObjective, PerSample, Samples, chunked_vectors
+from trimtab.algos.optimizer import Hypers
 from trimtab.algos.state import State
 from trimtab.anatomy import bias as biases
 from trimtab.anatomy import correlation, exact, minibatches, noise
 from trimtab.anatomy.estimate import UNRESOLVED, Estimate, bootstrap_weights, positive_estimate, resample
-from trimtab.anatomy.gradients import FullObjective, PerSample, Samples, chunked_vectors
 from trimtab.anatomy.measure import Measured, Measurer, flat, measure
 from trimtab.anatomy.noise import NoiseScale, subsampling_variance
 from trimtab.anatomy.options import ProbeOptions, check
 from trimtab.anatomy.sampling import Rows, sampler, tail_length
 from trimtab.anatomy.variance import Decomposition, decompose_rows
 from trimtab.config import Config, ConfigError
-from trimtab.run import Run, load
+from trimtab.runs.run import Run, load
 
 CORRELATED = 2048  # samples whose pairwise products are looked at
 SHOWN_REPLICATES = 5
@@ -93,9 +93,9 @@ class Anatomy:
 
     def charts(self) -> dict[str, Any]:
         """Altair figures by name."""
-        from trimtab.report import anatomy_charts
+        from trimtab.report.probe import figures
 
-        return anatomy_charts.of_frame(self.frame)
+        return figures.of_frame(self.frame)
 
 
 def probe(
@@ -107,7 +107,7 @@ def probe(
     **options: Any,
 ) -> Anatomy | list[Anatomy]:
     """Measure checkpoints of a run: the last by default, one step, several, or "all". Saved with the run."""
-    from trimtab.training import opened
+    from trimtab.runs.opening import opened
 
     run = run if isinstance(run, Run) else load(run)
     opts = ProbeOptions(**options | {"blocks": tuple(options.get("blocks", ()))})

@@ -14,14 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from trimtab import normalize, returns, rollout
-from trimtab.algos.core import Algorithm
+from trimtab import normalize, returns
+from trimtab.algos import rollout
+from trimtab.algos.algorithm import Algorithm
+from trimtab.algos.gradients import Samples
+from trimtab.algos.rollout import Carry, Rollout
 from trimtab.algos.state import State
 from trimtab.anatomy import exact
-from trimtab.anatomy.gradients import Samples
 from trimtab.envs.base import derived_seed
 from trimtab.nets.heads import clip_action
-from trimtab.rollout import Carry, Rollout
 
 UNLIMITED_BURN_IN = 1000  # steps of burn-in where episodes have no time limit
 TAIL = 1e-3  # a reference rollout goes on until the discount has fallen to this

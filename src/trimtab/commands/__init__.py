@@ -1,26 +1,26 @@
-"""What each command does, one module per family; a command loads only its own."""
+"""What each command does, one module per command; a command loads only its own."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
-_HOME = {
-    "train": "training",
-    "resume": "training",
-    "rescale": "rescaling",
-    "probe": "measuring",
-    "split": "measuring",
-    "plan": "advising",
-    "doctor": "advising",
-    "tune": "advising",
-    "translate": "advising",
-    "eval": "looking",
-    "show": "looking",
-    "repeat": "looking",
-    "envs": "looking",
-    "presets": "looking",
+HELP = {
+    "train": "train an agent",
+    "resume": "go on with an interrupted run, split or tuning",
+    "split": "how should a batch be split into environments × steps?",
+    "probe": "measure the gradient of a run: variance, covariance, correlation, noise scale, bias",
+    "doctor": "what a run's records say: what to act on, what to watch, what to try next",
+    "tune": "tune by the playbook, one field at a time, and compare with the start on new seeds",
+    "plan": "what a configuration comes to, and what the rules of thumb say, before it runs",
+    "eval": "evaluate a run with exploration off",
+    "show": "show a run: table and learning curve",
+    "repeat": "run a configuration again and compare every metric bit for bit",
+    "translate": "hyperparameters of Stable-Baselines3, CleanRL or RLlib in this library's words",
+    "rescale": "move a configuration to another batch size, and say what changes and why",
+    "envs": "list environments, and why one is not available",
+    "presets": "list presets, or print one",
 }
 
 
 def run(name: str, argv: list[str]) -> int | None:
-    return getattr(import_module(f"trimtab.commands.{_HOME[name]}"), name)(argv)
+    return getattr(import_module(f"trimtab.commands.{name}"), name)(argv)

@@ -10,10 +10,10 @@ from typing import Any
 import yaml
 
 from trimtab import config as configuration
-from trimtab import flags, presets
-from trimtab.cli import HELP
+from trimtab import presets
+from trimtab.commands import HELP, flags
+from trimtab.commands.flags import Parser
 from trimtab.config import Config, ConfigError
-from trimtab.flags import Parser
 
 
 @dataclass

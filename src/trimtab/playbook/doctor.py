@@ -10,7 +10,7 @@ import numpy as np
 from trimtab.playbook.finding import Finding, ordered
 from trimtab.playbook.signs import Evidence, check_signs
 from trimtab.playbook.sizes import Action, check_sizes
-from trimtab.run import Run
+from trimtab.runs.run import Run
 
 FAR = 10.0  # batches so many times the noise scale, or such a fraction of it, are worth a word
 

@@ -1,0 +1,408 @@
+"""One iteration of any algorithm: collect a batch, turn it into advantages, update, account."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from trimtab import ewma, normalize, returns
+from trimtab.algos import auxiliary, reinforce, rollout, update
+from trimtab.algos.optimizer import Hypers, anneal, schedule, transform, warmup
+from trimtab.algos.rollout import Carry, Rollout
+from trimtab.algos.state import Batch, Info, Optimizer, Phase, State
+from trimtab.config import Config
+from trimtab.nets.agent import Agent, Params, distribution_for
+from trimtab.normalize import Moments
+
+
+def hypers_of(config: Config) -> Hypers:
+    """The traced numbers as arrays; pass them to `step`, so that changing one does not compile again."""
+    return {name: jnp.asarray(value, jnp.float32) for name, value in config.traced().items()}
+
+
+class Algorithm:
+    """Pure functions of State for one environment and one Config; numbers that are traced come in as `hypers`."""
+
+    def __init__(
+        self,
+        config: Config,
+        env,
+        make_env: Callable[[int], Any] | None = None,
+        watch: Callable[..., dict] | None = None,
+    ):
+        """`make_env(n)` makes n more host environments; `watch` looks at a batch every `probe_every` iterations."""
+        self.config, self.env, self.make_env, self.watch = config, env, make_env, watch
+        self.programs: dict[Any, Callable] = {}  # compiled by others for this algorithm, kept so that they compile once
+        spec = env.spec
+        self.dist = distribution_for(spec.action)
+        self.agent = Agent(
+            spec.obs_shape,
+            spec.obs_dtype,
+            self.dist,
+            network=config.network,
+            hidden_sizes=config.hidden_sizes,
+            impala_channels=config.impala_channels,
+            activation=config.activation,
+            arch=config.arch,
+            critic=config.needs_value,
+            auxiliary=config.is_ppg,
+            log_std_init=config.log_std_init,
+        )
+        # Without a baseline, REINFORCE needs whole episodes, so every iteration starts from reset.
+        self.restarts = config.algo == "reinforce" and not config.baseline
+
+    # Starting --------------------------------------------------------------------------------------------
+
+    def init(self, key: PRNGKeyArray, hypers: Hypers, carry: Carry | None = None) -> State:
+        """A state before the first iteration; host environments bring their own `carry`."""
+        config = self.config
+        params_key, env_key, stagger_key, key = jax.random.split(key, 4)
+        params = self.agent.init(params_key)
+        if carry is None:
+            carry = rollout.start(self.env, env_key, config.num_envs)
+            if config.stagger_resets:
+                carry = rollout.stagger(
+                    self.env, self.dist, carry, stagger_key, self.env.spec.time_limit or config.num_steps
+                )
+        state = State(
+            params=params,
+            optimizer=self._optimizer(hypers, params),
+            prox=ewma.init(params.policy) if config.is_ewma else None,
+            obs_stats=normalize.moments(self.env.spec.obs_shape) if config.norm_obs else None,
+            reward_scale=normalize.RewardScale(jnp.zeros(config.num_envs), normalize.moments())
+            if config.norm_reward
+            else None,
+            advantages=normalize.advantage_moments(),
+            env=carry,
+            key=key,
+            iteration=jnp.zeros((), jnp.int32),
+            gradient_steps=jnp.zeros((), jnp.int32),
+            auxiliary=self._optimizer(hypers, params) if config.is_ppg else None,
+        )
+        return self._with_buffers(state)
+
+    def _optimizer(self, hypers: Hypers, params: Params) -> Optimizer:
+        direction = transform(self.config.optimizer, hypers)
+        return Optimizer(direction.init(params.policy), direction.init(params.value))
+
+    def _with_buffers(self, state: State) -> State:
+        """Room for the staleness queue and the PPG phase, sized from an abstract batch."""
+        config = self.config
+        if not config.staleness and not config.is_ppg:
+            return state
+        batch = self.abstract_batch()
+        room = lambda n, tree: jax.tree.map(lambda x: jnp.zeros((n, *x.shape), x.dtype), tree)
+        queue = room(config.staleness, batch) if config.staleness else None
+        phase = room(config.policy_iterations, Phase(batch.obs, batch.target, batch.weight)) if config.is_ppg else None
+        return replace(state, queue=queue, phase=phase)
+
+    def abstract_batch(self) -> Batch:
+        """Shapes and types of one batch, without computing it."""
+        config, spec = self.config, self.env.spec
+        size = config.batch
+        obs_dtype = jnp.float32 if config.norm_obs else spec.obs_dtype
+        outputs = self.dist.num_outputs * (1 if hasattr(self.dist, "n") else 2)
+        action_dtype = jnp.int32 if hasattr(self.dist, "n") else jnp.float32
+        array = jax.ShapeDtypeStruct
+        scalar = array((size,), jnp.float32)
+        return Batch(
+            obs=array((size, *spec.obs_shape), obs_dtype),
+            action=array((size, *self.dist.action_shape), action_dtype),
+            dist=array((size, outputs), jnp.float32),
+            logp=scalar,
+            value=scalar,
+            target=scalar,
+            advantage=scalar,
+            weight=scalar,
+        )
+
+    # Acting ----------------------------------------------------------------------------------------------
+
+    def seen(self, obs_stats: Moments | None, obs: Array, hypers: Hypers) -> Array:
+        """Observations as the networks see them."""
+        return obs if obs_stats is None else normalize.normalize_obs(obs, obs_stats, hypers["clip_obs"])
+
+    def policy(self, params: Params, obs_stats: Moments | None, hypers: Hypers) -> rollout.Policy:
+        """From observations to distribution parameters, for many calls with the same weights."""
+        acting = self.agent.acting(params.policy)
+        return lambda obs: acting(self.seen(obs_stats, obs, hypers))
+
+    def collect(self, state: State, hypers: Hypers) -> tuple[State, Rollout]:
+        """One batch from compiled environments."""
+        key, collect_key, reset_key = jax.random.split(state.key, 3)
+        carry = rollout.start(self.env, reset_key, self.config.num_envs) if self.restarts else state.env
+        policy = self.policy(state.params, state.obs_stats, hypers)
+        carry, rows = rollout.collect(self.env, self.dist, policy, carry, collect_key, self.config.num_steps)
+        return replace(state, env=carry, key=key), rows
+
+    def noise(self, key: PRNGKeyArray) -> tuple[PRNGKeyArray, Array]:
+        """The randomness of one batch of actions in host environments."""
+        key, noise_key = jax.random.split(key)
+        return key, self.dist.noise(noise_key, (self.config.num_steps, self.config.num_envs))
+
+    def collect_stream(self, stream, params: Params, obs_stats: Moments | None, carry: Carry, noise, hypers: Hypers):
+        """One batch from host environments that a compiled program can step."""
+        policy = self.policy(params, obs_stats, hypers)
+        return rollout.collect_stream(stream, self.dist, policy, carry, noise)
+
+    def act(self, params: Params, obs_stats: Moments | None, obs: Array, noise: Array, hypers: Hypers):
+        """One step's actions for host environments: (action, action for the environment, distribution, logp)."""
+        dist = self.agent.policy(params.policy, self.seen(obs_stats, obs, hypers))
+        action = self.dist.sample(dist, noise)
+        return action, rollout.clip_action(self.dist, action), dist, self.dist.logp(dist, action)
+
+    def act_greedily(self, params: Params, obs_stats: Moments | None, obs: Array, hypers: Hypers) -> Array:
+        """Actions with exploration off."""
+        dist = self.agent.policy(params.policy, self.seen(obs_stats, obs, hypers))
+        return rollout.clip_action(self.dist, self.dist.mode(dist))
+
+    # Learning --------------------------------------------------------------------------------------------
+
+    def values(self, params: Params, obs: Float[Array, "T N *shape"]) -> Float[Array, "T N"]:
+        """The critic over a rollout; image networks go row by row, to bound memory."""
+        if self.config.network == "impala":
+            return jax.lax.map(lambda row: self.agent.value(params, row), obs)
+        return self.agent.value(params, obs.reshape(-1, *obs.shape[2:])).reshape(obs.shape[:2])
+
+    def _next_values(self, state: State, rows: Rollout, value: Float[Array, "T N"], hypers: Hypers):
+        """The critic after every step: the next row's value, but for the last row and where an episode was truncated.
+
+        Those are evaluated, or everything if some environment was truncated more than once. What is said of a terminal
+        observation is never used.
+        """
+        evaluate = lambda obs: self.values(state.params, self.seen(state.obs_stats, obs, hypers))
+        known = jnp.concatenate([value[1:], evaluate(rows.next_obs[-1:])])
+        cut = rows.truncated & ~rows.terminated
+
+        def patch():
+            at = cut.argmax(axis=0), jnp.arange(cut.shape[1])
+            return known.at[at].set(jnp.where(cut[at], evaluate(rows.next_obs[at][None])[0], known[at]))
+
+        return jax.lax.cond(cut.sum(axis=0).max() <= 1, patch, lambda: evaluate(rows.next_obs))
+
+    def advantages(self, state: State, rows: Rollout, hypers: Hypers):
+        """(raw advantage, value target, value, valid, observations as seen), all [T, N, ...]."""
+        obs = self.seen(state.obs_stats, rows.obs, hypers)
+        reward = rows.reward
+        if state.reward_scale is not None:
+            reward = normalize.scale_reward(reward, state.reward_scale, hypers["clip_reward"])
+        value = next_value = None
+        if self.config.needs_value:
+            value = self.values(state.params, obs)
+            next_value = self._next_values(state, rows, value, hypers)
+        if self.config.algo == "reinforce":
+            advantage, target, valid = reinforce.advantages(rows, reward, value, next_value, hypers["gamma"])
+        else:
+            valid = rows.valid
+            advantage, target = returns.gae(
+                reward,
+                value,
+                next_value,
+                rows.terminated,
+                rows.truncated,
+                hypers["gamma"],
+                hypers["gae_lambda"],
+                valid,
+            )
+        return advantage, target, jnp.zeros_like(advantage) if value is None else value, valid, obs
+
+    def batch_of(self, state: State, rows: Rollout, hypers: Hypers) -> Batch:
+        """A rollout as samples [B] with values and advantages of this moment.
+
+        Weights are 0 on rows that are not experience and otherwise batch / (number of valid samples), so that in every
+        minibatch sums are divided by the same expected count and mean(g_i) is the batch gradient.
+        """
+        advantage, target, value, valid, obs = self.advantages(state, rows, hypers)
+        mask = valid.astype(jnp.float32)
+        weight = mask / jnp.maximum(mask.mean(), 1e-8)
+        flat = lambda x: x.reshape(-1, *x.shape[2:])
+        return Batch(*map(flat, (obs, rows.action, rows.dist, rows.logp, value, target, advantage, weight)))
+
+    def learn(self, state: State, rows: Rollout, hypers: Hypers) -> tuple[State, Info]:
+        """Everything of an iteration after collection."""
+        config = self.config
+        key, update_key, aux_key = jax.random.split(state.key, 3)
+        fresh = self.batch_of(state, rows, hypers)
+        state = replace(state, key=key)
+        probed = self._probe(state, fresh, rows)
+        if config.staleness:
+            slot = state.iteration % config.staleness
+            batch = jax.tree.map(lambda q: q[slot], state.queue)
+            state = replace(state, queue=jax.tree.map(lambda q, x: q.at[slot].set(x), state.queue, fresh))
+            state, metrics = jax.lax.cond(
+                state.iteration >= config.staleness,
+                lambda s: self._update(s, batch, hypers, update_key),
+                self._wait,
+                state,
+            )
+        else:
+            state, metrics = self._update(state, fresh, hypers, update_key)
+        if config.is_ppg:
+            state, aux_metrics = self._phase(state, fresh, hypers, aux_key)
+            metrics |= aux_metrics
+        metrics |= self._account(fresh) | probed
+        info = Info(
+            metrics=metrics,
+            done=rows.terminated | rows.truncated,
+            episode_return=rows.episode_return,
+            episode_length=rows.episode_length,
+            finite=self._finite(state, rows, fresh, metrics),
+        )
+        return self._advance(state, rows, hypers), info
+
+    def step(self, state: State, hypers: Hypers) -> tuple[State, Info]:
+        """One iteration on compiled environments."""
+        state, rows = self.collect(state, hypers)
+        return self.learn(state, rows, hypers)
+
+    def _probe(self, state: State, batch: Batch, rows: Rollout) -> dict[str, Array]:
+        """Look at the batch before it is learned from, in the iterations whose turn it is."""
+        if not self.config.probe_every or self.watch is None:
+            return {}
+        look = lambda: self.watch(self.config, self.agent, state.params, batch, rows)
+        absent = lambda: jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), jax.eval_shape(look))
+        return jax.lax.cond((state.iteration + 1) % self.config.probe_every == 0, look, absent)
+
+    def share(self, state: State, hypers: Hypers) -> Float[Array, ""]:
+        """Share of every step size in this iteration: schedule and warm-up."""
+        env_steps = state.iteration.astype(jnp.float32) * self.config.batch
+        left = schedule(self.config.anneal_lr, state.iteration / hypers["iterations"])
+        return left * warmup(env_steps, hypers["warmup_steps"], self.config.batch)
+
+    def rates(self, state: State, hypers: Hypers) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Step size and entropy coefficient of this iteration."""
+        bonus = anneal(state.iteration / hypers["iterations"], hypers["ent_anneal"])
+        return hypers["learning_rate"] * self.share(state, hypers), hypers["ent_coef"] * bonus
+
+    def _update(self, state: State, batch: Batch, hypers: Hypers, key: PRNGKeyArray):
+        """Normalize advantages, place the proximal policy, take the epochs."""
+        config = self.config
+        valid = (batch.weight > 0).astype(jnp.float32)
+        moments = normalize.update_advantage_moments(
+            state.advantages,
+            batch.advantage,
+            valid,
+            1.0 - 2.0 / (hypers["norm_adv_span"] + 1.0) if config.norm_adv == "ewma" else 0.0,
+        )
+        this = normalize.update_advantage_moments(normalize.advantage_moments(), batch.advantage, valid, 0.0)
+        raw = batch.advantage
+        if config.norm_adv in ("batch", "ewma"):
+            batch = batch._replace(advantage=normalize.standardize(raw, moments.mean, moments.std))
+        batch, proximal = self._proximal(state, batch)
+        rates = self.rates(state, hypers)
+        learner = update.Learner(state.params, state.optimizer, state.prox, state.gradient_steps, jnp.zeros((), bool))
+        learner, watched = update.update(config, self.agent, hypers, rates, learner, batch, proximal, key)
+        metrics = {f"train/{name}": value for name, value in watched.items()}
+        metrics |= {
+            "train/learning_rate": rates[0],
+            "train/ent_coef": rates[1],
+            "train/adv_mean": this.mean,
+            "train/adv_std": this.std,
+            "train/adv_mean_ewma": moments.mean,
+            "train/adv_std_ewma": moments.std,
+        }
+        if config.is_ewma:
+            age = learner.prox.age
+            metrics["train/prox_age_updates"] = age
+            metrics["train/prox_age_steps"] = age * (config.batch / (config.minibatches * config.update_epochs))
+        state = replace(
+            state,
+            params=learner.params,
+            optimizer=learner.optimizer,
+            prox=learner.prox,
+            gradient_steps=learner.gradient_steps,
+            advantages=moments,
+        )
+        return state, metrics
+
+    def _wait(self, state: State):
+        """An iteration that only fills the staleness queue: no update, so nothing to report of one."""
+        shapes = jax.eval_shape(
+            lambda s: self._update(s, jax.tree.map(lambda q: q[0], s.queue), hypers_of(self.config), s.key)[1],
+            state,
+        )
+        return state, jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes)
+
+    def _proximal(self, state: State, batch: Batch) -> tuple[Batch, update.Proximal]:
+        """The proximal policy of each sample (an EWMA replaces it step by step), and the batch as it is weighted."""
+        if not self.config.staleness or self.config.staleness_loss == "behavior" or self.config.is_ewma:
+            return batch, update.Proximal(batch.dist, batch.logp)
+        dist = self.agent.policy(state.params.policy, batch.obs)
+        recent = update.Proximal(dist, self.dist.logp(dist, batch.action))
+        if self.config.staleness_loss == "recent":
+            batch = batch._replace(logp=recent.logp)
+        return batch, recent
+
+    def _phase(self, state: State, batch: Batch, hypers: Hypers, key: PRNGKeyArray):
+        """Keep this batch for the auxiliary phase, and run that phase after every N_π iterations."""
+        config = self.config
+        position = state.iteration % config.policy_iterations
+        kept = Phase(batch.obs, batch.target, batch.weight)
+        phase = jax.tree.map(lambda p, x: p.at[position].set(x), state.phase, kept)
+        state = replace(state, phase=phase)
+        share = self.share(state, hypers)
+
+        def run(state: State):
+            params, optimizer, watched = auxiliary.auxiliary_phase(
+                config, self.agent, hypers, state.params, state.auxiliary, phase, key, share
+            )
+            # The weights have moved a lot: the average starts over with the next policy phase.
+            prox = ewma.init(params.policy) if config.is_ewma else None
+            return replace(state, params=params, auxiliary=optimizer, prox=prox), watched
+
+        skip = lambda state: (state, jnp.full(len(auxiliary.METRICS), jnp.nan))
+        if config.aux_epochs == 0:
+            state, watched = skip(state)
+        else:
+            state, watched = jax.lax.cond(position == config.policy_iterations - 1, run, skip, state)
+        metrics = {f"aux/{name}": value for name, value in zip(auxiliary.METRICS, watched)}
+        return state, metrics | {"aux/phase_position": position.astype(jnp.float32)}
+
+    def _account(self, fresh: Batch) -> dict[str, Array]:
+        """What the fresh data itself shows."""
+        metrics = {"rollout/masked": (fresh.weight == 0).sum().astype(jnp.float32)}
+        if self.config.needs_value:
+            mean = lambda x: (fresh.weight * x).mean()
+            variance = lambda x: mean((x - mean(x)) ** 2)
+            left = variance(fresh.target - fresh.value)
+            metrics["train/explained_variance"] = 1.0 - left / jnp.maximum(variance(fresh.target), 1e-12)
+        return metrics
+
+    def _finite(self, state: State, rows: Rollout, fresh: Batch, metrics) -> dict[str, Array]:
+        """Whether each named tensor is finite; sums propagate NaN and infinity."""
+        norm = metrics["train/grad_norm"]
+        waiting = state.iteration < self.config.staleness
+        return {
+            "observation": jnp.isfinite(jnp.sum(rows.obs.astype(jnp.float32))),
+            "reward": jnp.isfinite(jnp.sum(rows.reward)),
+            "log-probability": jnp.isfinite(jnp.sum(rows.logp)),
+            "value": jnp.isfinite(jnp.sum(fresh.value)),
+            "advantage": jnp.isfinite(jnp.sum(fresh.advantage)),
+            "gradient": jnp.isfinite(norm) | waiting,
+            "policy parameters": jnp.isfinite(jnp.sum(state.params.policy)),
+            "value parameters": jnp.isfinite(jnp.sum(state.params.value)),
+        }
+
+    def _advance(self, state: State, rows: Rollout, hypers: Hypers) -> State:
+        """Update the frozen statistics and count the iteration."""
+        valid = rows.valid
+        obs_stats, reward_scale = state.obs_stats, state.reward_scale
+        if obs_stats is not None:
+            flat = rows.obs.reshape(-1, *rows.obs.shape[2:]).astype(jnp.float32)
+            obs_stats = normalize.merge(obs_stats, flat, valid.reshape(-1).astype(jnp.float32))
+        if reward_scale is not None:
+            done = rows.terminated | rows.truncated
+            reward_scale = normalize.update_reward_scale(
+                reward_scale, rows.reward, done, valid, hypers["norm_reward_gamma"]
+            )
+        return replace(state, obs_stats=obs_stats, reward_scale=reward_scale, iteration=state.iteration + 1)
+
+
+def replace(state: State, **changes) -> State:
+    """A copy of `state` with some fields changed."""
+    fields = {name: getattr(state, name) for name in State.__dataclass_fields__}
+    return State(**(fields | changes))

@@ -1,0 +1,94 @@
+"""The light probe: what one training batch shows of its own gradient, cheap enough to run along with training.
+
+Linear in the number of samples: sums of per-sample gradients and products at a few lags, never all pairs. One batch has
+only N rows, so its variance is rough and, where environments reset in lockstep, not that of independent rows; `trimtab
+probe` draws replicates instead.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from trimtab.algos.gradients import Factors, PerSample, Samples, factor_sum
+from trimtab.algos.rollout import Rollout
+from trimtab.algos.state import Batch
+from trimtab.config import Config
+from trimtab.nets.agent import Agent, Params
+
+LAGS = (1, 5, 20)
+
+
+def light_probe(
+    config: Config, agent: Agent, params: Params, batch: Batch, rows: Rollout
+) -> dict[str, Float[Array, ""]]:
+    """Metrics under grad/ from the samples of one iteration, flattened as (t, n) at t N + n."""
+    num_envs = rows.reward.shape[1]
+    num_steps = batch.weight.shape[0] // num_envs
+    per_sample = PerSample(agent, "auto")
+    samples = Samples(batch.obs, batch.action, batch.advantage, batch.target)
+    mine = jnp.tile(jnp.eye(num_envs), (1, num_steps)) * batch.weight[None]  # [N, B]: which samples are whose
+    if per_sample.method != "layers":
+        sums = jax.lax.map(lambda w: per_sample.mean_gradient(params, samples, w), mine)
+        return _of_sums(sums, num_steps)
+    factors = per_sample.factors(params, samples)
+    sums = factor_sum(factors, mine)
+    metrics = _of_sums(sums, num_steps)
+    mean = sums.sum(0) / batch.weight.shape[0]
+    square, along = _squares(factors), _along(factors, mean, agent, per_sample)
+    valid = (batch.weight > 0).astype(jnp.float32)
+    count = valid.sum()
+    centred = jnp.maximum(square - 2 * along + mean @ mean, 0.0)
+    individual = (valid * centred).sum() / (count - 1.0) / count
+    variance = metrics["grad/variance"]
+    cosine = along / jnp.maximum(jnp.sqrt(square) * jnp.linalg.norm(mean), 1e-12)
+    metrics |= {
+        "grad/individual": individual,
+        "grad/covariance": variance - individual,
+        "grad/ess": count * individual / jnp.maximum(variance, 1e-30),
+        "grad/cosine_batch_mean": (valid * cosine).sum() / count,
+    }
+    done = (rows.terminated | rows.truncated).astype(jnp.int32)
+    episode = jnp.cumsum(done, axis=0) - done
+    for lag in LAGS:
+        if lag < num_steps:
+            metrics[f"grad/cosine_lag{lag}"] = _cosine_at(
+                factors, lag * num_envs, along, centred, mean, valid, episode, lag
+            )
+    return metrics
+
+
+def _of_sums(sums: Float[Array, "N P"], num_steps: int) -> dict[str, Float[Array, ""]]:
+    """Var(G_B) and |G| from row sums."""
+    num_envs = sums.shape[0]
+    mean = sums.mean(0)
+    spread = ((sums - mean[None]) ** 2).sum() / max(num_envs - 1, 1)
+    variance = spread / (num_envs * num_steps**2) if num_envs > 1 else jnp.full((), jnp.nan)
+    return {"grad/policy_norm": jnp.linalg.norm(mean) / num_steps, "grad/variance": variance}
+
+
+def _squares(factors: Factors) -> Float[Array, " B"]:
+    """|g_i|² = Σ (|x_i|² + 1)|d_i|² + |free_i|²."""
+    total = sum(((x**2).sum(1) + 1.0) * (d**2).sum(1) for x, d in factors.layers)
+    return total if factors.free is None else total + (factors.free**2).sum(1)
+
+
+def _along(factors: Factors, mean: Float[Array, " P"], agent: Agent, per_sample: PerSample) -> Float[Array, " B"]:
+    """g_i·G, layer by layer: x_iᵀ M d_i."""
+    net = agent.policy_net(mean)
+    total = jnp.zeros(())
+    for (x, d), layer in zip(factors.layers, (*net.trunk.layers, net.head)):
+        total = total + ((x @ layer.weight) * d).sum(1) + d @ layer.bias
+    return total if factors.free is None else total + factors.free @ net.log_std
+
+
+def _cosine_at(factors: Factors, shift: int, along, centred, mean, valid, episode, lag: int) -> Float[Array, ""]:
+    """Mean of cos(g_i - G, g_j - G) over pairs `lag` steps apart in one trajectory."""
+    product = sum(((x[:-shift] * x[shift:]).sum(1) + 1.0) * (d[:-shift] * d[shift:]).sum(1) for x, d in factors.layers)
+    if factors.free is not None:
+        product = product + (factors.free[:-shift] * factors.free[shift:]).sum(1)
+    product = product - along[:-shift] - along[shift:] + mean @ mean
+    same = (episode[:-lag] == episode[lag:]).reshape(-1) * valid[:-shift] * valid[shift:]
+    cosine = product / jnp.maximum(jnp.sqrt(centred[:-shift] * centred[shift:]), 1e-12)
+    return (same * cosine).sum() / jnp.maximum(same.sum(), 1.0)

@@ -1,0 +1,255 @@
+"""The update of one iteration: epochs of minibatch steps on the policy and value networks.
+
+PPO, PPO-EWMA, PPG's policy phase and REINFORCE differ only in the objective and in where the proximal policy comes
+from: the samples (`Batch.dist`, the policy that acted), a policy frozen at the start of the iteration (stale data), or
+an EWMA of the weights.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from trimtab import ewma, minibatch, objectives
+from trimtab.algos.optimizer import Hypers, clip_factor, descend, global_norm
+from trimtab.algos.state import Batch, Optimizer
+from trimtab.config import Config
+from trimtab.ewma import Ewma
+from trimtab.nets.agent import Agent, Params
+from trimtab.normalize import standardize
+from trimtab.prng import unrolled
+
+METRICS = (
+    "policy_gradient_loss",
+    "value_loss",
+    "entropy_loss",
+    "approx_kl",
+    "approx_kl_prox",
+    "kl_prox",
+    "clip_fraction",
+    "zero_gradient_fraction",
+    "ratio_cap_fraction",
+    "importance_ess",
+    "grad_norm",
+    "ratio_error",
+)
+
+
+class Learner(NamedTuple):
+    """What changes with every gradient step."""
+
+    params: Params
+    optimizer: Optimizer
+    prox: Ewma | None
+    gradient_steps: Int[Array, ""]
+    stopped: Array
+
+
+class Proximal(NamedTuple):
+    """Per sample, the proximal policy's distribution parameters and log-probability of the taken action."""
+
+    dist: Float[Array, "B outputs"]
+    logp: Float[Array, " B"]
+
+
+def policy_objective(
+    config: Config, agent: Agent, hypers: Hypers, dist, batch: Batch, proximal: Proximal
+) -> Float[Array, " B"]:
+    """Per sample, to maximise, given the current distribution parameters `dist`; the one the trainer averages."""
+    logp = agent.dist.logp(dist, batch.action)
+    if config.algo == "reinforce":
+        return objectives.policy_gradient(logp, batch.advantage)
+    if config.surrogate == "kl":
+        kl = agent.dist.kl(proximal.dist, dist)
+        return objectives.kl_penalized(logp, batch.logp, kl, batch.advantage, hypers["kl_coef"], hypers["imp_samp_max"])
+    return objectives.clipped(
+        logp, proximal.logp, batch.logp, batch.advantage, hypers["clip_coef"], hypers["imp_samp_max"]
+    )
+
+
+def loss(
+    config: Config,
+    agent: Agent,
+    hypers: Hypers,
+    ent_coef: Float[Array, ""],
+    which: tuple[bool, bool],
+    params: Params,
+    batch: Batch,
+    proximal: Proximal,
+) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+    """Minus the objective and entropy bonus, plus the value loss; `which` networks take part (policy, value)."""
+    train_policy, train_value = which
+    total, watched = jnp.zeros(()), {}
+    if train_policy and train_value:
+        dist, value = agent.both(params, batch.obs)
+    elif train_policy:
+        dist, value = agent.policy(params.policy, batch.obs), None
+    else:
+        dist, value = None, agent.value(params, batch.obs)
+    if train_policy:
+        objective = (batch.weight * policy_objective(config, agent, hypers, dist, batch, proximal)).mean()
+        entropy = (batch.weight * agent.dist.entropy(dist)).mean()
+        total = total - objective - ent_coef * entropy
+        watched = _watch_policy(config, agent, hypers, jax.lax.stop_gradient(dist), batch, proximal)
+        watched |= {"policy_gradient_loss": -objective, "entropy_loss": -entropy}
+    if train_value:
+        clip = hypers.get("clip_vloss")
+        error = (batch.weight * objectives.value_loss(value, batch.target, batch.value, clip)).mean()
+        total = total + hypers["vf_coef"] * error
+        watched["value_loss"] = error
+    return total, watched
+
+
+def _watch_policy(config: Config, agent: Agent, hypers: Hypers, dist, batch: Batch, proximal: Proximal):
+    """How far the current policy is from the behavior and proximal policies."""
+    logp = agent.dist.logp(dist, batch.action)
+    log_ratio = logp - batch.logp
+    ratio = jnp.exp(log_ratio)
+    mean = lambda x: (batch.weight * x).mean()
+    watched = {
+        "approx_kl": mean(ratio - 1.0 - log_ratio),
+        "ratio_error": (jnp.where(batch.weight > 0, jnp.abs(ratio - 1.0), 0.0)).max(),
+        "importance_ess": mean(ratio) ** 2 / jnp.maximum(mean(ratio**2) * mean(jnp.ones_like(ratio)), 1e-12),
+    }
+    if config.algo != "reinforce":
+        log_prox = logp - proximal.logp
+        outside, zero = objectives.clip_binds(
+            logp,
+            proximal.logp,
+            batch.advantage,
+            hypers["clip_coef"] if config.surrogate == "clip" else jnp.inf,
+        )
+        watched |= {
+            "approx_kl_prox": mean(jnp.exp(log_prox) - 1.0 - log_prox),
+            "kl_prox": mean(agent.dist.kl(proximal.dist, dist)),
+            "clip_fraction": mean(outside),
+            "zero_gradient_fraction": mean(zero),
+            "ratio_cap_fraction": mean((log_ratio > jnp.log(hypers["imp_samp_max"])).astype(ratio.dtype)),
+        }
+    return watched
+
+
+def proximal_now(config: Config, agent: Agent, learner: Learner, batch: Batch, placed: Proximal) -> Proximal:
+    """The proximal policy at this gradient step: the EWMA as it stands, or where the iteration placed it."""
+    if not config.is_ewma:
+        return placed
+    dist = agent.policy(learner.prox.value, batch.obs)
+    return Proximal(dist, agent.dist.logp(dist, batch.action))
+
+
+def minibatch_step(
+    config: Config,
+    agent: Agent,
+    hypers: Hypers,
+    rates,
+    which: tuple[bool, bool],
+    learner: Learner,
+    batch: Batch,
+    proximal,
+) -> tuple[Learner, Float[Array, " metrics"]]:
+    """One gradient step on one minibatch."""
+    learning_rate, ent_coef = rates
+    train_policy, train_value = which
+    params = learner.params
+    if config.norm_adv == "minibatch":
+        batch = batch._replace(advantage=_standardize_minibatch(batch))
+    if train_policy:
+        proximal = proximal_now(config, agent, learner, batch, proximal)
+    (_, watched), gradient = jax.value_and_grad(
+        lambda p: loss(config, agent, hypers, ent_coef, which, p, batch, proximal), has_aux=True
+    )(params)
+    norm = global_norm(gradient.policy, gradient.value)
+    if config.max_grad_norm is not None:
+        factor = clip_factor(norm, hypers["max_grad_norm"])
+        gradient = jax.tree.map(lambda g: factor * g, gradient)
+
+    policy, policy_state = params.policy, learner.optimizer.policy
+    if train_policy or config.arch == "shared":
+        policy, policy_state = descend(
+            config.optimizer, hypers, params.policy, gradient.policy, policy_state, learning_rate
+        )
+    value, value_state = params.value, learner.optimizer.value
+    if train_value:
+        value, value_state = descend(config.optimizer, hypers, params.value, gradient.value, value_state, learning_rate)
+
+    prox = learner.prox
+    if config.is_ewma and train_policy:
+        prox = ewma.update(prox, policy, ewma.decay_from_com(hypers["prox_com"]))
+    stopped = learner.stopped
+    new = Learner(
+        Params(policy, value),
+        Optimizer(policy_state, value_state),
+        prox,
+        learner.gradient_steps + int(train_policy),
+        stopped,
+    )
+    if config.target_kl is not None and train_policy:
+        # As SB3: the minibatch that shows too large a KL is not stepped on, nor any after it.
+        stopped = watched["approx_kl"] > 1.5 * hypers["target_kl"]
+        new = jax.tree.map(lambda old, new: jnp.where(stopped, old, new), learner, new)._replace(stopped=stopped)
+    watched["grad_norm"] = norm
+    return new, jnp.stack([watched.get(name, jnp.full((), jnp.nan)) for name in METRICS])
+
+
+def _standardize_minibatch(batch: Batch) -> Float[Array, " B"]:
+    count = jnp.maximum(batch.weight.sum(), 1e-8)
+    mean = (batch.weight * batch.advantage).sum() / count
+    std = jnp.sqrt((batch.weight * (batch.advantage - mean) ** 2).sum() / count)
+    return standardize(batch.advantage, mean, std)
+
+
+def update(
+    config: Config,
+    agent: Agent,
+    hypers: Hypers,
+    rates: tuple[Float[Array, ""], Float[Array, ""]],
+    learner: Learner,
+    batch: Batch,
+    proximal: Proximal,
+    key: PRNGKeyArray,
+) -> tuple[Learner, dict[str, Float[Array, ""]]]:
+    """All epochs of an iteration: joint ones first, then what either network has more of."""
+    joint = min(config.update_epochs, config.epochs_of_value) if config.needs_value else 0
+    plan = [
+        ((True, True), joint),
+        ((True, False), config.update_epochs - joint),
+        ((False, True), config.epochs_of_value - joint if config.needs_value else 0),
+    ]
+    seen: list[Float[Array, "steps metrics"]] = []
+    before = learner.gradient_steps
+    for which, epochs in plan:
+        if epochs == 0:
+            continue
+        key, epochs_key = jax.random.split(key)
+        learner, metrics = _epochs(config, agent, hypers, rates, which, learner, batch, proximal, epochs_key, epochs)
+        seen.append(metrics)
+    table = jnp.concatenate(seen)  # rows of steps not taken (after a KL stop) are NaN
+    means = jnp.nanmean(table, axis=0)
+    return learner, {
+        **dict(zip(METRICS, means)),
+        "first_ratio_error": table[0, METRICS.index("ratio_error")],
+        "first_kl_prox": table[0, METRICS.index("kl_prox")],
+        "gradient_steps_taken": (learner.gradient_steps - before).astype(jnp.float32),
+    }
+
+
+def _epochs(config, agent, hypers, rates, which, learner, batch, proximal, key, epochs):
+    """`epochs` passes over the batch, each in a new order."""
+
+    def step(learner: Learner, index):
+        rows, near = jax.tree.map(lambda x: x[index], (batch, proximal))
+
+        def take(learner):
+            return minibatch_step(config, agent, hypers, rates, which, learner, rows, near)
+
+        if config.target_kl is None or not which[0]:
+            return take(learner)
+        skip = lambda learner: (learner, jnp.full(len(METRICS), jnp.nan))
+        return jax.lax.cond(learner.stopped, skip, take, learner)
+
+    keys = jax.random.split(unrolled(key), epochs)
+    order = jax.vmap(lambda k: minibatch.epoch(k, batch.weight.shape[0], config.minibatches))(keys)
+    return jax.lax.scan(step, learner, order.reshape(epochs * config.minibatches, -1))

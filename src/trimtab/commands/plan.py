@@ -1,0 +1,37 @@
+"""`trimtab plan`."""
+
+from __future__ import annotations
+
+import json
+
+from trimtab.commands.shared import (
+    Output,
+    add_source,
+    config_from,
+    filled,
+    parser,
+    preset_of,
+)
+from trimtab.config import Config
+
+
+def plan(argv: list[str]) -> int:
+    made = parser("plan", Output, Config)
+    add_source(made)
+    given = made.parse(argv)
+    config = config_from(given)
+    from trimtab.playbook.plan import plan as check
+
+    findings = check(config)
+    if filled(Output, given).json:
+        derived, found = config.derived(), [finding.as_dict() for finding in findings]
+        print(json.dumps({"config": config.as_dict(), "derived": derived, "findings": found}))
+        return 0
+    from rich.console import Console
+
+    from trimtab.commands.train import derived_table
+    from trimtab.report.findings import print_findings
+
+    Console().print(derived_table(preset_of(given), config, {}))
+    print_findings(findings, "rules of thumb")
+    return 0

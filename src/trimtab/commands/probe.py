@@ -1,0 +1,58 @@
+"""`trimtab probe`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from trimtab.commands import flags
+from trimtab.commands.shared import Output, filled, parser
+from trimtab.config import ConfigError
+
+
+def probe(argv: list[str]) -> int:
+    from trimtab.anatomy.options import ProbeOptions
+
+    made = parser("probe", ProbeOptions, Output, positional="run", help="run directory")
+    made.add_argument(
+        "--at", nargs="+", metavar="STEP", help="checkpoints to measure: steps, or all (default: the last)"
+    )
+    made.add_argument("--gae-lambda", nargs="+", type=float, metavar="λ", help="λ to measure (default: the run's own)")
+    made.add_argument("--save", metavar="DIR", help="also save every figure there (.png, .svg, .pdf and .html)")
+    given = made.parse(argv)
+    output, options = filled(Output, given), filled(ProbeOptions, given)
+    at: Any = None
+    if given.at:
+        at = "all" if given.at == ["all"] else [flags.parse("at", "int", step) for step in given.at]
+    if given.save and Path(given.save).is_file():
+        raise ConfigError("save", given.save, "is a file; name a directory")
+    from trimtab.anatomy.options import check
+
+    check(options)
+    from trimtab.anatomy.probe import probe as measure
+    from trimtab.anatomy.table import frame_of, write
+    from trimtab.runs.progress import Progress
+
+    with Progress(1, "probe", output.quiet or output.json, unit="checkpoints") as bar:
+        found = measure(given.run, at, given.gae_lambda, save=False, tick=bar.count, **vars(options))
+    found = found if isinstance(found, list) else [found]
+    table = write(Path(given.run), found)
+    from trimtab.report.probe.tables import as_json, print_anatomy
+
+    if output.json:
+        print(json.dumps({"run": given.run, "table": str(table), "probes": [as_json(a) for a in found]}))
+    else:
+        for anatomy in found:
+            print_anatomy(anatomy)
+        print(f"table: {table}")
+    if given.save:
+        from trimtab.report import style
+        from trimtab.report.probe import figures
+
+        for name, chart in figures.of_frame(frame_of(found)).items():
+            for suffix in (".png", ".svg", ".pdf", ".html"):
+                style.save(chart, Path(given.save) / f"{name}{suffix}")
+        if not output.json:
+            print(f"figures: {given.save}")
+    return 0

@@ -1,0 +1,28 @@
+"""`trimtab repeat`."""
+
+from __future__ import annotations
+
+import json
+
+from trimtab.commands.shared import Output, filled, parser
+
+
+def repeat(argv: list[str]) -> int:
+    made = parser("repeat", Output, positional="run", help="run directory")
+    made.add_argument("--run-dir", metavar="DIR", help="where the repetition goes (default: beside the run)")
+    given = made.parse(argv)
+    output = filled(Output, given)
+    from trimtab.runs.repeat import repeat as repeat_run
+
+    result = repeat_run(given.run, given.run_dir, quiet=output.quiet or output.json)
+    if output.json:
+        print(json.dumps(result))
+    elif result["identical"]:
+        print(f"identical, bit for bit: {result['compared']} metrics over {result['iterations']} iterations")
+    else:
+        first = result["first_difference"]
+        print(
+            f"not identical: {first['metric']} differs first, at iteration {first['iteration']}: "
+            f"{first['was']} then {first['now']}"
+        )
+    return 0 if result["identical"] else 1

@@ -1,0 +1,142 @@
+"""`trimtab rescale`."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from trimtab import config as configuration
+from trimtab import presets
+from trimtab.commands import flags
+from trimtab.commands.shared import Output, filled, parser, read_yaml
+from trimtab.config import ConfigError
+
+
+@dataclass
+class RescaleFlags:
+    """The new size, and how the rest follows."""
+
+    num_envs: int | None = None
+    """New N."""
+    num_steps: int | None = None
+    """New T."""
+    minibatch_size: int | None = None
+    """New samples per gradient step (the number of minibatches stays if neither is given)."""
+    num_minibatches: int | None = None
+    """New minibatches per epoch."""
+    num_devices: int | None = None
+    """Data-parallel devices: environments per device stay, so N grows with them."""
+    devices_before: int = 1
+    """Devices that share the environments there are."""
+    rule: Literal["invariant", "linear", "none", "fixed-inner"] = "invariant"
+    """How the rest follows."""
+    skip: str = ""
+    """Adjustments to leave out, with commas between."""
+    adam_betas: bool = False
+    """Also raise Adam's β₁ and β₂ to the power 1/c_opt."""
+    noise_scale: float | None = None
+    """Noise scale in samples, to be warned beyond it; a run's own probes if they resolved one."""
+    auxiliary: Literal["constant", "paper"] = "constant"
+    """What PPG's auxiliary phase does."""
+    workers: int | None = None
+    """Workers after (auxiliary paper)."""
+    workers_before: int | None = None
+    """Workers before (auxiliary paper)."""
+
+
+def rescale(argv: list[str]) -> int:
+    made = parser(
+        "rescale", RescaleFlags, Output, positional="source", help="run directory, YAML file of fields, or preset"
+    )
+    made.add_argument("--out", metavar="FILE", help="write the new configuration, for `trimtab train --config FILE`")
+    made.add_argument("--force", action="store_true", help="let --out overwrite a file")
+    given = made.parse(argv)
+    asked, output = flags.values(RescaleFlags, given), filled(Output, given)
+    if not asked.keys() & {"num_envs", "num_steps", "minibatch_size", "num_minibatches", "num_devices", "workers"}:
+        flags.fail("name a new size, for example --num-envs 64; the others: see --help")
+    asked["skip"] = [name for name in asked.get("skip", "").replace(",", " ").split()]
+    values, measured = _rescale_source(given.source)
+    if "noise_scale" not in asked:
+        asked["noise_scale"] = measured
+    from trimtab.playbook.rescale import rescale as move
+
+    result = move(configuration.from_dict(values), **asked)
+    if given.out:
+        _write_config(given.out, result.config.as_dict(), "env_id" in values, given.force, given.source)
+    if output.json:
+        print(json.dumps({"source": given.source, "out": given.out, **_finite(result.as_dict())}, allow_nan=False))
+    else:
+        _show_rescaled(result, given.source)
+        print(f"train it: trimtab train --config {given.out}" if given.out else "write it: add --out FILE")
+    return 0
+
+
+def _show_rescaled(result, source: str) -> None:
+    """What changes, what notably stays, and what to look out for."""
+    from rich.console import Console
+    from rich.table import Table
+
+    def show(value: Any) -> str:
+        return f"{value:,}" if type(value) is int else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+    title = f"{source}: c_opt = {result.c_opt:.6g}, c_iter = {result.c_iter:.6g}"
+    table = Table("field", "from", "to", "rule", "why", title=title, title_justify="left")
+    for kept in (False, True):
+        for row in (row for row in result.changes if row.changed != kept):
+            style = "dim" if kept else None
+            table.add_row(row.field, show(row.before), show(row.after), row.rule, row.why, style=style)
+        table.add_section()
+    console = Console()
+    if not console.is_terminal:
+        console.width = 140
+    console.print(table)
+    console.print("the paper: Hilton, Cobbe & Schulman 2021, arXiv 2110.00641", style="dim", highlight=False)
+    for warning in result.warnings:
+        console.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def _rescale_source(source: str) -> tuple[dict[str, Any], float | None]:
+    """The fields of a run, file or preset, and the noise scale a run's probes resolved, if any."""
+    from trimtab.runs.run import load
+
+    if Path(source).is_dir():
+        run = load(source)
+        newest = run.newest("noise_scale")
+        return run.files.config(), newest["value"] if newest else None
+    if Path(source).is_file():
+        return read_yaml(source), None
+    try:
+        return presets.load(source), None
+    except ConfigError as error:
+        near = str(error).rpartition("nearest: ")[2]
+        raise ConfigError("source", source, f"is no run directory, file or preset; nearest presets: {near}") from None
+
+
+def _write_config(out: str, values: dict[str, Any], names_env: bool, force: bool, source: str) -> None:
+    """A file `trimtab train --config` takes; a source without an environment gives a file without one."""
+    from trimtab.runs.records import write_atomically
+
+    if Path(out).is_dir():
+        raise ConfigError("out", out, f"is a directory; nearest: {Path(out) / 'config.yaml'}")
+    if Path(out).exists() and not force:
+        raise ConfigError("out", out, "already exists; give another name, or --force")
+    kept = {name: value for name, value in values.items() if name != "env_id" or names_env}
+    text = f"# trimtab rescale, from {source!r}\n" + yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)
+    try:
+        write_atomically(Path(out), text.encode())
+    except OSError as error:
+        raise ConfigError("out", out, error.strerror or "cannot be written") from None
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: such numbers become text."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,79 @@
+"""`trimtab split`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from trimtab.commands import flags
+from trimtab.commands.shared import Output, filled, layered_config, numbered, parser, refuse_two_environments
+from trimtab.config import Config, ConfigError
+from trimtab.runs.records import RunError
+
+
+def split(argv: list[str]) -> int:
+    from trimtab.anatomy.options import QUICK, SplitOptions, check_split
+
+    made = parser("split", SplitOptions, Output, Config, positional="env", help="environment id")
+    made.add_argument("--batch", required=True, metavar="N×T", help="samples per iteration to split")
+    made.add_argument("--preset", metavar="NAME", help="preset to start from (default: the environment's own)")
+    made.add_argument("--config", metavar="FILE", help="YAML file of fields, over the preset")
+    made.add_argument("--run-dir", metavar="DIR", help="where results go (default: runs/split-ENV-K)")
+    given = made.parse(argv)
+    refuse_two_environments(given)
+    given.env_id = given.env
+    for name in ("num_envs", "num_steps"):
+        if hasattr(given, name):
+            raise ConfigError(name, getattr(given, name), "is what a split varies; use --splits")
+    batch = flags.parse("batch", "int", given.batch)
+    if batch < 4:
+        raise ConfigError("batch", batch, "is too small to split; nearest: 4")
+    options, output = filled(SplitOptions, given), filled(Output, given)
+    if options.quick:
+        options = SplitOptions(**vars(options) | {k: v for k, v in QUICK.items() if not hasattr(given, k)})
+    check_split(options)
+    out = Path(given.run_dir) if given.run_dir else numbered(f"split-{given.env_id.replace('/', '-')}")
+    if out.exists() and any(out.iterdir()):
+        raise RunError(f"{out} already exists and is not empty; give another --run-dir")
+    from trimtab.studies import split as splitting
+
+    first = (
+        splitting.parse_splits(options.splits, batch) if options.splits else splitting.default_splits(batch, False)
+    )[0]
+    if options.run:
+        config = _config_of_run(given, options.run).replace(num_envs=first[0], num_steps=first[1])
+    else:
+        given.num_envs, given.num_steps = map(str, first)
+        config = layered_config(given)
+    if not hasattr(given, "total_timesteps"):
+        most = 100_000 if options.quick else 200_000
+        config = config.replace(total_timesteps=max(batch, min(config.total_timesteps, most)))
+    command = "trimtab split " + " ".join(argv)
+    spec = splitting.Spec(config, batch, options, command)
+    return finish_split(splitting.split(spec, out, output.quiet or output.json), output)
+
+
+def finish_split(result: dict[str, Any], output: Output) -> int:
+    if output.json:
+        print(json.dumps(result))
+    else:
+        from trimtab.report.split.tables import print_split
+
+        print_split(result)
+    return 0
+
+
+def _config_of_run(given, path: str) -> Config:
+    """A run's own configuration: what is probed is also what is trained. Only its length may be another."""
+    from trimtab.runs.run import load
+
+    config = load(path).config
+    for name, value in flags.values(Config, given).items():
+        own = getattr(config, name)
+        if name != "total_timesteps" and value != own:
+            raise ConfigError(name, value, f"the run {path} has {own}; leave it out, or leave out --run")
+    for name in ("preset", "config"):
+        if getattr(given, name):
+            raise ConfigError(name, getattr(given, name), "a run brings its own configuration; leave out one of them")
+    return config.replace(total_timesteps=flags.values(Config, given).get("total_timesteps", config.total_timesteps))

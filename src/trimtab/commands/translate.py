@@ -1,0 +1,60 @@
+"""`trimtab translate`."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from typing import Any
+
+import yaml
+
+from trimtab.commands.shared import (
+    Output,
+    filled,
+    parsed,
+    parser,
+    read_yaml,
+)
+from trimtab.config import ConfigError
+
+
+def translate(argv: list[str]) -> int:
+    made = parser("translate", Output, positional="library", help="sb3 (also RL Zoo's), cleanrl or rllib")
+    made.add_argument("fields", nargs="*", metavar="FIELD=VALUE", help="hyperparameters, for example n_steps=2048")
+    made.add_argument("--file", metavar="FILE", help="YAML file of hyperparameters, under the ones given here")
+    made.add_argument("--env-id", metavar="ID", help="environment id; in a file of several, whose hyperparameters")
+    made.add_argument("--no-defaults", action="store_true", help="leave out what the library does by default")
+    given = made.parse(argv)
+    from trimtab.playbook.translate import translate as carry_over
+
+    values = _named(read_yaml(given.file), given.env_id, given.file) if given.file else {}
+    found = carry_over(given.library, values | dict(map(_pair, given.fields)), not given.no_defaults)
+    config = found.config(given.env_id)
+    fields = ({"env_id": given.env_id} if given.env_id else {}) | found.fields
+    if filled(Output, given).json:
+        about = {"fields": fields, "notes": found.notes, "left_out": found.left_out}
+        print(json.dumps(about | {"derived": config.derived()}))
+        return 0
+    for note in found.notes:
+        print(f"# {note}")
+    for name, why in found.left_out.items():
+        print(f"# not carried over: {name} ({why})")
+    print(yaml.safe_dump(fields, sort_keys=False), end="")
+    return 0
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError("fields", text, "must look like n_steps=2048")
+    return name, parsed(value)
+
+
+def _named(values: dict[str, Any], env_id: str | None, file: str) -> dict[str, Any]:
+    """RL Zoo's files hold the hyperparameters of many environments by id."""
+    if not all(isinstance(value, dict) for value in values.values()):
+        return values
+    if env_id not in values:
+        near = difflib.get_close_matches(env_id or "", values, n=3) or list(values)[:3]
+        raise ConfigError("env_id", env_id, f"{file} holds several; nearest: {', '.join(near)}")
+    return values[env_id]

@@ -1,0 +1,113 @@
+"""A run in a terminal: a table and a learning curve drawn with characters. Starts in a blink: no JAX, no figures."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from trimtab.runs.records import RunDir
+
+WIDTH, HEIGHT = 72, 14
+
+
+def show_run(path: str, as_json: bool, save: str | None) -> int:
+    run = RunDir.open(path)
+    rows, evaluations = run.metrics(), run.evaluations()
+    if save:
+        from trimtab.report import style
+
+        style.save(
+            style.learning_curve_of(rows, title=f"{run.config()['env_id']}, {run.config()['algo']}"),
+            Path(save),
+        )
+    if as_json:
+        print(json.dumps({"run": str(run.path), "last": rows[-1] if rows else {}, "evaluations": evaluations}))
+        return 0
+    from rich.console import Console
+
+    console = Console()
+    console.print(_table(run, rows, evaluations))
+    points = [(r["time/total_timesteps"], r["rollout/ep_rew_mean"]) for r in rows if "rollout/ep_rew_mean" in r]
+    if points:
+        console.print("\nreturn of the last 100 episodes, by environment steps")
+        print(draw(points, min(WIDTH, max(20, console.width - 12))))
+    else:
+        console.print("no episode has finished yet")
+    if save:
+        console.print(f"saved: {save}")
+    return 0
+
+
+def _table(run: RunDir, rows: list[dict[str, Any]], evaluations: list[dict[str, Any]]):
+    from rich.table import Table
+
+    config, last = run.config(), rows[-1] if rows else {}
+    table = Table(title=str(run.path), show_header=False, title_justify="left")
+    checkpoints = run.checkpoints()
+    wanted = config["total_timesteps"] // (config["num_envs"] * config["num_steps"])
+    table.add_row("run", f"{config['algo']} on {config['env_id']}, seed {config['seed']}")
+    table.add_row("batch", f"{config['num_envs']} × {config['num_steps']} = {config['num_envs'] * config['num_steps']}")
+    table.add_row(
+        "progress",
+        f"iteration {last.get('iteration', 0)} of {wanted}, {last.get('time/total_timesteps', 0):,} steps",
+    )
+    table.add_row("speed", f"{last.get('time/fps', 0):,.0f} steps/s")
+    table.add_row(
+        "checkpoints",
+        f"{len(checkpoints)}, the last at step {checkpoints[-1].step:,}" if checkpoints else "none",
+    )
+    for name in (
+        "rollout/ep_rew_mean",
+        "rollout/ep_len_mean",
+        "train/approx_kl",
+        "train/clip_fraction",
+        "train/entropy_loss",
+        "train/explained_variance",
+        "train/grad_norm",
+        "train/learning_rate",
+    ):
+        if name in last:
+            table.add_row(name, f"{last[name]:.5g}")
+    if evaluations:
+        e = evaluations[-1]
+        table.add_row(
+            "last evaluation",
+            f"mean {e['eval/mean_reward']:.4g}, median {e['eval/median_reward']:.4g}, "
+            f"IQR {e['eval/iqr_low']:.4g} to {e['eval/iqr_high']:.4g} at step {e['time/total_timesteps']:,}",
+        )
+    return table
+
+
+def draw(points: list[tuple[float, float]], width: int = WIDTH, height: int = HEIGHT) -> str:
+    """A curve in braille dots, two across and four down in every character."""
+    xs, ys = [p[0] for p in points], [p[1] for p in points]
+    low, high = min(ys), max(ys)
+    span_x, span_y = (max(xs) - min(xs)) or 1.0, (high - low) or 1.0
+    cells = [[0] * width for _ in range(height)]
+    bits = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+    columns: dict[int, list[float]] = {}
+    for x, y in points:
+        columns.setdefault(round((x - min(xs)) / span_x * (2 * width - 1)), []).append(y)
+    previous = None
+    for column in sorted(columns):
+        row = round((high - sum(columns[column]) / len(columns[column])) / span_y * (4 * height - 1))
+        begin, end = sorted((row, row if previous is None else previous))
+        for r in range(begin, end + 1):
+            cells[r // 4][column // 2] |= bits[r % 4][column % 2]
+        previous = row
+    label = lambda value: f"{value:>10.4g} "
+    lines = [
+        (label(high) if i == 0 else label(low) if i == height - 1 else " " * 11)
+        + "".join(chr(0x2800 + c) for c in line)
+        for i, line in enumerate(cells)
+    ]
+    axis = " " * 11 + f"{_short(min(xs)):<{width // 2}}{_short(max(xs)):>{width // 2}}"
+    return "\n".join([*lines, axis])
+
+
+def _short(value: float) -> str:
+    if value >= 1e6:
+        return f"{value / 1e6:.3g}M"
+    return f"{value / 1e3:.3g}k" if value >= 1e3 else f"{math.floor(value)}"

@@ -1,0 +1,167 @@
+"""Figures of a split: what each way of splitting the batch costs and gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from trimtab.report.probe.figures import stacked_layers
+from trimtab.report.probe.series import split_text
+from trimtab.report.style import (
+    BLUE,
+    GREY,
+    ORANGE,
+    ROW,
+    SHORT_NUMBER,
+    WIDTH,
+    colored,
+    learning_curves,
+    legend,
+    rows_of,
+    themed,
+)
+
+Chart = alt.TopLevelMixin
+PARTS = {"individual": "individual", "covariance": "covariance", "bias_sq": "bias²"}
+
+
+NAMES = ("split_error", "learning_curves", "speed", "predicted")
+
+
+def figures(result: dict[str, Any]) -> dict[str, Chart]:
+    """The figures that compare splits, those there are data for."""
+    made = dict(zip(NAMES, (error(result), curves(result), speed(result), predicted(result))))
+    return {name: chart for name, chart in made.items() if chart is not None}
+
+
+def label(row: dict[str, Any]) -> str:
+    return split_text(row["num_envs"], row["num_steps"])
+
+
+def shared_grad_sq(rows: list[dict[str, Any]]) -> float | None:
+    """|G|² that errors are relative to: MSE over relative MSE, the same for all splits."""
+    for row in rows:
+        whole, relative = row["mse"].get("value"), row["mse_relative"].get("value")
+        if row["mse_relative"].get("resolved") and whole and relative:
+            return whole / relative
+    return None
+
+
+def error(result: dict[str, Any]) -> Chart | None:
+    """Individual, covariance and squared bias of each split, relative to |G|² where that is known."""
+    rows, unit = result["rows"], shared_grad_sq(result["rows"])
+    known = [row for row in rows if row["variance"].get("resolved")]
+    data = []
+    for row in known:
+        for order, (name, part) in enumerate(PARTS.items()):
+            if row[name].get("value") is not None:
+                data.append(_scaled(row, name, part, unit or 1.0) | {"order": order})
+        total = "mse" if row["mse"].get("resolved") else "variance"
+        if row[total].get("value") is not None:
+            data.append(_scaled(row, total, "total", unit or 1.0) | {"order": None})
+    parts = [part for part in PARTS.values() if any(d["part"] == part for d in data)]
+    if not parts:
+        return None
+    frame = pl.DataFrame(data, infer_schema_length=None)
+    x = "relative to |G|²" if unit else "squared error, gradient²"
+    layers = stacked_layers(frame, parts, [label(r) for r in rows], "N × T", x)
+    layers = layers.properties(width=WIDTH, height=(ROW + 6) * len(rows))
+    what = "the squared signal |G|²" if unit else "nothing: |G|² is not resolved, so these are absolute"
+    return themed(
+        layers,
+        "Where the error of the gradient comes from, split by split",
+        f"At the same batch, relative to {what}. Dot and line: mean squared error (variance where the bias is not "
+        "resolved) with its 95% interval; shorter is better." + (" No bar: not resolved." if known != rows else ""),
+    )
+
+
+def _scaled(row: dict[str, Any], name: str, part: str, unit: float) -> dict[str, Any]:
+    scaled = {k: None if row[name].get(k) is None else row[name][k] / unit for k in ("value", "lo", "hi")}
+    return {"series": label(row), "panel": "", "part": part, **scaled}
+
+
+def curves(result: dict[str, Any]) -> Chart | None:
+    """Learning curves, one line for each split."""
+    frame = result["curves"].drop_nulls("return").filter(pl.col("return").is_finite())
+    if frame.is_empty():
+        return None
+    names = {f"{r['num_envs']}x{r['num_steps']}": label(r) for r in result["rows"]}
+    frame = frame.with_columns(pl.col("series").replace(names))
+    order = [name for name in names.values() if name in set(frame["series"])]
+    seeds = frame["seed"].n_unique()
+    return learning_curves(
+        frame,
+        "How well each split learns",
+        f"Mean over {seeds} seeds; bands from the lowest to the highest." if seeds > 1 else "One seed.",
+        order,
+    )
+
+
+def speed(result: dict[str, Any]) -> Chart | None:
+    """Environment steps per second against N."""
+    found = [(r, r["fps"]) for r in result["rows"] if r["fps"].get("value")]
+    if not found:
+        return None
+    data = pl.DataFrame(
+        [
+            {"series": label(r), "num_envs": r["num_envs"], **{k: f.get(k) for k in ("value", "lo", "hi")}}
+            for r, f in found
+        ],
+        infer_schema_length=None,
+        schema_overrides={"lo": pl.Float64, "hi": pl.Float64},
+    )
+    chosen = [r["num_envs"] for r, _ in found]
+    x = alt.X(
+        "num_envs:Q",
+        title="environments N (logarithmic)",
+        scale=alt.Scale(type="log", base=2, nice=False, padding=16),
+        axis=alt.Axis(values=chosen, format="d", grid=False),
+    )
+    base = alt.Chart(data).encode(x=x)
+    y = alt.Y("value:Q", title="environment steps per second", axis=alt.Axis(format="~s"), scale=alt.Scale(zero=True))
+    line = base.mark_line(strokeWidth=2, color=BLUE).encode(y=y)
+    rule = base.mark_rule(color=BLUE, strokeWidth=2).encode(y="lo:Q", y2="hi:Q").transform_filter("isValid(datum.lo)")
+    dot = base.mark_point(filled=True, size=64, color=BLUE, opacity=1).encode(
+        y=y, tooltip=["series:N", alt.Tooltip("value:Q", format=",.0f")]
+    )
+    layers = alt.layer(line, rule, dot, data=data).properties(width=WIDTH, height=220)
+    spread = ", with 95% intervals over seeds" if data["lo"].is_not_null().any() else ", one seed"
+    return themed(layers, "How fast each split runs", f"Training speed at the same batch{spread}.")
+
+
+def predicted(result: dict[str, Any]) -> Chart | None:
+    """Variances at splits that were not measured, among those that were."""
+    if not result["predicted"]:
+        return None
+    kinds = ["measured", "predicted from blocks", "extrapolated"]
+    guesses = [(p, kinds[2] if p["extrapolated"] else kinds[1]) for p in result["predicted"]]
+    rows = [(r, kinds[0]) for r in result["rows"] if r["variance"].get("resolved")] + guesses
+    rows = sorted(((r, k) for r, k in rows if r["variance"].get("value") is not None), key=lambda r: r[0]["num_envs"])
+    data = pl.DataFrame(
+        [{"series": label(r), "kind": k, **{c: r["variance"].get(c) for c in ("value", "lo", "hi")}} for r, k in rows],
+        infer_schema_length=None,
+        schema_overrides={"lo": pl.Float64, "hi": pl.Float64},
+    )
+    labels = list(dict.fromkeys(data["series"]))
+    present = [k for k in kinds if k in set(data["kind"])]
+    colors = dict(zip(kinds, [BLUE, ORANGE, GREY]))
+    color = colored("kind", present, [colors[k] for k in present])
+    base = alt.Chart(data).encode(y=rows_of(labels, "N × T"), color=color)
+    axis = alt.Axis(labelExpr=SHORT_NUMBER, tickCount=5)
+    x = alt.X("value:Q", title="variance, gradient²", axis=axis, scale=alt.Scale(zero=True))
+    shapes = ["diamond" if k == kinds[2] else "circle" for k in present]
+    scale = alt.Scale(domain=present, range=shapes)
+    shape = alt.Shape("kind:N", scale=scale, sort=present, legend=legend(present), title=None)
+    layers = alt.layer(
+        base.transform_filter("isValid(datum.lo)").mark_rule(strokeWidth=2.2).encode(x="lo:Q", x2="hi:Q"),
+        base.mark_point(filled=True, size=80, opacity=1).encode(x=x, shape=shape),
+        data=data,
+    ).properties(width=WIDTH, height=ROW * len(labels))
+    return themed(
+        layers,
+        "What splits that were not measured should do",
+        "Variance with 95% intervals. Blocks: measured rows cut shorter, advantages computed anew. Extrapolated: as if "
+        "gradients further apart than measured were uncorrelated, so without an interval.",
+    )

@@ -1,0 +1,141 @@
+"""What `trimtab tune` found: in a terminal, as figures and as a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from trimtab.report.numbers import number
+
+KEPT, TRIED = "kept", "tried"
+
+
+def print_tuning(result: dict[str, Any]) -> None:
+    """A line for each sweep, the comparison on new seeds, the sentence."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in ("phase", "field", "area by value (kept: *)"):
+        table.add_column(title)
+    for sweep in result["sweeps"]:
+        cells = [f"{plain(t['value'])}: {_mean(t)}{'*' * (t['value'] == sweep['kept'])}" for t in sweep["trials"]]
+        table.add_row(sweep["phase"], sweep["field"], "   ".join(cells) or f"{plain(sweep['kept'])} (nothing to try)")
+    console.print(f"\n{result['env_id']}, {result['algo']}, {result['total_timesteps']:,} steps a run\n")
+    console.print(table)
+    final = Table("configuration", "area on new seeds", box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in result["final"]:
+        interval = f"{number(row['area'])} ({number(row['lo'], 2)} to {number(row['hi'], 2)})"
+        final.add_row(changed(row["changes"]), interval, style="bold" if row["changes"] == result["changes"] else None)
+    console.print(final)
+    console.print(f"[bold]{result['sentence']}[/bold]\n")
+    console.print(f"configuration: {result['config']}    page: {result['page']}", soft_wrap=True)
+
+
+def _mean(trial: dict[str, Any]) -> str:
+    return number(sum(trial["areas"]) / len(trial["areas"]))
+
+
+def plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).lower()
+
+
+def changed(changes: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {plain(value)}" for name, value in changes.items()) or "the start"
+
+
+def sweeps_chart(result: dict[str, Any]):
+    """Area under the learning curve by value, a panel for each field; every dot is a seed."""
+    import altair as alt
+
+    from trimtab.report import style
+
+    rows = [
+        {
+            "panel": sweep["field"],
+            "value": plain(trial["value"]),
+            "place": place,
+            "area": area,
+            "fate": KEPT if trial["value"] == sweep["kept"] else TRIED,
+        }
+        for sweep in result["sweeps"]
+        if len(sweep["trials"]) > 1
+        for place, trial in enumerate(sweep["trials"])
+        for area in trial["areas"]
+    ]
+    if not rows:
+        return None
+    x = alt.X("area:Q", title="area under the learning curve", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
+    axis = alt.Axis(domain=False, ticks=False, grid=True)
+    y = alt.Y("value:N", title=None, sort=alt.EncodingSortField("place", op="min"), axis=axis)
+    color = style.colored("fate", [KEPT, TRIED], [style.ORANGE, style.BLUE])
+    base = alt.Chart(pl.DataFrame(rows)).encode(y=y, color=color)
+    dots = base.mark_point(filled=True, size=46, opacity=0.75).encode(x=x)
+    ticks = base.mark_tick(thickness=2.5, size=16).encode(x=alt.X("mean(area):Q"))
+    panels = list(dict.fromkeys(row["panel"] for row in rows))
+    chart = style.paneled(alt.layer(dots, ticks), panels, 2, alt.Step(24), y="independent")
+    if len(panels) > 1:
+        chart = chart.properties(usermeta={"columns": 2, "labels": 40})
+    subtitle = "Every dot is a seed, the bar their mean; each sweep starts from what the ones before it kept."
+    return style.themed(chart, "What each field does, in the order it was swept", subtitle)
+
+
+def figures(result: dict[str, Any], curves: pl.DataFrame) -> dict[str, Any]:
+    from trimtab.report import style
+
+    seeds = curves["seed"].n_unique()
+    learning = style.learning_curves(
+        curves,
+        "Start and tuned, on seeds that no sweep has seen",
+        f"Mean over {seeds} seeds; bands from the lowest to the highest.",
+        ["start", "tuned"],
+    )
+    found = {"learning_curves": learning, "sweeps": sweeps_chart(result)}
+    return {name: chart for name, chart in found.items() if chart is not None}
+
+
+def write_page(result: dict[str, Any], curves: pl.DataFrame, manifest: dict[str, Any], out: Path) -> None:
+    """page.html and figures/ in the directory of a tuning."""
+    from trimtab.report import style
+    from trimtab.report.page import Bullets, Figure, Heading, Paragraph, Table, page
+    from trimtab.runs.records import write_atomically
+
+    drawn = figures(result, curves)
+    rows = [
+        [f"{number(row['area'])}\n{number(row['lo'], 2)} to {number(row['hi'], 2)}", changed(row["changes"])]
+        for row in result["final"]
+    ]
+    chosen = [i for i, row in enumerate(result["final"]) if row["changes"] == result["changes"]]
+    steps = [
+        f"{s['phase']}: {s['field']} {plain(s['before'])}"
+        + (f" → {plain(s['kept'])}" if s["kept"] != s["before"] else " stays")
+        for s in result["sweeps"]
+    ]
+    machine = manifest["machine"]
+    blocks = [
+        Paragraph(result["sentence"], "lead"),
+        Figure(drawn["learning_curves"]),
+        Heading("On new seeds"),
+        Table(
+            ["area", "with"],
+            rows,
+            tuple(chosen),
+            words=(1,),
+            caption="Area under the learning curve: mean over new seeds; small: 95% intervals. The best is marked.",
+        ),
+        Heading("Sweep by sweep"),
+        *([Figure(drawn["sweeps"])] if "sweeps" in drawn else []),
+        Bullets(steps),
+        Heading("How this was made"),
+        Paragraph(result["command"], "code"),
+        Paragraph(f"{machine['processor']}, {machine['platform']}, {machine['device']}", "soft"),
+    ]
+    title = f"{result['env_id']}: tuning {result['algo']}"
+    write_atomically(out / "page.html", page(title, blocks).encode())
+    for name, chart in drawn.items():
+        for suffix in (".svg", ".png", ".pdf"):
+            style.save(chart, out / "figures" / f"{name}{suffix}")

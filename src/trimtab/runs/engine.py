@@ -1,0 +1,247 @@
+"""Compiled iterations: several per call on compiled environments, one at a time around host environments."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from trimtab import envs
+from trimtab.algos import rollout
+from trimtab.algos.algorithm import Algorithm, hypers_of, replace
+from trimtab.algos.light import light_probe
+from trimtab.algos.rollout import Carry, Rollout
+from trimtab.algos.state import Info, State
+from trimtab.config import Config, ConfigError
+from trimtab.envs.base import derived_seed
+from trimtab.runs import device
+
+Waiting = Callable[[], Info]  # blocks until iterations are done; their Infos, stacked on a leading axis
+
+
+class Engine(Protocol):
+    """`launch` sets up to `count` iterations (at most `chunk`) going and takes the buffers of the state it is given."""
+
+    algorithm: Algorithm
+    compile_seconds: float
+    chunk: int
+    exact: bool  # whether a resumed run continues bit for bit
+    ahead: bool  # whether `launch` returns before its iterations are done
+
+    def init(self, seed: int) -> State: ...
+
+    def compile(self, state: State) -> None: ...
+
+    def launch(self, state: State, count: int) -> tuple[State, Waiting]: ...
+
+    def adopt(self, state: State, iteration: int) -> State: ...
+
+    def close(self) -> None: ...
+
+
+def advance(engine: Engine, state: State, count: int) -> tuple[State, Info]:
+    """Up to `count` iterations, done."""
+    state, wait = engine.launch(state, count)
+    return state, wait()
+
+
+def build(config: Config) -> Engine:
+    """The engine for a configuration; raises EnvError for environments that cannot be had."""
+    make = lambda n, streamed=False: envs.make(
+        config.env_id,
+        num_envs=n,
+        backend=config.backend,
+        env_kwargs=config.env_kwargs,
+        time_limit=config.time_limit,
+        seed=config.seed,
+        streamed=streamed,
+    )
+    try:
+        env = make(config.num_envs, streamed=True)
+    except (TypeError, KeyError) as error:  # the environment's own constructor did not take them
+        if not config.env_kwargs:
+            raise
+        raise ConfigError("env_kwargs", config.env_kwargs, f"{config.env_id} does not take them ({error})") from None
+    check_against_env(config, env.spec)
+    algorithm = Algorithm(config, env, make, light_probe)
+    return CompiledEngine(algorithm) if env.spec.compiled else HostEngine(algorithm)
+
+
+def check_against_env(config: Config, spec) -> None:
+    """What can only be refused once the environment is known."""
+    if config.log_std_init != Config.log_std_init and hasattr(spec.action, "n"):
+        raise ConfigError("log_std_init", config.log_std_init, f"{spec.env_id} has discrete actions; nearest: 0.0")
+    if config.network == "impala" and len(spec.obs_shape) != 3:
+        raise ConfigError("network", "impala", f"needs images, {spec.env_id} has shape {spec.obs_shape}; nearest: mlp")
+    if config.norm_obs and spec.obs_dtype == "uint8":
+        raise ConfigError("norm_obs", True, "images are scaled to [0, 1] by the network already; nearest: false")
+    if config.algo == "reinforce" and not config.baseline:
+        if spec.time_limit is None:
+            raise ConfigError("baseline", False, f"{spec.env_id} has no time limit; nearest: true, or give time_limit")
+        if config.num_steps < spec.time_limit:
+            raise ConfigError(
+                "num_steps",
+                config.num_steps,
+                f"REINFORCE without a baseline needs whole episodes; nearest: {spec.time_limit}, or baseline=true",
+            )
+        if not spec.compiled:
+            raise ConfigError("baseline", False, "needs environments that can restart every iteration; nearest: true")
+
+
+def strong(tree):
+    """The same arrays without weak types, so that the first call's types are every call's."""
+    return jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype) if hasattr(x, "weak_type") else x, tree)
+
+
+class CompiledEngine:
+    """Everything in one program: the loop over iterations too, with a traced count, so that stopping at any iteration
+    (a checkpoint, the end, a resume) runs the same compiled code and gives the same bits."""
+
+    exact = ahead = True
+
+    def __init__(self, algorithm: Algorithm):
+        self.algorithm, self.hypers = algorithm, hypers_of(algorithm.config)
+        self.chunk = max(1, min(1024, 65_536 // algorithm.config.batch))
+        self.compile_seconds = 0.0
+
+    def init(self, seed: int) -> State:
+        return strong(jax.jit(self.algorithm.init)(jax.random.key(seed), self.hypers))
+
+    def adopt(self, state: State, iteration: int) -> State:
+        return state
+
+    def compile(self, state: State) -> None:
+        begun = time.perf_counter()
+        self._run = jax.jit(self._loop, donate_argnums=0).lower(state, self.hypers, 1).compile()
+        self.compile_seconds += time.perf_counter() - begun
+
+    def _loop(self, state: State, hypers, count):
+        _, info = jax.eval_shape(self.algorithm.step, state, hypers)
+        room = jax.tree.map(lambda x: jnp.zeros((self.chunk, *x.shape), x.dtype), info)
+
+        def going(carry):
+            done, _, _, healthy = carry
+            return (done < count) & healthy
+
+        def iterate(carry):
+            done, state, infos, _ = carry
+            state, info = self.algorithm.step(state, hypers)
+            infos = jax.tree.map(lambda room, x: room.at[done].set(x), infos, info)
+            return done + 1, state, infos, jnp.stack(list(info.finite.values())).all()
+
+        done, state, infos, _ = jax.lax.while_loop(going, iterate, (0, state, room, jnp.ones((), bool)))
+        return strong(state), infos, done
+
+    def launch(self, state: State, count: int) -> tuple[State, Waiting]:
+        state, infos, done = self._run(state, self.hypers, min(count, self.chunk))
+        return state, lambda: jax.tree.map(lambda x: np.asarray(x)[: int(done)], infos)
+
+    def close(self) -> None:
+        pass
+
+
+class HostEngine:
+    """Collection around host environments, learning compiled: the same `learn` as everywhere.
+
+    Environments that a compiled program can step are stepped by one; the others in Python.
+    """
+
+    exact = ahead = False
+    chunk = 1
+
+    def __init__(self, algorithm: Algorithm):
+        self.algorithm, self.hypers = algorithm, hypers_of(algorithm.config)
+        self.compile_seconds = 0.0
+        # Stepping in Python is one call per step: hand it only the number it needs.
+        self._act_hypers = {k: self.hypers[k] for k in ("clip_obs",) if algorithm.config.norm_obs}
+
+    def _carry(self, seed: int) -> Carry:
+        config, env = self.algorithm.config, self.algorithm.env
+        obs = env.reset(seed)
+        if config.stagger_resets:
+            obs = self._stagger(obs, seed)
+        zeros = np.zeros(config.num_envs, np.float32)
+        return Carry((), obs, zeros, zeros.copy())
+
+    def _stagger(self, obs: np.ndarray, seed: int) -> np.ndarray:
+        """Random actions, each environment being reset at a random moment, so that episodes are out of step."""
+        config, env = self.algorithm.config, self.algorithm.env
+        longest = env.spec.time_limit or config.num_steps
+        phase = np.random.default_rng(seed).integers(0, longest, config.num_envs)
+        sample = jax.jit(lambda key: rollout.random_action(self.algorithm.dist, key, config.num_envs))
+        for t in range(longest):
+            obs = env.step(np.asarray(sample(jax.random.fold_in(jax.random.key(seed), t)))).obs
+            if (phase == t).any():
+                obs = env.reset_some(phase == t)
+        return obs
+
+    def init(self, seed: int) -> State:
+        carry = self._carry(seed)
+        init = jax.jit(lambda key, hypers: self.algorithm.init(key, hypers, jax.tree.map(jnp.asarray, carry)))
+        return strong(init(jax.random.key(seed), self.hypers))
+
+    def adopt(self, state: State, iteration: int) -> State:
+        """Environment states cannot be saved: after a resume, episodes start over."""
+        carry = self._carry(derived_seed(self.algorithm.config.seed, iteration))
+        scale = state.reward_scale
+        if scale is not None:
+            scale = scale._replace(total=jnp.zeros_like(scale.total))
+        return replace(state, env=jax.tree.map(jnp.asarray, carry), reward_scale=scale)
+
+    def compile(self, state: State) -> None:
+        begun = time.perf_counter()
+        algorithm = self.algorithm
+        self._stream = algorithm.env.stream()
+        self._draw = jax.jit(algorithm.noise).lower(state.key).compile()
+        noise = jax.eval_shape(algorithm.noise, state.key)[1]
+        self._collect = (self._compile_step if self._stream is None else self._compile_stream)(state, noise)
+        learn = jax.jit(lambda *given: strong(algorithm.learn(*given)), donate_argnums=0)
+        self._learn = learn.lower(state, self._abstract_rows(), self.hypers).compile()
+        self.compile_seconds += time.perf_counter() - begun
+
+    def _compile_step(self, state: State, noise) -> Callable[..., tuple[Carry, Rollout]]:
+        """One compiled call per step, the loop in Python."""
+        algorithm = self.algorithm
+        step_noise = jax.ShapeDtypeStruct(noise.shape[1:], noise.dtype)
+        given = state.params, state.obs_stats, state.env.obs, step_noise, self._act_hypers
+        step = jax.jit(algorithm.act).lower(*given).compile()
+
+        def collect(params, obs_stats, carry, noise, hypers):
+            act = lambda obs, noise: step(params, obs_stats, obs, noise, hypers)
+            return jax.tree.map(jnp.asarray, rollout.collect_host(algorithm.env, act, np.asarray(noise), carry))
+
+        return collect
+
+    def _compile_stream(self, state: State, noise) -> Callable[..., tuple[Carry, Rollout]]:
+        """The whole loop in one program. It holds addresses of this process, so it is kept out of the cache."""
+        collect = jax.jit(partial(self.algorithm.collect_stream, self._stream))
+        with device.not_cached():
+            return collect.lower(state.params, state.obs_stats, state.env, noise, self._act_hypers).compile()
+
+    def _abstract_rows(self) -> Rollout:
+        """Shapes and types of a rollout, to compile before the first one is there."""
+        config, batch = self.algorithm.config, self.algorithm.abstract_batch()
+        lead = (config.num_steps, config.num_envs)
+        array = jax.ShapeDtypeStruct
+        obs = array((*lead, *batch.obs.shape[1:]), self.algorithm.env.spec.obs_dtype)
+        action, dist = (array((*lead, *x.shape[1:]), x.dtype) for x in (batch.action, batch.dist))
+        number, flag = array(lead, jnp.float32), array(lead, jnp.bool_)
+        return Rollout(obs, obs, action, dist, number, number, flag, flag, flag, number, number)
+
+    def launch(self, state: State, count: int) -> tuple[State, Waiting]:
+        if self._stream is not self.algorithm.env.stream():
+            raise RuntimeError("environments were reset after compiling")
+        key, noise = self._draw(state.key)
+        carry, rows = self._collect(state.params, state.obs_stats, state.env, noise, self._act_hypers)
+        state, info = self._learn(replace(state, key=key, env=carry), rows, self.hypers)
+        info = jax.tree.map(lambda x: np.asarray(x)[None], info)
+        return state, lambda: info
+
+    def close(self) -> None:
+        jax.effects_barrier()  # after an interrupt a program may still be stepping them
+        self.algorithm.env.close()

@@ -1,0 +1,296 @@
+"""The only loop: step, record, checkpoint, go on."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trimtab import config as configuration
+from trimtab.algos.state import Info, State
+from trimtab.config import Config
+from trimtab.envs.base import derived_seed
+from trimtab.envs.procgen import normalized_return
+from trimtab.runs import device, snapshot
+from trimtab.runs.engine import Engine, Waiting
+from trimtab.runs.evaluate import EVALUATION_SEEDS, evaluate
+from trimtab.runs.manifest import manifest
+from trimtab.runs.opening import fitting, restore
+from trimtab.runs.progress import Progress
+from trimtab.runs.records import RunDir, RunError, Taken, new_path
+from trimtab.runs.run import Run
+from trimtab.runs.sinks import Sink, TensorBoard, WandB, require_packages
+
+WINDOW = 100  # episodes in rollout/ep_rew_mean
+
+
+class NonFinite(RunError):
+    """A number was infinite or not a number; the run stopped, its last checkpoint stands."""
+
+
+@dataclass
+class Options:
+    """How a run is carried out and shown; nothing here changes its results."""
+
+    run_dir: Path | None = None
+    quiet: bool = True
+    checkpoints: int = 20
+    tensorboard: bool = False
+    track: bool = False
+    say: Callable[[str], None] = field(default=lambda text: print(text, file=sys.stderr))
+    announce: Callable[[Config, str], None] = field(default=lambda config, backend: None)  # nothing is refused after it
+
+
+def train(config: Config, run_dir: str | Path | None = None, **options: Any) -> Run:
+    """Train from the beginning in a new run directory."""
+    opts = Options(run_dir=Path(run_dir) if run_dir else None, **options)
+    require_packages(opts.tensorboard, opts.track)
+    device.prepare(device.threads_for(config.network))
+    engine = fitting(config)
+    run = _new_run(opts.run_dir, config, engine)
+    opts.announce(config, engine.algorithm.env.spec.backend)
+    with run.writing(), _saying_how_to_go_on(run.path):
+        state = engine.init(config.seed)
+        return _Loop(config, engine, run, opts).go(state)
+
+
+@contextmanager
+def _saying_how_to_go_on(path: Path) -> Iterator[None]:
+    """An interrupt carries the command that goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"`trimtab resume {path}` goes on from the last checkpoint") from None
+
+
+def _new_run(path: Path | None, config: Config, engine: Engine) -> RunDir:
+    """A run at `path`, or under the first free name: another process may take a name between looking and making."""
+    while True:
+        target = path or new_path(Path("runs"), config.env_id, config.algo, config.seed)
+        try:
+            return RunDir.create(target, config.as_dict(), manifest(config, engine))
+        except Taken:
+            if path:
+                raise
+
+
+def resume(run_dir: str | Path, **options: Any) -> Run:
+    """Go on from the newest good checkpoint."""
+    run = RunDir.open(run_dir)
+    opts = Options(run_dir=run.path, **options)
+    require_packages(opts.tensorboard, opts.track)
+    config = configuration.from_dict(run.config())
+    device.prepare(device.threads_for(config.network))
+    with run.writing(), _saying_how_to_go_on(run.path):
+        engine = fitting(config)
+        state = restore(run, config, engine, opts.say)
+        return _Loop(config, engine, run, opts).go(state)
+
+
+class _Loop:
+    """One pass from a state to the end of training, recording on the way."""
+
+    def __init__(self, config: Config, engine: Engine, run: RunDir, options: Options):
+        self.config, self.engine, self.run, self.options = config, engine, run, options
+        self.window: deque[tuple[float, float]] = deque(maxlen=WINDOW)
+        self.pending: list[dict[str, np.ndarray]] = []
+        self.shard_from = 0
+        self.passed_threshold = config.eval_threshold is None
+        self.sinks: list[Sink] = []
+
+    def go(self, state: State) -> Run:
+        config, engine = self.config, self.engine
+        self._recall()
+        iteration = self.shard_from = int(state.iteration)
+        stops = self._checkpoint_iterations()
+        if iteration == 0:
+            self._checkpoint(state)
+        if iteration < config.iterations:
+            self._open_sinks()
+        self.begun, self.first, self.outside = time.perf_counter(), iteration, 0.0
+        try:
+            with Progress(config.steps, f"{config.env_id} {config.algo} seed {config.seed}", self.options.quiet) as bar:
+                if iteration < config.iterations:
+                    engine.compile(state)
+                bar.start(iteration * config.batch)
+                settle = lambda: None
+                while iteration < config.iterations:
+                    until = min(self._next(stops, iteration), self._next_evaluation(iteration))
+                    count = min(until - iteration, engine.chunk)
+                    state, wait = engine.launch(state, count)
+                    settle()  # the iterations before these, while these are computed
+                    iteration += count
+                    settle = partial(self._settle, iteration - count, wait, bar)
+                    if engine.ahead and iteration < until:
+                        continue
+                    settle()
+                    settle = lambda: None
+                    # Evaluate first: the checkpoint then speaks for the evaluation too.
+                    if iteration == self._next_evaluation(iteration - 1):
+                        self.outside += self._evaluate(state, iteration)
+                    if iteration in stops:
+                        self._checkpoint(state)
+        finally:
+            engine.close()
+            for sink in self.sinks:
+                sink.close()
+        return Run(self.run.path, self._timing())
+
+    def _timing(self) -> dict[str, Any]:
+        """How long this process took; a run that was complete already keeps the speed it recorded."""
+        steps = (self.config.iterations - self.first) * self.config.batch
+        seconds, training = time.perf_counter() - self.begun, self._clock()
+        timing = {"steps": steps, "interval": [time.time() - training, time.time()]}
+        if steps:
+            compiling = self.engine.compile_seconds
+            timing |= {"fps": steps / training, "seconds": seconds, "compile_seconds": compiling}
+        return timing
+
+    def _open_sinks(self) -> None:
+        if self.options.tensorboard:
+            self.sinks.append(TensorBoard(self.run.path))
+        if self.options.track:
+            self.sinks.append(WandB(self.run.path, self.config.as_dict()))
+
+    def _clock(self) -> float:
+        """Seconds of training: compiling and evaluating are not counted in steps/s."""
+        return max(time.perf_counter() - self.begun - self.outside - self.engine.compile_seconds, 1e-9)
+
+    def _settle(self, first: int, wait: Waiting, bar: Progress) -> None:
+        """Wait for iterations that start at `first`, record and show them."""
+        info, clock = wait(), self._clock()
+        done = first + len(next(iter(info.finite.values())))
+        rate = (done - self.first) * self.config.batch / clock
+        self._record(first, info, rate, clock)
+        bar.update(done * self.config.batch, self._note(rate))
+
+    # When things happen ----------------------------------------------------------------------------------
+
+    def _checkpoint_iterations(self) -> set[int]:
+        count = max(1, min(self.options.checkpoints, self.config.iterations))
+        return {round(k * self.config.iterations / count) for k in range(1, count + 1)}
+
+    def _next(self, stops: set[int], iteration: int) -> int:
+        return min(s for s in stops if s > iteration)
+
+    def _next_evaluation(self, iteration: int) -> int:
+        """The first iteration after `iteration` at whose end a multiple of eval_every has been passed."""
+        every, batch = self.config.eval_every, self.config.batch
+        if every == 0:
+            return self.config.iterations + 1
+        due = (iteration * batch // every + 1) * every
+        return max(iteration + 1, min(math.ceil(due / batch), self.config.iterations))
+
+    # What is written -------------------------------------------------------------------------------------
+
+    def _recall(self) -> None:
+        """Take up the episode window where the recorded run left it."""
+        episodes = self.run.episodes()
+        self.window.extend(zip(episodes["return"].to_list()[-WINDOW:], episodes["length"].to_list()[-WINDOW:]))
+        self.passed_threshold |= any(
+            self.config.eval_threshold is not None
+            and row.get("rollout/ep_rew_mean", -math.inf) >= self.config.eval_threshold
+            for row in self.run.metrics()
+        )
+
+    def _record(self, first: int, info: Info, fps: float, clock: float) -> None:
+        """Write the iterations of one call; stop at the first that is not finite."""
+        rows = []
+        names = list(info.finite)
+        metrics = {name: values.tolist() for name, values in info.metrics.items()}
+        for k in range(len(info.finite[names[0]])):
+            self._episodes(first + k, info, k)
+            row: dict[str, Any] = {
+                "iteration": first + k + 1,
+                "time/total_timesteps": (first + k + 1) * self.config.batch,
+                "time/fps": round(fps, 1),
+                "time/elapsed": round(clock, 3),
+            }
+            if self.window:
+                row["rollout/ep_rew_mean"], row["rollout/ep_len_mean"] = self._window_means()
+                if (share := normalized_return(self.config.env_id, row["rollout/ep_rew_mean"])) is not None:
+                    row["rollout/normalized_return"] = share
+            row |= {name: values[k] for name, values in metrics.items() if math.isfinite(values[k])}
+            rows.append(row)
+            if self.config.eval_threshold is not None:
+                self.passed_threshold |= row.get("rollout/ep_rew_mean", -math.inf) >= self.config.eval_threshold
+        broken = [name for name in names if not info.finite[name].all()]
+        self.run.append_metrics([*rows[:-1], rows[-1] | {"not_finite": broken}] if broken else rows)
+        for row in rows:
+            numbers = {name: value for name, value in row.items() if name != "iteration"}
+            for sink in self.sinks:
+                sink.write(row["time/total_timesteps"], numbers)
+        if broken:
+            last = max((c.step for c in self.run.checkpoints()), default=0)
+            raise NonFinite(
+                f"{', '.join(broken)} not finite at iteration {rows[-1]['iteration']} (step "
+                f"{rows[-1]['time/total_timesteps']}); the last good checkpoint is at step {last}; "
+                "try a lower learning_rate or max_grad_norm"
+            )
+
+    def _window_means(self) -> tuple[float, float]:
+        """Mean return and length of the last episodes."""
+        returns, lengths = zip(*self.window)
+        return math.fsum(returns) / len(returns), math.fsum(lengths) / len(lengths)
+
+    def _episodes(self, iteration: int, info: Info, k: int) -> None:
+        """Finished episodes in the order they finished, with the step at which they did."""
+        t, env = np.nonzero(info.done[k])
+        if not len(t):
+            return
+        returns, lengths = info.episode_return[k][t, env], info.episode_length[k][t, env]
+        self.window.extend(zip(returns.tolist(), lengths.tolist()))
+        self.pending.append(
+            {
+                "step": iteration * self.config.batch + (t + 1) * self.config.num_envs,
+                "env": env,
+                "return": returns.astype(np.float64),
+                "length": lengths.astype(np.int64),
+            }
+        )
+
+    def _checkpoint(self, state: State) -> None:
+        """Episodes first, then the checkpoint that speaks for them."""
+        iteration = int(state.iteration)
+        if self.pending:
+            columns = {key: np.concatenate([p[key] for p in self.pending]) for key in self.pending[0]}
+            self.run.write_episodes(self.shard_from, columns)
+        self.pending, self.shard_from = [], iteration
+        earlier = [
+            c.meta["iteration"] for c in self.run.checkpoints() if c.meta.get("iteration", iteration) < iteration
+        ]
+        snapshot.save_buffers(self.run, self.config, state, max(earlier, default=0))
+        tensors = snapshot.pack(self.engine.algorithm, state)
+        self.run.write_checkpoint(iteration * self.config.batch, iteration, tensors)
+
+    def _evaluate(self, state: State, iteration: int) -> float:
+        """Evaluate if the threshold has been passed; returns the seconds it took."""
+        if not self.passed_threshold:
+            return 0.0
+        begun = time.perf_counter()
+        result = evaluate(
+            self.engine.algorithm,
+            state,
+            self.engine.hypers,
+            self.config.eval_episodes,
+            derived_seed(EVALUATION_SEEDS, self.config.seed, iteration),
+        )
+        step = iteration * self.config.batch
+        row = {"iteration": iteration, "time/total_timesteps": step, **result.summary()}
+        self.run.append_evaluation(row)
+        for sink in self.sinks:
+            sink.write(step, result.summary())
+        return time.perf_counter() - begun
+
+    def _note(self, rate: float) -> str:
+        mean = f"return {self._window_means()[0]:.4g}" if self.window else "no episode yet"
+        return f"{rate:,.0f} steps/s, {mean},"

@@ -1,0 +1,55 @@
+"""What a run was made with: versions, machine, seed, and how repeatable it is."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import trimtab
+from trimtab.config import Config
+from trimtab.envs.base import Discrete
+from trimtab.runs import device
+from trimtab.runs.engine import Engine
+
+
+def manifest(config: Config, engine: Engine) -> dict[str, Any]:
+    """Versions, machine, seed and how repeatable the run is."""
+    spec = engine.algorithm.env.spec
+    packages = ("jax", "jaxlib", "equinox", "optax", "numpy", "gymnax", "gymnasium", "envpool")
+    return {
+        "trimtab": trimtab.__version__,
+        "python": platform.python_version(),
+        "packages": {p: v for p in packages if (v := _version(p))},
+        "machine": {
+            "platform": platform.platform(),
+            "processor": device.processor(),
+            "device": str(jax.devices()[0]),
+        },
+        "threads": os.environ.get("NPROC", "all"),
+        "seed": config.seed,
+        "environment": {
+            "id": spec.env_id,
+            "backend": spec.backend,
+            "time_limit": spec.time_limit,
+            "action": {"kind": "discrete", "size": spec.action.n}
+            if isinstance(spec.action, Discrete)
+            else {"kind": "continuous", "size": len(spec.action.low)},
+        },
+        "determinism": "a resumed run continues bit for bit"
+        if engine.exact
+        else "environment states cannot be saved: a resumed run starts new episodes",
+        "command": " ".join(Path(a).name if i == 0 else a for i, a in enumerate(sys.argv)),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

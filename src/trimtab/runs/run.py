@@ -1,0 +1,113 @@
+"""A finished or unfinished run, opened for reading. No JAX until parameters are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trimtab import config as configuration
+from trimtab.config import Config
+from trimtab.runs.records import Checkpoint, RunDir
+
+
+@dataclass(frozen=True)
+class Run:
+    """What `trimtab.train` returns and `trimtab.load` opens."""
+
+    path: Path
+    timing: dict[str, float] = field(default_factory=dict, compare=False)
+
+    @property
+    def files(self) -> RunDir:
+        return RunDir.open(self.path)
+
+    @property
+    def config(self) -> Config:
+        return configuration.from_dict(self.files.config())
+
+    @property
+    def metrics(self):
+        """Polars frame, one row per iteration."""
+        import polars as pl
+
+        return pl.DataFrame(self.files.metrics(), infer_schema_length=None)
+
+    @property
+    def episodes(self):
+        """Polars frame of finished episodes: step, env, return, length."""
+        return self.files.episodes()
+
+    @property
+    def evaluations(self):
+        import polars as pl
+
+        return pl.DataFrame(self.files.evaluations(), infer_schema_length=None)
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        return self.files.checkpoints()
+
+    @property
+    def area(self) -> float | None:
+        """Area under the learning curve over the steps it spans: every step counts with the return of its episode.
+
+        Finished episodes weighted by their lengths: unlike a running mean, it does not lag more with more environments.
+        """
+        episodes = self.episodes
+        steps = float(episodes["length"].sum())
+        return float((episodes["return"] * episodes["length"]).sum()) / steps if steps else None
+
+    def newest(self, quantity: str) -> dict[str, Any] | None:
+        """The latest resolved measurement of a quantity among the run's probes: value, lo, hi, step and the rest."""
+        import polars as pl
+
+        found: list[dict[str, Any]] = []
+        for table in self.files.probes():
+            try:
+                rows = pl.read_parquet(table).filter((pl.col("quantity") == quantity) & pl.col("resolved"))
+            except (pl.exceptions.PolarsError, OSError):
+                continue  # not a table of measurements
+            found += rows.iter_rows(named=True)
+        return max(found, key=lambda row: row["step"] or 0, default=None)
+
+    @property
+    def finished(self) -> bool:
+        rows = self.files.metrics()
+        return bool(rows) and rows[-1]["iteration"] >= self.config.iterations
+
+    def summary(self) -> dict[str, Any]:
+        """What `train --json` prints."""
+        rows = self.files.metrics()
+        last = rows[-1] if rows else {}
+        config = self.config
+        return {
+            "run": str(self.path),
+            "env_id": config.env_id,
+            "algo": config.algo,
+            "seed": config.seed,
+            "total_timesteps": last.get("time/total_timesteps", 0),
+            "ep_rew_mean": last.get("rollout/ep_rew_mean"),
+            "fps": round(self.timing.get("fps", last.get("time/fps", 0.0)), 1),
+            "seconds": round(self.timing.get("seconds", last.get("time/elapsed", 0.0)), 3),
+            "compile_seconds": round(self.timing.get("compile_seconds", 0.0), 3),
+        } | ({"interval": self.timing["interval"]} if self.timing else {})
+
+
+def load(path: str | Path) -> Run:
+    """Open a run directory."""
+    return Run(RunDir.open(path).path)
+
+
+def learning_frame(runs: list[tuple[str, int, Path]]):
+    """Learning curves of (series, seed, path) as one polars frame: series, seed, step, return."""
+    import polars as pl
+
+    schema = {"series": pl.String, "seed": pl.Int64, "step": pl.Int64, "return": pl.Float64}
+    rows = [
+        (series, seed, row["time/total_timesteps"], row["rollout/ep_rew_mean"])
+        for series, seed, path in runs
+        for row in RunDir.open(path).metrics()
+        if "rollout/ep_rew_mean" in row
+    ]
+    return pl.DataFrame(rows, schema=schema, orient="row")

@@ -1,0 +1,141 @@
+"""Per-sample gradients three ways, against each other and against a loop of jax.grad."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from trimtab.algos.gradients import FullObjective, PerSample, Samples, factor_sum
+from trimtab.anatomy.measure import lag_sums
+from trimtab.nets.agent import Agent
+from trimtab.nets.heads import Categorical, Gaussian
+
+NETWORKS = {
+    "dense categorical": dict(obs_shape=(3,), dist=Categorical(4), hidden_sizes=(8, 8)),
+    "dense gaussian": dict(
+        obs_shape=(3,), dist=Gaussian((-1.0, -1.0), (1.0, 1.0)), hidden_sizes=(8,), activation="relu"
+    ),
+    "dense, one output": dict(obs_shape=(3,), dist=Gaussian((-2.0,), (2.0,)), hidden_sizes=(8, 8)),
+    "dense, many inputs": dict(obs_shape=(3, 4), dist=Categorical(3), hidden_sizes=(8,)),
+    "dense shared": dict(obs_shape=(3,), dist=Categorical(3), hidden_sizes=(8, 8), arch="shared"),
+    "dense with auxiliary head": dict(obs_shape=(3,), dist=Categorical(3), hidden_sizes=(8,), auxiliary=True),
+    "convolutional": dict(
+        obs_shape=(8, 8, 2), dist=Categorical(3), hidden_sizes=(8,), network="impala", impala_channels=(4,)
+    ),
+    "convolutional shared": dict(
+        obs_shape=(8, 8, 2),
+        dist=Categorical(3),
+        hidden_sizes=(8,),
+        network="impala",
+        impala_channels=(4,),
+        arch="shared",
+    ),
+}
+
+
+def case(name, count=12):
+    options = dict(NETWORKS[name])
+    agent = Agent(options.pop("obs_shape"), "float32", options.pop("dist"), **options)
+    key = jax.random.key(0)
+    params = agent.init(key)
+    params = jax.tree.map(lambda x: x + 0.3 * jax.random.normal(key, x.shape), params)
+    obs = jax.random.normal(jax.random.key(1), (count, *NETWORKS[name]["obs_shape"]))
+    dist = agent.policy(params.policy, obs)
+    action = agent.dist.sample(dist, agent.dist.noise(jax.random.key(2), (count,)))
+    advantage = jax.random.normal(jax.random.key(3), (count,))
+    return agent, params, Samples(obs, action, advantage, jnp.ones(count))
+
+
+def loop(agent, params, samples):
+    """One jax.grad per sample, in Python."""
+    rows = []
+    for i in range(samples.advantage.shape[0]):
+        one = lambda policy, i=i: (
+            samples.advantage[i]
+            * agent.dist.logp(agent.policy(policy, samples.obs[i : i + 1]), samples.action[i : i + 1]).sum()
+        )
+        rows.append(jax.grad(one)(params.policy))
+    return jnp.stack(rows)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_exact_way_equals_a_loop_of_gradients(name):
+    agent, params, samples = case(name)
+    truth = loop(agent, params, samples)
+    methods = ("layers", "chunks") if name.startswith("dense") else ("chunks",)
+    for method in methods:
+        way = PerSample(agent, method)
+        assert np.allclose(way.vectors(params, samples), truth, rtol=1e-4, atol=1e-5), method
+        assert np.allclose(way.gram(params, samples), truth @ truth.T, rtol=1e-4, atol=1e-4), method
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_mean_of_g_is_the_gradient_of_the_mean_objective(name):
+    agent, params, samples = case(name)
+    way = PerSample(agent)
+    objective = lambda policy: (
+        samples.advantage * agent.dist.logp(agent.policy(policy, samples.obs), samples.action)
+    ).mean()
+    assert np.allclose(
+        PerSample(agent, "chunks").vectors(params, samples).mean(0),
+        jax.grad(objective)(params.policy),
+        rtol=1e-4,
+        atol=1e-6,
+    )
+    count = samples.advantage.shape[0]
+    assert np.allclose(
+        way.mean_gradient(params, samples, jnp.full(count, 1 / count)),
+        jax.grad(objective)(params.policy),
+        rtol=1e-4,
+        atol=1e-6,
+    )
+
+
+def test_the_projection_keeps_inner_products_within_its_stated_error():
+    agent, params, samples = case("dense categorical", count=64)
+    truth = np.asarray(PerSample(agent, "layers").gram(params, samples))
+    norms = np.sqrt(np.diag(truth))
+    errors = []
+    for seed in range(12):
+        way = PerSample(agent, "projection", sketch=64, seed=seed)
+        errors.append((np.asarray(way.gram(params, samples)) - truth) / np.outer(norms, norms))
+    errors = np.array(errors)
+    stated = np.sqrt(2 / 64)
+    assert way.relative_error == pytest.approx(stated)
+    off = ~np.eye(64, dtype=bool)
+    assert 0.3 * stated < errors[:, off].std() < 1.2 * stated
+    assert abs(errors.mean()) < 0.1 * stated
+
+
+def test_sums_over_samples_need_no_vectors():
+    agent, params, samples = case("dense gaussian")
+    way = PerSample(agent)
+    weight = jax.random.normal(jax.random.key(5), (3, 12))
+    assert np.allclose(
+        factor_sum(way.factors(params, samples), weight), weight @ way.vectors(params, samples), atol=1e-5
+    )
+
+
+def test_the_full_objective_adds_entropy_and_value_terms():
+    agent, params, samples = case("dense shared")
+    plain = PerSample(agent, "chunks").vectors(params, samples)
+    full = PerSample(agent, "chunks", FullObjective(ent_coef=0.5, vf_coef=0.25)).vectors(params, samples)
+
+    def rest(policy, i):
+        dist, value = agent.both(params._replace(policy=policy), samples.obs[i : i + 1])
+        return (0.5 * agent.dist.entropy(dist) - 0.25 * (value - samples.target[i : i + 1]) ** 2)[0]
+
+    extra = jnp.stack([jax.grad(rest)(params.policy, i) for i in range(12)])
+    assert np.allclose(full - plain, extra, atol=1e-5)
+
+
+def test_automatic_choice_follows_network_and_size():
+    assert PerSample(case("dense categorical")[0]).method == "layers"
+    assert PerSample(case("convolutional")[0]).method == "chunks"
+    with pytest.raises(ValueError, match="dense"):
+        PerSample(case("convolutional")[0], "layers")
+
+
+def test_lag_sums_are_sums_of_diagonals():
+    gram = np.random.default_rng(0).normal(size=(7, 7)).astype(np.float32)
+    assert np.allclose(lag_sums(jnp.asarray(gram)), [np.trace(gram, k) for k in range(7)], atol=1e-5)
