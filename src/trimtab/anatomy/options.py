@@ -1,4 +1,4 @@
-"""What a probe and a split can be asked. Light: no JAX."""
+"""What a probe can be asked. Light: no JAX."""
 
 from __future__ import annotations
 
@@ -37,27 +37,6 @@ class ProbeOptions:
     """Seed of the replicates and of every bootstrap."""
 
 
-@dataclass
-class SplitOptions:
-    """How much effort to spend."""
-
-    splits: str | None = None
-    """Splits to measure, for example 4x256,16x64 (default: a ladder in steps of 4)."""
-    run: str | None = None
-    """Probe this run instead of training one."""
-    seeds: int = 3
-    """Seeds to train each split from scratch on (0: do not train)."""
-    points: int = 3
-    """Points of training at which every split is probed."""
-    replicates: int = 32
-    """Batches per probe (fewer where a batch has many rows)."""
-    quick: bool = False
-    """A first answer in about a minute: fewer splits, and 1 seed, 1 point and 16 replicates unless others are given."""
-
-
-QUICK = {"seeds": 1, "points": 1, "replicates": 16}  # of a quick split, where nothing else is asked for
-
-
 def check(options: ProbeOptions) -> None:
     """Refuse options that mean nothing."""
     for item in dataclasses.fields(options):
@@ -82,10 +61,3 @@ def check(options: ProbeOptions) -> None:
         raise ConfigError("seed", options.seed, "must be at least 0; nearest: 0")
     if options.start == "carry" and options.replicates < 8:
         raise ConfigError("replicates", options.replicates, "carried states need at least 8; nearest: 8")
-
-
-def check_split(options: SplitOptions) -> None:
-    """Refuse efforts that mean nothing."""
-    for name, least in (("seeds", 0), ("points", 1), ("replicates", 2)):
-        if getattr(options, name) < least:
-            raise ConfigError(name, getattr(options, name), f"must be at least {least}; nearest: {least}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from trimtab.anatomy.options import ProbeOptions, check
 from trimtab.anatomy.sampling import Rows, sampler, tail_length
 from trimtab.anatomy.variance import Decomposition, decompose_rows
 from trimtab.config import Config, ConfigError
+from trimtab.runs.engines import Engines
+from trimtab.runs.opening import opened
 from trimtab.runs.run import Run, load
 
 CORRELATED = 2048  # samples whose pairwise products are looked at
@@ -107,8 +110,6 @@ def probe(
     **options: Any,
 ) -> Anatomy | list[Anatomy]:
     """Measure checkpoints of a run: the last by default, one step, several, or "all". Saved with the run."""
-    from trimtab.runs.opening import opened
-
     run = run if isinstance(run, Run) else load(run)
     opts = ProbeOptions(**options | {"blocks": tuple(options.get("blocks", ()))})
     check(opts)
@@ -122,13 +123,30 @@ def probe(
             raise ConfigError("gae_lambda", value, f"must be from 0 to 1; nearest: {0 if value < 0 else 1}")
     if run.config.algo == "reinforce" and gae_lambda is not None:
         raise ConfigError("gae_lambda", gae_lambda, "REINFORCE has none (it is PPO's at 1); leave it out")
+    found = measure_run(run.path, steps, lambdas, opts, tick)
+    if save:
+        from trimtab.anatomy.table import write
+
+        write(run.path, found)
+    return found if several else found[0]
+
+
+def measure_run(
+    path: Path,
+    steps: list[int | None],
+    lambdas: list[float | None],
+    options: ProbeOptions,
+    tick: Callable[[int, int], None] = lambda done, total: None,
+    engines: Engines | None = None,
+) -> list[Anatomy]:
+    """Every λ at every checkpoint (None: the last), nothing written; `tick` is told how many are done of how many."""
     found, total = [], len(steps) * len(lambdas)
     prober: Prober | None = None
     try:
         for step in steps:
-            config, engine, state, where = opened(run.path, step)
+            config, engine, state, where = opened(path, step, engines)
             engine.close()
-            prober = prober.at(state) if prober else Prober(config, engine.algorithm, state, opts)
+            prober = prober.at(state) if prober else Prober(config, engine.algorithm, state, options)
             for value in lambdas:
                 tick(len(found), total)
                 found.append(prober.anatomy(where, value))
@@ -136,11 +154,7 @@ def probe(
         if prober:
             prober.close()
     tick(total, total)
-    if save:
-        from trimtab.anatomy.table import write
-
-        write(run.path, found)
-    return found if several else found[0]
+    return found
 
 
 class Prober:

@@ -6,11 +6,12 @@ from importlib import import_module
 
 HELP = {
     "train": "train an agent",
-    "resume": "go on with an interrupted run, split or tuning",
+    "resume": "go on with an interrupted run or study",
     "split": "how should a batch be split into environments × steps?",
     "probe": "measure the gradient of a run: variance, covariance, correlation, noise scale, bias",
     "doctor": "what a run's records say: what to act on, what to watch, what to try next",
     "tune": "tune by the playbook, one field at a time, and compare with the start on new seeds",
+    "study": "studies of the sources' claims: list, run NAME, show DIR",
     "plan": "what a configuration comes to, and what the rules of thumb say, before it runs",
     "eval": "evaluate a run with exploration off",
     "show": "show a run: table and learning curve",

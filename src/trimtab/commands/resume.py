@@ -6,28 +6,23 @@ from pathlib import Path
 
 from trimtab.commands.shared import Output, filled, parser
 from trimtab.commands.train import finish, refuse_no_checkpoints
+from trimtab.runs.records import RunError
+from trimtab.studies.study import Where, began
+
+EARLIER = ("split.json", "tune.json")  # what marked the directory of a split or tuning before there were studies
 
 
 def resume(argv: list[str]) -> int:
-    made = parser("resume", Output, positional="run", help="directory of a run, a split or a tuning")
+    made = parser("resume", Output, Where, positional="run", help="directory of a run or a study")
     made.add_argument("--tensorboard", action="store_true", help="also write TensorBoard events")
     made.add_argument("--track", action="store_true", help="also log to Weights & Biases")
     made.add_argument("--checkpoints", type=int, default=20, help="checkpoints over the run, as in train")
     given = made.parse(argv)
-    output = filled(Output, given)
+    output, where = filled(Output, given), filled(Where, given)
     refuse_no_checkpoints(given.checkpoints)
-    from trimtab.studies import split
-
-    if split.began(given.run):
-        from trimtab.commands.split import finish_split
-
-        return finish_split(split.resume(Path(given.run), output.quiet or output.json), output)
-    from trimtab.studies import tune
-
-    if tune.began(given.run):
-        from trimtab.commands.tune import finish_tuning
-
-        return finish_tuning(tune.resume(Path(given.run), output.quiet or output.json), output)
+    if began(given.run):
+        return _resume_study(Path(given.run), where, output)
+    _refuse_earlier(Path(given.run))
     from trimtab.runs import loop
 
     run = loop.resume(
@@ -38,3 +33,18 @@ def resume(argv: list[str]) -> int:
         track=given.track,
     )
     return finish(run, output)
+
+
+def _resume_study(path: Path, where: Where, output: Output) -> int:
+    from trimtab.commands.study import finish_study
+    from trimtab.studies import catalogue
+
+    answer = catalogue.resume(path, where, output.quiet or output.json)
+    return finish_study(catalogue.read(path)["kind"], answer, output)
+
+
+def _refuse_earlier(path: Path) -> None:
+    """A split or tuning of an earlier version: finished ones are looked at, others begun again."""
+    if any((path / name).is_file() for name in EARLIER):
+        done = f"it is finished: look at {path / 'page.html'}" if (path / "result.json").is_file() else "begin it again"
+        raise RunError(f"{path} was made by an earlier version; {done} (its runs open as they are)")

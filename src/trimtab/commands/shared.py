@@ -85,6 +85,19 @@ def layered_config(given, base: dict[str, Any] | None = None) -> Config:
     return configuration.from_dict(merged)
 
 
+def own_num_envs(given) -> int:
+    """The number of environments the configuration has by itself: the preset's or file's, else the default."""
+    name = preset_of(given)
+    return ((presets.load(name) if name else {}) | _file_of(given)).get("num_envs", Config.num_envs)
+
+
+def refuse_unknown_environment(config: Config) -> None:
+    """Before anything is written: an id that no backend has."""
+    from trimtab.envs import choose
+
+    choose(config.env_id, config.backend)
+
+
 def preset_of(given) -> str | None:
     """The preset to start from: as asked, else the environment's own for the algorithm, if there is one."""
     if given.preset is not None:

@@ -7,15 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.commands import flags
-from trimtab.commands.shared import Output, filled, layered_config, numbered, parser, refuse_two_environments
+from trimtab.commands.shared import (
+    Output,
+    filled,
+    layered_config,
+    numbered,
+    own_num_envs,
+    parser,
+    refuse_two_environments,
+    refuse_unknown_environment,
+)
 from trimtab.config import Config, ConfigError
-from trimtab.runs.records import RunError
 
 
 def split(argv: list[str]) -> int:
-    from trimtab.anatomy.options import QUICK, SplitOptions, check_split
+    from trimtab.studies.split import QUICK, Split, SplitOptions, default_splits, parse_splits
+    from trimtab.studies.study import Where, begin
 
-    made = parser("split", SplitOptions, Output, Config, positional="env", help="environment id")
+    made = parser("split", SplitOptions, Output, Where, Config, positional="env", help="environment id")
     made.add_argument("--batch", required=True, metavar="N×T", help="samples per iteration to split")
     made.add_argument("--preset", metavar="NAME", help="preset to start from (default: the environment's own)")
     made.add_argument("--config", metavar="FILE", help="YAML file of fields, over the preset")
@@ -32,26 +41,21 @@ def split(argv: list[str]) -> int:
     options, output = filled(SplitOptions, given), filled(Output, given)
     if options.quick:
         options = SplitOptions(**vars(options) | {k: v for k, v in QUICK.items() if not hasattr(given, k)})
-    check_split(options)
-    out = Path(given.run_dir) if given.run_dir else numbered(f"split-{given.env_id.replace('/', '-')}")
-    if out.exists() and any(out.iterdir()):
-        raise RunError(f"{out} already exists and is not empty; give another --run-dir")
-    from trimtab.studies import split as splitting
-
-    first = (
-        splitting.parse_splits(options.splits, batch) if options.splits else splitting.default_splits(batch, False)
-    )[0]
+    first = (parse_splits(options.splits, batch) if options.splits else default_splits(batch, False))[0]
     if options.run:
-        config = _config_of_run(given, options.run).replace(num_envs=first[0], num_steps=first[1])
+        config = _config_of_run(given, options.run)
+        own, config = config.num_envs, config.replace(num_envs=first[0], num_steps=first[1])
     else:
+        own = own_num_envs(given)
         given.num_envs, given.num_steps = map(str, first)
         config = layered_config(given)
     if not hasattr(given, "total_timesteps"):
         most = 100_000 if options.quick else 200_000
         config = config.replace(total_timesteps=max(batch, min(config.total_timesteps, most)))
-    command = "trimtab split " + " ".join(argv)
-    spec = splitting.Spec(config, batch, options, command)
-    return finish_split(splitting.split(spec, out, output.quiet or output.json), output)
+    study = Split(config, batch, own, options, command := "trimtab split " + " ".join(argv))
+    refuse_unknown_environment(config)
+    out = Path(given.run_dir) if given.run_dir else numbered(f"split-{given.env_id.replace('/', '-')}")
+    return finish_split(begin(study, out, filled(Where, given), command, output.quiet or output.json), output)
 
 
 def finish_split(result: dict[str, Any], output: Output) -> int:

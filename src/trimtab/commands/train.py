@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from trimtab.commands.shared import Output, add_source, config_from, filled, parser, preset_of
+from trimtab.commands.shared import Output, add_source, config_from, filled, numbered, parser, preset_of
 from trimtab.config import Config, ConfigError
+from trimtab.studies.study import Where
 
 
 @dataclass
@@ -28,7 +30,7 @@ class RunFlags:
 
 
 def train(argv: list[str]) -> int:
-    made = parser("train", RunFlags, Output, Config)
+    made = parser("train", RunFlags, Output, Where, Config)
     add_source(made)
     given = made.parse(argv)
     options, output = filled(RunFlags, given), filled(Output, given)
@@ -37,10 +39,7 @@ def train(argv: list[str]) -> int:
     if options.seeds < 1:
         raise ConfigError("seeds", options.seeds, "must be at least 1; nearest: 1")
     if options.seeds > 1:
-        from trimtab.studies.seeds import train_seeds
-
-        summaries = train_seeds(config, options, quiet=output.quiet or output.json)
-        return _finish_seeds(summaries, output)
+        return _train_seeds(config, options, output, filled(Where, given), f"trimtab train {' '.join(argv)}")
 
     from trimtab.runs import loop
 
@@ -55,6 +54,16 @@ def train(argv: list[str]) -> int:
         track=options.track,
     )
     return finish(run, output)
+
+
+def _train_seeds(config: Config, options: RunFlags, output: Output, where: Where, command: str) -> int:
+    from trimtab.studies.seeds import Seeds
+    from trimtab.studies.study import begin
+
+    name = f"{config.env_id.replace('/', '-')}/{config.algo}-seeds{config.seed}to{config.seed + options.seeds - 1}"
+    out = Path(options.run_dir) if options.run_dir else numbered(name)
+    study = Seeds(config, options.seeds, options.checkpoints, options.tensorboard, options.track)
+    return finish_seeds(begin(study, out, where, command, quiet=output.quiet or output.json), output)
 
 
 def refuse_no_checkpoints(count: int) -> None:
@@ -96,7 +105,8 @@ def finish(run, output: Output) -> int:
     return 0
 
 
-def _finish_seeds(summaries: list[dict[str, Any]], output: Output) -> int:
+def finish_seeds(answer: dict[str, Any], output: Output) -> int:
+    summaries = answer["runs"]
     if output.json:
         print(json.dumps(summaries))
     else:
@@ -106,7 +116,10 @@ def _finish_seeds(summaries: list[dict[str, Any]], output: Output) -> int:
         table = Table("seed", "return", "steps/s", "run", title=f"{len(summaries)} seeds", title_justify="left")
         for s in summaries:
             mean = s["ep_rew_mean"]
-            table.add_row(str(s["seed"]), "none" if mean is None else f"{mean:.4g}", f"{s['fps']:,.0f}", s["run"])
+            place = Path(s["run"]).name
+            table.add_row(str(s["seed"]), "none" if mean is None else f"{mean:.4g}", f"{s['fps']:,.0f}", place)
         Console().print(table)
-        print(f"all seeds together: {summaries[0]['aggregate_fps']:,.0f} steps/s")
+        print(
+            f"all seeds together: {summaries[0]['aggregate_fps']:,.0f} steps/s    runs: {Path(summaries[0]['run']).parent}"
+        )
     return 0

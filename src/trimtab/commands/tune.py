@@ -15,16 +15,15 @@ from trimtab.commands.shared import (
     parser,
 )
 from trimtab.config import Config
-from trimtab.runs.records import RunError
 
 SHORT = 100_000  # steps of a trial, unless asked for more
 
 
 def tune(argv: list[str]) -> int:
-    from trimtab.studies.tune import TuneOptions, check
-    from trimtab.studies.tune import tune as work
+    from trimtab.studies.study import Where, begin
+    from trimtab.studies.tune import Tune, TuneOptions
 
-    made = parser("tune", TuneOptions, Output, Config)
+    made = parser("tune", TuneOptions, Output, Where, Config)
     add_source(made)
     made.add_argument("--run-dir", metavar="DIR", help="where results go (default: runs/tune-ENV-K)")
     given = made.parse(argv)
@@ -32,16 +31,13 @@ def tune(argv: list[str]) -> int:
     config = config_from(given)
     if not hasattr(given, "total_timesteps"):
         config = config.replace(total_timesteps=min(config.total_timesteps, SHORT))
-    check(options)
+    study = Tune(config, options, command := f"trimtab tune {' '.join(argv)}")
     out = Path(given.run_dir) if given.run_dir else numbered(f"tune-{config.env_id.replace('/', '-')}")
-    if out.exists() and any(out.iterdir()):
-        raise RunError(f"{out} already exists and is not empty; give another --run-dir, or resume it")
-    return finish_tuning(
-        work(config, out, options, output.quiet or output.json, f"trimtab tune {' '.join(argv)}"), output
-    )
+    return finish_tuning(begin(study, out, filled(Where, given), command, output.quiet or output.json), output)
 
 
 def finish_tuning(result: dict[str, Any], output: Output) -> int:
+    result["config"] = str(Path(result["run"]) / "tuned.yaml")
     if output.json:
         print(json.dumps(result))
     else:

@@ -48,6 +48,7 @@ __all__ = [
     "Step",
     "TabularEnv",
     "catalogue",
+    "choose",
     "make",
 ]
 
@@ -76,7 +77,7 @@ def make(
         raise EnvError(f"backend: {backend!r} is none of auto, {', '.join(BACKENDS)}")
     if num_envs < 1:
         raise EnvError(f"num_envs: {num_envs} is too few; the least is 1")
-    chosen = _choose(env_id, backend)
+    chosen = choose(env_id, backend)
     options = dict(env_kwargs or {})
     if chosen == "tabular":
         from .tabular import FiniteMDP, TabularEnv
@@ -97,7 +98,7 @@ def make(
     return GymEnv(env_id, num_envs, options, time_limit, seed, vectorization)
 
 
-def _choose(env_id: str, backend: str) -> str:
+def choose(env_id: str, backend: str) -> str:
     """The backend to use; raises with what would have worked."""
     having = _backends_with(env_id)
     if backend == "auto":

@@ -54,6 +54,11 @@ def threads_for(network: str) -> int | None:
     return 1 if network == "mlp" else None
 
 
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def processor() -> str:
     """The processor's name, for manifests and results."""
     try:

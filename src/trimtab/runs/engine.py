@@ -32,6 +32,9 @@ class Engine(Protocol):
     chunk: int
     exact: bool  # whether a resumed run continues bit for bit
     ahead: bool  # whether `launch` returns before its iterations are done
+    reusable: bool  # whether `take` can give it another run
+
+    def take(self, config: Config) -> None: ...
 
     def init(self, seed: int) -> State: ...
 
@@ -102,20 +105,28 @@ class CompiledEngine:
     """Everything in one program: the loop over iterations too, with a traced count, so that stopping at any iteration
     (a checkpoint, the end, a resume) runs the same compiled code and gives the same bits."""
 
-    exact = ahead = True
+    exact = ahead = reusable = True
 
     def __init__(self, algorithm: Algorithm):
         self.algorithm, self.hypers = algorithm, hypers_of(algorithm.config)
         self.chunk = max(1, min(1024, 65_536 // algorithm.config.batch))
         self.compile_seconds = 0.0
+        self._init = jax.jit(lambda key, hypers: strong(algorithm.init(key, hypers)))
+        self._run: Callable | None = None
+
+    def take(self, config: Config) -> None:
+        """Serve another configuration of the same shape: its numbers are swapped in, nothing compiles again."""
+        self.algorithm.config, self.hypers, self.compile_seconds = config, hypers_of(config), 0.0
 
     def init(self, seed: int) -> State:
-        return strong(jax.jit(self.algorithm.init)(jax.random.key(seed), self.hypers))
+        return self._init(jax.random.key(seed), self.hypers)
 
     def adopt(self, state: State, iteration: int) -> State:
         return state
 
     def compile(self, state: State) -> None:
+        if self._run is not None:
+            return
         begun = time.perf_counter()
         self._run = jax.jit(self._loop, donate_argnums=0).lower(state, self.hypers, 1).compile()
         self.compile_seconds += time.perf_counter() - begun
@@ -151,7 +162,7 @@ class HostEngine:
     Environments that a compiled program can step are stepped by one; the others in Python.
     """
 
-    exact = ahead = False
+    exact = ahead = reusable = False
     chunk = 1
 
     def __init__(self, algorithm: Algorithm):
@@ -159,6 +170,9 @@ class HostEngine:
         self.compile_seconds = 0.0
         # Stepping in Python is one call per step: hand it only the number it needs.
         self._act_hypers = {k: self.hypers[k] for k in ("clip_obs",) if algorithm.config.norm_obs}
+
+    def take(self, config: Config) -> None:
+        raise RuntimeError("host environments belong to one run")
 
     def _carry(self, seed: int) -> Carry:
         config, env = self.algorithm.config, self.algorithm.env

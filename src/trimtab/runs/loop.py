@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import sys
 import time
 from collections import deque
@@ -22,6 +23,7 @@ from trimtab.envs.base import derived_seed
 from trimtab.envs.procgen import normalized_return
 from trimtab.runs import device, snapshot
 from trimtab.runs.engine import Engine, Waiting
+from trimtab.runs.engines import Engines
 from trimtab.runs.evaluate import EVALUATION_SEEDS, evaluate
 from trimtab.runs.manifest import manifest
 from trimtab.runs.opening import fitting, restore
@@ -48,6 +50,8 @@ class Options:
     track: bool = False
     say: Callable[[str], None] = field(default=lambda text: print(text, file=sys.stderr))
     announce: Callable[[Config, str], None] = field(default=lambda config, backend: None)  # nothing is refused after it
+    tick: Callable[[int], None] = field(default=lambda steps: None)  # told the steps recorded so far
+    engines: Engines | None = None  # where engines are kept between runs
 
 
 def train(config: Config, run_dir: str | Path | None = None, **options: Any) -> Run:
@@ -55,7 +59,7 @@ def train(config: Config, run_dir: str | Path | None = None, **options: Any) -> 
     opts = Options(run_dir=Path(run_dir) if run_dir else None, **options)
     require_packages(opts.tensorboard, opts.track)
     device.prepare(device.threads_for(config.network))
-    engine = fitting(config)
+    engine = fitting(config, opts.engines)
     run = _new_run(opts.run_dir, config, engine)
     opts.announce(config, engine.algorithm.env.spec.backend)
     with run.writing(), _saying_how_to_go_on(run.path):
@@ -91,9 +95,17 @@ def resume(run_dir: str | Path, **options: Any) -> Run:
     config = configuration.from_dict(run.config())
     device.prepare(device.threads_for(config.network))
     with run.writing(), _saying_how_to_go_on(run.path):
-        engine = fitting(config)
+        engine = fitting(config, opts.engines)
         state = restore(run, config, engine, opts.say)
         return _Loop(config, engine, run, opts).go(state)
+
+
+def train_or_resume(config: Config, run_dir: Path, **options: Any) -> Run:
+    """Go on with the run in `run_dir` if it was begun, else begin it; what a kill left before it was a run goes."""
+    if RunDir.began(run_dir):
+        return resume(run_dir, **options)
+    shutil.rmtree(run_dir, ignore_errors=True)
+    return train(config, run_dir, **options)
 
 
 class _Loop:
@@ -172,6 +184,7 @@ class _Loop:
         rate = (done - self.first) * self.config.batch / clock
         self._record(first, info, rate, clock)
         bar.update(done * self.config.batch, self._note(rate))
+        self.options.tick(done * self.config.batch)
 
     # When things happen ----------------------------------------------------------------------------------
 

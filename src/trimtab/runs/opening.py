@@ -13,12 +13,13 @@ from trimtab.algos.state import State
 from trimtab.config import Config
 from trimtab.runs import device, memory, snapshot
 from trimtab.runs.engine import Engine, build
+from trimtab.runs.engines import Engines
 from trimtab.runs.records import Checkpoint, Damaged, RunDir, RunError
 
 
-def fitting(config: Config) -> Engine:
+def fitting(config: Config, engines: Engines | None = None) -> Engine:
     """The engine, before it allocates anything; what cannot fit in memory is refused."""
-    engine = build(config)
+    engine = engines.get(config) if engines else build(config)
     agent = engine.algorithm.agent
     layouts = (*agent.policy_layout.values(), *agent.value_layout.values())
     parameters = sum(math.prod(shape) for shape in layouts)
@@ -48,7 +49,7 @@ def restore(run: RunDir, config: Config, engine: Engine, say: Callable[[str], No
     return template
 
 
-def opened(path: str | Path, step: int | None) -> tuple[Config, Engine, State, int]:
+def opened(path: str | Path, step: int | None, engines: Engines | None = None) -> tuple[Config, Engine, State, int]:
     """A run's engine and the state of one of its checkpoints (the last if `step` is None), for measuring."""
     run = RunDir.open(path)
     config = configuration.from_dict(run.config())
@@ -57,6 +58,6 @@ def opened(path: str | Path, step: int | None) -> tuple[Config, Engine, State, i
     if not found:
         raise RunError(f"{run.path} has no checkpoint")
     checkpoint = found[-1] if step is None else run.checkpoint_at(step)
-    engine = build(config)
+    engine = engines.get(config) if engines else build(config)
     state = snapshot.unpack(engine.algorithm, engine.init(config.seed), run.read_checkpoint(checkpoint))
     return config, engine, state, checkpoint.step

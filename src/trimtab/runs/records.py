@@ -68,6 +68,13 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, (json.dumps(value, indent=2) + "\n").encode())
 
 
+def write_parquet(path: Path, frame, **metadata: str) -> None:
+    """A polars frame under `path`, whole or not at all."""
+    data = io.BytesIO()
+    frame.write_parquet(data, metadata=metadata)
+    write_atomically(path, data.getvalue())
+
+
 def new_path(root: Path, env_id: str, algo: str, seed: int) -> Path:
     """runs/ENV/ALGO-seedS-K with the first free K."""
     base = root / env_id.replace("/", "-")

@@ -8,6 +8,7 @@ from typing import Any
 
 from trimtab import config as configuration
 from trimtab.config import Config
+from trimtab.runs.curve import Curve, learning_curve
 from trimtab.runs.records import Checkpoint, RunDir
 
 
@@ -49,14 +50,16 @@ class Run:
         return self.files.checkpoints()
 
     @property
-    def area(self) -> float | None:
-        """Area under the learning curve over the steps it spans: every step counts with the return of its episode.
+    def curve(self) -> Curve:
+        """The learning curve: mean return of the episodes that ended in equal bins of the steps taken so far."""
+        episodes, rows = self.episodes, self.files.metrics()
+        steps = rows[-1]["time/total_timesteps"] if rows else 0
+        return learning_curve(episodes["step"].to_numpy(), episodes["return"].to_numpy(), steps)
 
-        Finished episodes weighted by their lengths: unlike a running mean, it does not lag more with more environments.
-        """
-        episodes = self.episodes
-        steps = float(episodes["length"].sum())
-        return float((episodes["return"] * episodes["length"]).sum()) / steps if steps else None
+    @property
+    def area(self) -> float | None:
+        """Area under the learning curve: the mean over its bins."""
+        return self.curve.area
 
     def newest(self, quantity: str) -> dict[str, Any] | None:
         """The latest resolved measurement of a quantity among the run's probes: value, lo, hi, step and the rest."""
@@ -100,14 +103,13 @@ def load(path: str | Path) -> Run:
 
 
 def learning_frame(runs: list[tuple[str, int, Path]]):
-    """Learning curves of (series, seed, path) as one polars frame: series, seed, step, return."""
+    """Learning curves of (series, seed, path) as one polars frame: series, seed, step, return, ended."""
     import polars as pl
 
-    schema = {"series": pl.String, "seed": pl.Int64, "step": pl.Int64, "return": pl.Float64}
+    schema = {"series": pl.String, "seed": pl.Int64, "step": pl.Int64, "return": pl.Float64, "ended": pl.Boolean}
     rows = [
-        (series, seed, row["time/total_timesteps"], row["rollout/ep_rew_mean"])
+        (series, seed, round(step), value, bool(ended))
         for series, seed, path in runs
-        for row in RunDir.open(path).metrics()
-        if "rollout/ep_rew_mean" in row
+        for step, value, ended in zip(*Run(path).curve)
     ]
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    return pl.DataFrame(rows, schema=schema, orient="row").filter(pl.col("return").is_not_nan())

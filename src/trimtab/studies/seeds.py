@@ -1,63 +1,50 @@
-"""Several seeds of one configuration, each its own process and run, one per core at a time."""
+"""`trimtab train --seeds`: several seeds of one configuration."""
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-import yaml
-
+from trimtab import config as configuration
 from trimtab.config import Config
-from trimtab.runs.progress import Progress
-from trimtab.runs.records import RunDir, RunError, new_path
-from trimtab.studies.workers import Task, run_all
+from trimtab.studies.job import Train
+from trimtab.studies.study import Answer, Study, Work
 
 
-def train_seeds(config: Config, options, quiet: bool) -> list[dict[str, Any]]:
-    """Train `options.seeds` seeds from config.seed on; their summaries, with the steps/s of all together."""
-    wanted = [config.seed + k for k in range(options.seeds)]
-    root = Path(options.run_dir) if options.run_dir else None
-    paths = {
-        seed: root / f"seed{seed}" if root else new_path(Path("runs"), config.env_id, config.algo, seed)
-        for seed in wanted
-    }
-    taken = [str(p) for p in paths.values() if p.exists()]
-    if taken:
-        raise RunError(f"{taken[0]} already exists; give another --run-dir")
-    title = f"{config.env_id}, {len(wanted)} seeds"
-    with tempfile.TemporaryDirectory() as folder, Progress(config.steps * len(wanted), title, quiet) as bar:
-        file = Path(folder) / "config.yaml"
-        file.write_text(yaml.safe_dump(config.as_dict()))
-        shared = ["train", "--config", str(file), "--json", "--checkpoints", str(options.checkpoints)]
-        shared += ["--tensorboard"] * options.tensorboard + ["--track"] * options.track
-        tasks = [Task(f"seed {s}", [*shared, "--seed", str(s), "--run-dir", str(paths[s])]) for s in wanted]
-        bar.start()
+@dataclass(frozen=True)
+class Seeds(Study):
+    """So many seeds of a configuration, counting up from its own."""
 
-        def tick(done: set[str], running: set[str]) -> None:
-            bar.update(sum(recorded_steps(p) for p in paths.values()), f"{len(done)}/{len(wanted)} seeds done,")
+    kind: ClassVar[str] = "seeds"
+    config: Config
+    count: int
+    checkpoints: int = 20
+    tensorboard: bool = False
+    track: bool = False
 
-        try:
-            outputs = run_all(tasks, tick=tick)
-        except KeyboardInterrupt:
-            begun = ", ".join(str(p) for p in paths.values() if RunDir.began(p))
-            raise KeyboardInterrupt(f"`trimtab resume` goes on with any of {begun}" if begun else "") from None
-    summaries = [json.loads(outputs[task.name].strip().splitlines()[-1]) for task in tasks]
-    together = sum(s["total_timesteps"] for s in summaries) / union([s.pop("interval") for s in summaries])
-    return [s | {"aggregate_fps": round(together, 1)} for s in summaries]
+    @property
+    def title(self) -> str:
+        return f"{self.config.env_id}, {self.count} seeds"
 
+    def asked(self) -> dict[str, Any]:
+        return asdict(replace(self)) | {"config": self.config.as_dict()}
 
-def recorded_steps(path: Path) -> int:
-    """Steps a running seed has recorded: the last whole line of its metrics."""
-    try:
-        with open(path / "metrics.jsonl", "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - 8192))
-            lines = file.read().split(b"\n")[:-1]
-        return json.loads(lines[-1])["time/total_timesteps"] if lines else 0
-    except (OSError, ValueError):
-        return 0
+    @classmethod
+    def again(cls, asked: dict[str, Any]) -> Seeds:
+        return cls(**asked | {"config": configuration.from_dict(asked["config"])})
+
+    def jobs(self) -> list[Train]:
+        seeds = range(self.config.seed, self.config.seed + self.count)
+        return [Train(self.config.replace(seed=seed), self.checkpoints, self.tensorboard, self.track) for seed in seeds]
+
+    def work(self, out: Path) -> Work:
+        jobs = self.jobs()
+        outcomes = yield jobs
+        found = [outcomes.of(job) for job in jobs]
+        summaries = [o.result | {"run": str(o.path)} for o in found]
+        together = sum(s["total_timesteps"] for s in summaries) / union([s["interval"] for s in summaries])
+        return Answer(runs=[s | {"aggregate_fps": round(together, 1)} for s in summaries])
 
 
 def union(intervals: list[list[float]]) -> float:

@@ -1,35 +1,74 @@
 """`trimtab split`: how should a batch be split into N environments × T steps?
 
-Trains (or takes) a run, probes every split at several points of it, trains every split from scratch on a few seeds, and
-weighs what it found. All the work happens in `trimtab train` and `trimtab probe` processes, one per core. What each of
-them printed is kept, so that an interrupted split goes on with what is left.
+Every split is trained from scratch on a few seeds, and the gradient of every split is probed at several stages of one
+of these runs. What that does not decide gets more seeds, and only the splits that are still in question, until one is
+left, the seeds are used up, or the time is.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 
 from trimtab import config as configuration
 from trimtab import stats
 from trimtab.anatomy.noise import predict_variance
-from trimtab.anatomy.options import SplitOptions
+from trimtab.anatomy.options import ProbeOptions
 from trimtab.config import Config, ConfigError
-from trimtab.runs.progress import Progress
-from trimtab.runs.records import RunDir, RunError, write_atomically, write_json
+from trimtab.runs.records import RunDir, write_atomically, write_parquet
 from trimtab.runs.run import learning_frame, load
-from trimtab.studies.weighing import marginal, name_of, recommend
-from trimtab.studies.workers import Task, run_all, train_task
+from trimtab.studies.job import Probe, Train
+from trimtab.studies.study import Answer, Outcomes, Study, Work
+from trimtab.studies.weighing import contenders, marginal, name_of, stage_sentence, weigh
 
 ESTIMATES = ("variance", "individual", "covariance", "bias_sq", "mse", "grad_sq", "ess")
-SPEC = "split.json"  # in the directory of a split: what was asked
 MOST_ROWS = 2048  # rows per probe: enough for tight intervals, few enough for a bootstrap in a second
+CHECKPOINTS = 10  # of every run; stages are chosen among them
+STAGES = {1: ("middle",), 2: ("early", "late"), 3: ("early", "middle", "late")}
+MORE = 2  # seeds that a round adds to every split in question
+NONE = {"value": None, "lo": None, "hi": None, "resolved": False}
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """How much effort to spend."""
+
+    splits: str | None = None
+    """Splits to measure, for example 4x256,16x64 (default: a ladder in steps of 4)."""
+    run: str | None = None
+    """Probe this run instead of training one."""
+    seeds: int = 3
+    """Seeds to train each split from scratch on at first (0: do not train)."""
+    max_seeds: int = 9
+    """Seeds that the splits still in question may come to."""
+    budget: float | None = None
+    """Minutes to spend on more seeds for what is still in question; instead of max_seeds."""
+    points: int = 3
+    """Stages of training at which every split is probed."""
+    replicates: int = 32
+    """Batches per probe (fewer where a batch has many rows)."""
+    quick: bool = False
+    """A first answer within a minute: fewer splits, and 2 seeds, 2 stages and 16 replicates unless others are given."""
+
+
+QUICK = {"seeds": 2, "max_seeds": 2, "points": 2, "replicates": 16}  # of a quick split, where nothing else is asked for
+
+
+def check_split(options: SplitOptions) -> None:
+    """Refuse efforts that mean nothing."""
+    for name, least in (("seeds", 0), ("points", 1), ("replicates", 2)):
+        if getattr(options, name) < least:
+            raise ConfigError(name, getattr(options, name), f"must be at least {least}; nearest: {least}")
+    if options.points > max(STAGES):
+        raise ConfigError("points", options.points, f"there are {max(STAGES)} stages; nearest: {max(STAGES)}")
+    if options.budget is not None and options.budget <= 0:
+        raise ConfigError("budget", options.budget, "must be above 0 minutes; none goes by max_seeds")
+    if options.max_seeds < options.seeds:
+        raise ConfigError("max_seeds", options.max_seeds, f"must be at least seeds; nearest: {options.seeds}")
 
 
 def parse_splits(text: str, batch: int) -> list[tuple[int, int]]:
@@ -62,111 +101,84 @@ def default_splits(batch: int, quick: bool) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True)
-class Spec:
-    """All that was asked of a split."""
+class Split(Study):
+    """Splits of one batch, of a configuration whose own number of environments is `own`."""
 
+    kind: ClassVar[str] = "split"
     config: Config
     batch: int
+    own: int
     options: SplitOptions
-    command: str
+    command: str = ""
 
+    def __post_init__(self) -> None:
+        check_split(self.options)
+        self._steps_probed()  # refuses a run that has nothing to probe
 
-def split(spec: Spec, out: Path, quiet: bool) -> dict[str, Any]:
-    """Do it all in a new directory `out`; returns what `--json` prints."""
-    given = spec.options.run
-    options = dataclasses.replace(spec.options, run=str(Path(given).resolve()) if given else None)
-    asked = {"config": spec.config.as_dict(), "batch": spec.batch, "options": vars(options), "command": spec.command}
-    _Plan(spec, out)  # refuses what cannot be, before anything is written
-    write_json(out / SPEC, asked)
-    try:
-        return resume(out, quiet)
-    except RunError:
-        if not (out / "outputs").exists():  # nothing was done: an environment that is not there, say
-            shutil.rmtree(out)
-        raise
+    @property
+    def title(self) -> str:
+        return f"split {self.config.env_id}, batch {self.batch}"
 
+    def asked(self) -> dict[str, Any]:
+        given = self.options.run
+        options = dataclasses.replace(self.options, run=str(Path(given).resolve()) if given else None)
+        config, told = self.config.as_dict(), dataclasses.asdict(options)
+        return {"config": config, "batch": self.batch, "own": self.own, "options": told, "command": self.command}
 
-def began(path: str | Path) -> bool:
-    """Whether a directory holds a split, finished or not."""
-    return (Path(path) / SPEC).is_file()
+    @classmethod
+    def again(cls, asked: dict[str, Any]) -> Split:
+        config, options = configuration.from_dict(asked["config"]), SplitOptions(**asked["options"])
+        return cls(config, asked["batch"], asked["own"], options, asked["command"])
 
+    # What is done ------------------------------------------------------------------------------------------
 
-def resume(out: Path, quiet: bool) -> dict[str, Any]:
-    """Do what is left of a split, and write its page, figures and table."""
-    asked = json.loads((out / SPEC).read_text())
-    config, options = configuration.from_dict(asked["config"]), SplitOptions(**asked["options"])
-    spec = Spec(config, asked["batch"], options, asked["command"])
-    plan = _Plan(spec, out)
-    tasks = plan.tasks()
-    try:
-        with Progress(len(tasks), f"split {config.env_id}, batch {spec.batch}", quiet, unit="tasks") as bar:
-            bar.start()
-            tick = lambda done, running: bar.update(len(done), f"now: {', '.join(sorted(running)) or 'reading'};")
-            outputs = run_all(tasks, tick=tick, kept=out / "outputs")
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"`trimtab resume {out}` does what is left") from None
-    return _answer(plan, outputs, spec)
+    @property
+    def splits(self) -> list[tuple[int, int]]:
+        options = self.options
+        return parse_splits(options.splits, self.batch) if options.splits else default_splits(self.batch, options.quick)
 
-
-class _Plan:
-    """The commands of a split, in the order they should run."""
-
-    def __init__(self, spec: Spec, out: Path):
-        options, batch = spec.options, spec.batch
-        self.splits = parse_splits(options.splits, batch) if options.splits else default_splits(batch, options.quick)
-        self.asked, self.out, self.options = spec.config, out, options
-        self.checkpoints = max(2, options.points + 1)
-        if options.run:
-            self.base, self.config = Path(options.run), load(options.run).config
-            self.points = self._chosen([c.step for c in load(options.run).checkpoints if c.step > 0])
-        else:
-            self.base, self.config = out / "base", self._as(self.asked, self.splits[0])
-            ends = {round(k * self.config.iterations / self.checkpoints) for k in range(1, self.checkpoints + 1)}
-            self.points = self._chosen([i * self.config.batch for i in sorted(ends) if i > 0])
-        self.seeds = range(self.asked.seed, self.asked.seed + options.seeds)
-
-    def tasks(self) -> list[Task]:
-        """Runs that were begun are resumed; the configurations of new ones are written."""
-        base = [] if self.options.run else [self._train("base", self.config, self.base, self.checkpoints)]
-        scratch = [
-            self._train(
-                f"train {n}x{t} seed {s}", self._as(self.asked, (n, t)).replace(seed=s), self.trained(n, t, s), 1
-            )
-            for s in self.seeds
-            for n, t in self.splits
-        ]
-        ready = tuple(task.name for task in base)
-        probes = [self._probe(n, t, ready, first=(n, t) == self.splits[0]) for n, t in self.splits]
-        # The base run gates the probes, so training from scratch fills the other cores meanwhile.
-        return base + scratch[: len(self.splits)] + probes + scratch[len(self.splits) :]
-
-    def _as(self, config: Config, split: tuple[int, int]) -> Config:
+    def trained(self, split: tuple[int, int], seed: int) -> Train:
+        """One split from scratch; `seed` counts from the configuration's."""
         num_envs, num_steps = split
-        return config.replace(num_envs=num_envs, num_steps=num_steps)
+        config = self.config.replace(num_envs=num_envs, num_steps=num_steps, seed=self.config.seed + seed)
+        return Train(config, CHECKPOINTS)
 
-    def _chosen(self, steps: list[int]) -> list[int]:
-        """As many points as asked for, spread over training, the untrained policy left out."""
-        if not steps:
-            raise ConfigError("run", str(self.base), "has no checkpoint after the first step")
-        count = min(self.options.points, len(steps))
-        return sorted({steps[round((k + 0.5) * len(steps) / count - 0.5)] for k in range(count)})
+    @property
+    def base(self) -> Train | str:
+        """The run that is probed: the one that was named, or the longest split's first seed."""
+        return self.options.run or self.trained(self.splits[0], 0)
 
-    def trained(self, n: int, t: int, seed: int) -> Path:
-        return self.out / "runs" / f"{n}x{t}-seed{seed}"
+    def _base_config(self) -> Config:
+        return load(self.base).config if isinstance(self.base, str) else self.base.config
 
-    def _train(self, name: str, config: Config, path: Path, checkpoints: int) -> Task:
-        return train_task(name, config.as_dict(), path, self.out / "configs", checkpoints)
+    def _steps_probed(self) -> list[int]:
+        """The checkpoints of the stages: early is the first after the start, late the last."""
+        if isinstance(self.base, str):
+            steps = [c.step for c in load(self.base).checkpoints if c.step > 0]
+            if not steps:
+                raise ConfigError("run", self.base, "has no checkpoint after the first step")
+        else:
+            iterations, batch = self.base.config.iterations, self.base.config.batch
+            count = max(1, min(CHECKPOINTS, iterations))
+            steps = sorted({round(k * iterations / count) * batch for k in range(1, count + 1)})
+        middle = steps[(len(steps) - 1) // 2]
+        chosen = {1: [middle], 2: [steps[0], steps[-1]], 3: [steps[0], middle, steps[-1]]}[self.options.points]
+        return sorted(set(chosen))
 
-    def _probe(self, n: int, t: int, after: tuple[str, ...], first: bool) -> Task:
-        replicates = max(8, min(self.options.replicates, MOST_ROWS // n))
-        argv = ["probe", str(self.base), "--num-envs", str(n), "--num-steps", str(t), "--replicates", str(replicates)]
-        argv += ["--at", *map(str, self.points), "--json"]
-        blocks = self.between() if first else []
-        if blocks:
-            argv += ["--blocks", *map(str, blocks)]
-        if self.options.quick and not first:
-            argv += ["--correlations", "false"]
-        return Task(f"probe {n}x{t}", argv, after)
+    def probes(self) -> dict[tuple[int, int], Probe]:
+        """A probe of every split at every stage."""
+        return {split: self._probe(split, first=split == self.splits[0]) for split in self.splits}
+
+    def _probe(self, split: tuple[int, int], first: bool) -> Probe:
+        num_envs, num_steps = split
+        options = ProbeOptions(
+            num_envs=num_envs,
+            num_steps=num_steps,
+            replicates=max(8, min(self.options.replicates, MOST_ROWS // num_envs)),
+            blocks=tuple(self.between()) if first else (),
+            correlations=first or not self.options.quick,
+        )
+        return Probe(self.base, tuple(self._steps_probed()), options)
 
     def between(self) -> list[int]:
         """Smaller T that divide the longest measured one and are not measured themselves."""
@@ -177,77 +189,144 @@ class _Plan:
         found = [t for t in (longest >> k for k in range(1, 12)) if t >= 1 and longest % t == 0 and t not in measured]
         return found[:1] if self.options.quick else found[:3]
 
+    def expected_steps(self) -> int:
+        probes = list(self.probes().values())
+        runs = sum(self.trained(s, 0).steps for s in self.splits) * self.options.seeds
+        return (
+            runs + sum(p.steps for p in probes) + (0 if self.options.seeds or self.options.run else self.config.steps)
+        )
 
-# Weighing what was found -----------------------------------------------------------------------------------
+    # Rounds ------------------------------------------------------------------------------------------------
 
+    @property
+    def looks(self) -> int:
+        """Times at which learning may rule something out, at the most."""
+        most = 64 if self.options.budget else self.options.max_seeds
+        return 1 + max(0, -(-(most - self.options.seeds) // MORE))
 
-def _answer(plan: _Plan, outputs: dict[str, str], spec: Spec) -> dict[str, Any]:
-    from trimtab.report import style
-    from trimtab.report.split import page
+    def work(self, out: Path) -> Work:
+        probes = self.probes()
+        seeds = {split: self.options.seeds for split in self.splits}
+        jobs = lambda: [self.trained(split, s) for split in self.splits for s in range(seeds[split])]
+        first = [self.trained(split, s) for s in range(self.options.seeds) for split in self.splits]
+        # Probes need the base run only, so they come where other runs still fill the other cores.
+        outcomes = yield [*first[: len(self.splits)], *probes.values(), *first[len(self.splits) :]]
+        while True:
+            rows = [self._row(split, seeds[split], outcomes, probes) for split in self.splits]
+            open_ = [r for r in contenders(rows, self.looks) if self._may_go_on(r, outcomes)]
+            if len(contenders(rows, self.looks)) < 2 or not open_ or not self.options.seeds:
+                return self._answer(rows, outcomes, probes)
+            for row in open_:
+                seeds[row["num_envs"], row["num_steps"]] += MORE
+            outcomes = yield jobs()
 
-    config, middle = plan.config, plan.points[len(plan.points) // 2]
-    gae_lambda = 1.0 if config.algo == "reinforce" else config.gae_lambda
-    found = {(n, t): json.loads(outputs[f"probe {n}x{t}"]) for n, t in plan.splits}
-    probes = {n_t: probed["probes"] for n_t, probed in found.items()}
-    tables = [plan.base / "probes" / Path(probed["table"]).name for probed in found.values()]
-    measurements = pl.concat([pl.read_parquet(table) for table in tables])
-    rows = [_row(plan, n, t, next(p for p in probes[n, t] if p["step"] == middle), outputs) for n, t in plan.splits]
-    _relative(rows)
-    weighed = recommend(rows)
-    result = {
-        "env_id": config.env_id,
-        "algo": config.algo,
-        "batch": spec.batch,
-        "gamma": config.gamma,
-        "gae_lambda": gae_lambda,
-        "horizon_gamma": _horizon(config.gamma),
-        "horizon_gamma_lambda": _horizon(config.gamma * gae_lambda),
-        "steps": plan.points,
-        "at": middle,
-        "rows": rows,
-        "predicted": _predicted(plan, probes, middle, spec.batch),
-        **weighed,
-        "marginal": marginal(next(r for r in rows if name_of(r) == weighed["recommended"])),
-        "command": spec.command,
-        "run": str(plan.out),
-        "page": str(plan.out / "page.html"),
-    }
-    write_json(plan.out / "result.json", result)
-    measurements.write_parquet(plan.out / "measurements.parquet")
-    drawn = result | {
-        "config": config.as_dict(),
-        "derived": config.derived(),
-        "measurements": measurements,
-        "curves": learning_frame([(f"{n}x{t}", s, plan.trained(n, t, s)) for n, t in plan.splits for s in plan.seeds]),
-        "manifest": RunDir.open(plan.base).manifest(),
-    }
-    write_atomically(plan.out / "page.html", page.split_page(drawn).encode())
-    for name, chart in page.figures(drawn).items():
-        for suffix in (".svg", ".png", ".pdf"):
-            style.save(chart, plan.out / "figures" / f"{name}{suffix}")
-    return result
+    def _may_go_on(self, row: dict[str, Any], outcomes: Outcomes) -> bool:
+        """Whether a split may have more seeds: of seeds, or of time as the jobs themselves took it."""
+        if self.options.budget is None:
+            return len(row["areas"]) + MORE <= self.options.max_seeds
+        return sum(o.seconds for o in outcomes.values()) < 60 * self.options.budget and len(row["areas"]) + MORE <= 64
+
+    def _row(self, split, seeds: int, outcomes: Outcomes, probes) -> dict[str, Any]:
+        runs = [outcomes.of(self.trained(split, s)) for s in range(seeds)]
+        found = outcomes.of(probes[split]).result["probes"]
+        areas = [o.result["area"] for o in runs if o.result["area"] is not None]
+        speeds = [o.result["fps"] for o in runs]
+        finals = [o.result["ep_rew_mean"] for o in runs if o.result["ep_rew_mean"] is not None]
+        return {
+            "num_envs": split[0],
+            "num_steps": split[1],
+            "areas": areas,
+            "speeds": speeds,
+            "stages": [{name: probe[name] for name in ESTIMATES} for probe in found],
+            "fps": over_seeds(speeds),
+            "auc": over_seeds(areas),
+            "final_return": over_seeds(finals),
+            "improved": any(improved(o.path) for o in runs),
+            "seeds": len(runs),
+        }
+
+    # The answer --------------------------------------------------------------------------------------------
+
+    def _answer(self, rows: list[dict[str, Any]], outcomes: Outcomes, probes) -> Answer:
+        config, steps = self._base_config(), self._steps_probed()
+        middle = len(steps) // 2
+        found = {split: outcomes.of(probe).result["probes"] for split, probe in probes.items()}
+        for row, split in zip(rows, self.splits):
+            here = found[split][middle]
+            row |= {name: here[name] for name in ESTIMATES}
+            row |= {"true_grad_sq": here["true_grad_sq"], "exact": here.get("exact") or {}}
+            row["lag_covariance"] = here["lag_covariance"]
+        _relative(rows)
+        stages = _stages(rows, steps)
+        weighed = weigh(rows, self.own, self.looks)
+        gae_lambda = 1.0 if config.algo == "reinforce" else config.gae_lambda
+        best = next(r for r in rows if name_of(r) == weighed["recommended"])
+        for row in rows:
+            del row["stages"]
+        return {
+            "env_id": config.env_id,
+            "algo": config.algo,
+            "batch": self.batch,
+            "gamma": config.gamma,
+            "gae_lambda": gae_lambda,
+            "horizon_gamma": _horizon(config.gamma),
+            "horizon_gamma_lambda": _horizon(config.gamma * gae_lambda),
+            "steps": steps,
+            "at": steps[middle],
+            "rows": rows,
+            "stages": stages,
+            "stage_sentence": stage_sentence(stages),
+            "predicted": self._predicted(found[self.splits[0]][middle]),
+            **weighed,
+            "marginal": marginal(best),
+            "command": self.command,
+        }
+
+    def _predicted(self, probe: dict[str, Any]) -> list[dict[str, Any]]:
+        """Variances at splits not measured: blocks of the longest rows for smaller T, extrapolation for larger."""
+        longest, batch = self.splits[0], self.batch
+        found = [
+            {"num_envs": batch // int(t), "num_steps": int(t), "variance": e, "extrapolated": False}
+            for t, e in probe.get("predicted", {}).items()
+            if batch % int(t) == 0
+        ]
+        for factor in (2, 4):
+            n, t = longest[0] // factor, longest[1] * factor
+            if n >= 1 and longest[0] % factor == 0:
+                value = predict_variance(probe["lag_covariance"], n, t).value
+                found.append({"num_envs": n, "num_steps": t, "variance": NONE | {"value": value}, "extrapolated": True})
+        return sorted(found, key=lambda p: p["num_envs"])
+
+    def present(self, answer: Answer, outcomes: Outcomes, out: Path) -> None:
+        from trimtab.report import style  # figures take long to import, and a study that only asks draws none
+        from trimtab.report.split import page
+
+        config, probes = self._base_config(), self.probes()
+        tables = [outcomes.of(probe).path / "measurements.parquet" for probe in probes.values()]
+        measurements = pl.concat([pl.read_parquet(table) for table in tables])
+        write_parquet(out / "measurements.parquet", measurements)
+        runs = [
+            (f"{n}x{t}", s, outcomes.of(job).path)
+            for n, t in self.splits
+            for s in range(self.options.max_seeds if self.options.budget is None else 64)
+            if (job := self.trained((n, t), s)).identity in outcomes
+        ]
+        base = Path(self.base) if isinstance(self.base, str) else outcomes.of(self.base).path
+        drawn = answer | {
+            "config": config.as_dict(),
+            "derived": config.derived(),
+            "measurements": measurements,
+            "curves": learning_frame(runs),
+            "manifest": RunDir.open(base).manifest(),
+        }
+        write_atomically(out / "page.html", page.split_page(drawn).encode())
+        for name, chart in page.figures(drawn).items():
+            for suffix in (".svg", ".png", ".pdf"):
+                style.save(chart, out / "figures" / f"{name}{suffix}")
 
 
 def _horizon(discount: float) -> float | None:
     return None if discount >= 1 else 1 / (1 - discount)
-
-
-def _row(plan: _Plan, n: int, t: int, probe: dict[str, Any], outputs: dict[str, str]) -> dict[str, Any]:
-    summaries = [json.loads(outputs[f"train {n}x{t} seed {s}"]) for s in plan.seeds]
-    areas = [load(plan.trained(n, t, s)).area for s in plan.seeds]
-    return {
-        "num_envs": n,
-        "num_steps": t,
-        **{name: probe[name] for name in ESTIMATES},
-        "true_grad_sq": probe["true_grad_sq"],
-        "exact": probe.get("exact") or {},
-        "lag_covariance": probe["lag_covariance"],
-        "fps": _over_seeds([s["fps"] for s in summaries]),
-        "auc": _over_seeds([a for a in areas if a is not None]),
-        "final_return": _over_seeds([s["ep_rew_mean"] for s in summaries if s["ep_rew_mean"] is not None]),
-        "improved": any(improved(plan.trained(n, t, s)) for s in plan.seeds),
-        "seeds": len(summaries),
-    }
 
 
 def improved(path: Path) -> bool:
@@ -259,14 +338,36 @@ def improved(path: Path) -> bool:
     return stats.difference(returns[:quarter], returns[-quarter:]).lo > 0
 
 
-def _over_seeds(values: list[float]) -> dict[str, Any]:
+def over_seeds(values: list[float]) -> dict[str, Any]:
     """Mean over seeds with its 95% interval; not resolved below two seeds."""
-    if not values:
-        return {"value": None, "lo": None, "hi": None, "resolved": False}
-    if len(values) == 1:
-        return {"value": values[0], "lo": None, "hi": None, "resolved": False}
+    if len(values) < 2:
+        return NONE | ({"value": values[0]} if values else {})
     mean, lo, hi = stats.mean_interval(values)
     return {"value": mean, "lo": lo, "hi": hi, "resolved": True}
+
+
+def _stages(rows: list[dict[str, Any]], steps: list[int]) -> list[dict[str, Any]]:
+    """What was measured of every split at every stage."""
+    found = []
+    for k, (stage, step) in enumerate(zip(STAGES[len(steps)], steps)):
+        here = [
+            {"num_envs": r["num_envs"], "num_steps": r["num_steps"], **r["stages"][k]}
+            | {"covariance_share": _share(r["stages"][k])}
+            for r in rows
+        ]
+        found.append({"stage": stage, "step": step, "rows": here})
+    return found
+
+
+def _share(estimates: dict[str, Any]) -> dict[str, Any]:
+    """The covariance term's share of the variance, the interval that of the covariance."""
+    variance, covariance = estimates["variance"], estimates["covariance"]
+    if not variance["resolved"] or not variance["value"] or covariance["value"] is None:
+        return NONE
+    scaled = {
+        k: covariance[k] / variance["value"] if covariance[k] is not None else None for k in ("value", "lo", "hi")
+    }
+    return scaled | {"resolved": covariance["resolved"]}
 
 
 def _relative(rows: list[dict[str, Any]]) -> None:
@@ -284,21 +385,3 @@ def _relative(rows: list[dict[str, Any]]) -> None:
         }
         row["mse_relative"]["resolved"] = scaled
         row["shared_grad_sq"] = shared
-
-
-def _predicted(plan: _Plan, probes, middle: int, batch: int) -> list[dict[str, Any]]:
-    """Variances at splits not measured: blocks of the longest rows for smaller T, extrapolation for larger."""
-    longest = plan.splits[0]
-    probe = next(p for p in probes[longest] if p["step"] == middle)
-    found = [
-        {"num_envs": batch // int(t), "num_steps": int(t), "variance": e, "extrapolated": False}
-        for t, e in probe.get("predicted", {}).items()
-        if batch % int(t) == 0
-    ]
-    for factor in (2, 4):
-        n, t = longest[0] // factor, longest[1] * factor
-        if n >= 1 and longest[0] % factor == 0:
-            value = predict_variance(probe["lag_covariance"], n, t).value
-            estimate = {"value": value, "lo": None, "hi": None, "resolved": False}
-            found.append({"num_envs": n, "num_steps": t, "variance": estimate, "extrapolated": True})
-    return sorted(found, key=lambda p: p["num_envs"])

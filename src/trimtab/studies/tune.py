@@ -7,11 +7,10 @@ decides: the best few configurations and the one it started from are trained on 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import yaml
@@ -21,12 +20,11 @@ from trimtab import stats
 from trimtab.config import Config, ConfigError
 from trimtab.playbook import ladders
 from trimtab.report import tune as report
-from trimtab.runs.progress import Progress
-from trimtab.runs.records import RunDir, RunError, write_atomically, write_json
-from trimtab.runs.run import learning_frame, load
-from trimtab.studies.workers import Task, run_all, train_task
+from trimtab.runs.records import RunDir, RunError, write_atomically
+from trimtab.runs.run import learning_frame
+from trimtab.studies.job import Job, Train
+from trimtab.studies.study import Answer, Outcomes, Study, Work
 
-SPEC = "tune.json"  # in the directory of a tuning: what was asked
 FRESH = 1_000  # seeds of the last comparison start so far above those of the sweeps
 FINALISTS = 3  # configurations in it, beside the one it started from
 
@@ -55,7 +53,7 @@ PHASES: dict[str, dict[str, Values]] = {
 }
 
 
-@dataclass
+@dataclass(frozen=True)
 class TuneOptions:
     """How much effort to spend."""
 
@@ -81,6 +79,21 @@ class Trial:
         return float(np.mean(self.areas)) if self.areas else -np.inf
 
 
+class Trials(list[Trial]):
+    """Trials in the order they were met, each set of changes once."""
+
+    def of(self, changes: dict[str, Any]) -> Trial:
+        known = next((t for t in self if t.changes == changes), None)
+        if known is None:
+            known = Trial(len(self), changes)
+            self.append(known)
+        return known
+
+    def best(self, count: int) -> list[Trial]:
+        """The best few but the start."""
+        return sorted(self[1:], key=lambda t: -t.area)[:count]
+
+
 def check(options: TuneOptions) -> list[str]:
     """The phases asked for; refuses efforts that mean nothing."""
     for name, least in (("seeds", 1), ("final_seeds", 2)):
@@ -93,160 +106,137 @@ def check(options: TuneOptions) -> list[str]:
     return wanted
 
 
-def tune(config: Config, out: Path, options: TuneOptions, quiet: bool, command: str) -> dict[str, Any]:
-    """Tune from `config` in a new directory; returns what `--json` prints."""
-    check(options)
-    write_json(out / SPEC, {"config": config.as_dict(), "options": asdict(options), "command": command})
-    return resume(out, quiet)
+@dataclass(frozen=True)
+class Tune(Study):
+    """The playbook's sweeps from a configuration on, and the comparison at the end."""
 
+    kind: ClassVar[str] = "tune"
+    start: Config
+    options: TuneOptions
+    command: str = ""
 
-def began(path: str | Path) -> bool:
-    """Whether a directory holds a tuning, finished or not."""
-    return (Path(path) / SPEC).is_file()
+    def __post_init__(self) -> None:
+        check(self.options)
 
+    @property
+    def title(self) -> str:
+        return f"tune {self.start.env_id}"
 
-def resume(out: Path, quiet: bool) -> dict[str, Any]:
-    """Do what is left of a tuning. Trials are numbered in the order they are met, so what was done is found again."""
-    asked = json.loads((out / SPEC).read_text())
-    config, options = configuration.from_dict(asked["config"]), TuneOptions(**asked["options"])
-    work = _Work(config, out, options)
-    try:
-        with Progress(work.expected(), f"tune {config.env_id}", quiet, unit="runs") as work.bar:
-            work.bar.start()
-            sweeps = work.sweep_all()
-            final = work.compare()
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"`trimtab resume {out}` does what is left") from None
-    return _answer(work, sweeps, final, asked["command"])
+    def asked(self) -> dict[str, Any]:
+        return {"config": self.start.as_dict(), "options": asdict(self.options), "command": self.command}
 
+    @classmethod
+    def again(cls, asked: dict[str, Any]) -> Tune:
+        return cls(configuration.from_dict(asked["config"]), TuneOptions(**asked["options"]), asked["command"])
 
-class _Work:
-    """Trials met so far, and how they are run."""
+    def expected_steps(self) -> int:
+        """Runs there will be, more or less: a value that a sweep starts from is not trained twice."""
+        options = self.options
+        values = [len(set(values(self.start))) for phase in check(options) for values in PHASES[phase].values()]
+        runs = (1 + sum(n - 1 for n in values)) * options.seeds + (1 + FINALISTS) * options.final_seeds
+        return runs * self.start.steps
 
-    def __init__(self, config: Config, out: Path, options: TuneOptions):
-        self.start, self.out, self.options = config, out, options
-        self.phases = check(options)
-        self.trials: list[Trial] = []
-        self.best = self._trial({})
-        self.fresh_seeds = self._seeds(FRESH, options.final_seeds)
-        self.bar: Progress | None = None
-        self.done = 0
+    # What is done ------------------------------------------------------------------------------------------
 
     def config_of(self, trial: Trial) -> Config:
         return configuration.from_dict(trial.changes, self.start)
 
-    def expected(self) -> int:
-        """Runs there will be, more or less: a value that a sweep starts from is not trained twice."""
-        values = [len(set(values(self.start))) for phase in self.phases for values in PHASES[phase].values()]
-        return (1 + sum(n - 1 for n in values)) * self.options.seeds + (1 + FINALISTS) * self.options.final_seeds
+    def runs(self, trial: Trial, seeds: range) -> list[Train]:
+        return [Train(self.config_of(trial).replace(seed=seed), checkpoints=1) for seed in seeds]
 
-    # Sweeps ----------------------------------------------------------------------------------------------
+    @property
+    def sweep_seeds(self) -> range:
+        return range(self.start.seed, self.start.seed + self.options.seeds)
 
-    def sweep_all(self) -> list[dict[str, Any]]:
-        """Every sweep of every phase: the field, its trials, and the value that was kept."""
-        self._train([self.best], self._seeds(0, self.options.seeds))
-        return [self._sweep(phase, name) for phase in self.phases for name in PHASES[phase]]
+    @property
+    def fresh_seeds(self) -> range:
+        return range(self.start.seed + FRESH, self.start.seed + FRESH + self.options.final_seeds)
 
-    def _sweep(self, phase: str, name: str) -> dict[str, Any]:
-        now = self.config_of(self.best)
+    def work(self, out: Path) -> Work:
+        """Sweep after sweep, each from what the ones before it kept; then the comparison on new seeds."""
+        trials = Trials()
+        best = trials.of({})
+        yield from self._train([best], self.sweep_seeds)
+        sweeps = []
+        for phase in check(self.options):
+            for name in PHASES[phase]:
+                tried = self._tried(trials, best, phase, name)
+                yield from self._train([trial for _, trial in tried], self.sweep_seeds)
+                before, best = best, max([best, *(trial for _, trial in tried)], key=lambda t: t.area)
+                sweeps.append(self._sweep(phase, name, before, best, tried))
+        if len(trials) == 1:
+            raise ConfigError("phases", self.options.phases, "holds no value to try beside the start's own")
+        final = [Trial(t.number, t.changes) for t in [trials[0], *trials.best(FINALISTS)]]
+        yield from self._train(final, self.fresh_seeds)
+        return self._answer(sweeps, final)
+
+    def _train(self, trials: list[Trial], seeds: range) -> Generator[Sequence[Job], Outcomes, None]:
+        """Train what has not been trained; areas and speeds end up in the trials."""
+        fresh = [t for t in trials if not t.areas]
+        outcomes = yield [job for trial in fresh for job in self.runs(trial, seeds)]
+        for trial in fresh:
+            found = [outcomes.of(job).result for job in self.runs(trial, seeds)]
+            if any(result["area"] is None for result in found):
+                steps = self.start.total_timesteps
+                raise RunError(f"no episode finished within {steps:,} steps; give more --total-timesteps")
+            trial.areas, trial.fps = [r["area"] for r in found], [r["fps"] for r in found]
+
+    def _tried(self, trials: Trials, best: Trial, phase: str, name: str) -> list[tuple[Any, Trial]]:
+        """The values of one field, each with its trial, everything else as found so far; refused ones left out."""
+        now = self.config_of(best)
         values = sorted(set(PHASES[phase][name](now)), key=lambda value: (value is None, value))
-        tried = [(value, trial) for value in values if (trial := self._changed(name, value)) is not None]
-        self._train([trial for _, trial in tried], self._seeds(0, self.options.seeds))
-        before = self.best
-        self.best = max([before, *(trial for _, trial in tried)], key=lambda t: t.area)
+        found = []
+        for value in values:
+            if getattr(now, name) == value:
+                found.append((value, best))
+                continue
+            changes = best.changes | {name: value}
+            try:
+                configuration.from_dict(changes, self.start)
+            except ConfigError:
+                continue
+            found.append((value, trials.of(changes)))
+        return found
+
+    def _sweep(self, phase: str, name: str, before: Trial, best: Trial, tried) -> dict[str, Any]:
         return {
             "phase": phase,
             "field": name,
-            "before": getattr(now, name),
-            "kept": getattr(self.config_of(self.best), name),
+            "before": getattr(self.config_of(before), name),
+            "kept": getattr(self.config_of(best), name),
             "trials": [{"value": value, "trial": t.number, "areas": t.areas, "fps": t.fps} for value, t in tried],
         }
 
-    def _changed(self, name: str, value: Any) -> Trial | None:
-        """The trial that has this value, everything else as found so far; None where the value is refused."""
-        if getattr(self.config_of(self.best), name) == value:
-            return self.best
-        try:
-            changes = self.best.changes | {name: value}
-            configuration.from_dict(changes, self.start)
-        except ConfigError:
-            return None
-        return self._trial(changes)
+    # The answer --------------------------------------------------------------------------------------------
 
-    def _trial(self, changes: dict[str, Any]) -> Trial:
-        known = next((t for t in self.trials if t.changes == changes), None)
-        if known is None:
-            known = Trial(len(self.trials), changes)
-            self.trials.append(known)
-        return known
+    def _answer(self, sweeps: list[dict[str, Any]], final: list[Trial]) -> Answer:
+        start, *others = final
+        best = max(others, key=lambda t: t.area)
+        gain = stats.mean_interval(np.subtract(best.areas, start.areas))
+        config = self.config_of(best).replace(seed=self.start.seed)
+        return {
+            "env_id": config.env_id,
+            "algo": config.algo,
+            "total_timesteps": config.total_timesteps,
+            "changes": best.changes,
+            "gain": gain._asdict(),
+            "better": gain.lo > 0,
+            "sentence": _sentence(best, start, gain),
+            "sweeps": sweeps,
+            "final": [{"trial": t.number, "changes": t.changes, "areas": t.areas, **_interval(t.areas)} for t in final],
+            "tuned": config.as_dict(),
+            "command": self.command,
+        }
 
-    # The comparison at the end ---------------------------------------------------------------------------
-
-    def compare(self) -> list[Trial]:
-        """The start and the best few on new seeds."""
-        if len(self.trials) == 1:
-            raise ConfigError("phases", self.options.phases, "holds no value to try beside the start's own")
-        ranked = sorted(self.trials[1:], key=lambda t: -t.area)[:FINALISTS]
-        final = [Trial(t.number, t.changes) for t in [self.trials[0], *ranked]]
-        self._train(final, self.fresh_seeds)
-        return final
-
-    # Running ---------------------------------------------------------------------------------------------
-
-    def _seeds(self, above: int, count: int) -> range:
-        return range(self.start.seed + above, self.start.seed + above + count)
-
-    def path(self, trial: Trial, seed: int) -> Path:
-        return self.out / "trials" / f"{trial.number:03d}-seed{seed}"
-
-    def _train(self, trials: list[Trial], seeds: range) -> None:
-        """Train what has not been trained; areas and speeds end up in the trials."""
-        fresh = [t for t in trials if not t.areas]
-        tasks = {(t.number, s): self._task(t, s) for t in fresh for s in seeds}
-        tick = lambda done, running: self.bar.update(self.done + len(done), f"best area {self.best.area:.4g};")
-        outputs = run_all(list(tasks.values()), tick=tick, kept=self.out / "outputs") if tasks else {}
-        self.done += len(tasks)
-        for trial in fresh:
-            for seed in seeds:
-                found = load(self.path(trial, seed)).area
-                if found is None:
-                    steps = self.start.total_timesteps
-                    raise RunError(f"no episode finished within {steps:,} steps; give more --total-timesteps")
-                trial.areas.append(found)
-                trial.fps.append(json.loads(outputs[tasks[trial.number, seed].name])["fps"])
-
-    def _task(self, trial: Trial, seed: int) -> Task:
-        values = self.config_of(trial).replace(seed=seed).as_dict()
-        return train_task(f"trial {trial.number:03d} seed {seed}", values, self.path(trial, seed), self.out / "configs")
-
-
-def _answer(work: _Work, sweeps: list[dict[str, Any]], final: list[Trial], command: str) -> dict[str, Any]:
-    start, *others = final
-    best = max(others, key=lambda t: t.area)
-    gain = stats.mean_interval(np.subtract(best.areas, start.areas))
-    config = work.config_of(best).replace(seed=work.start.seed)
-    write_atomically(work.out / "tuned.yaml", yaml.safe_dump(config.as_dict(), sort_keys=False).encode())
-    result = {
-        "env_id": config.env_id,
-        "algo": config.algo,
-        "total_timesteps": config.total_timesteps,
-        "changes": best.changes,
-        "gain": gain._asdict(),
-        "better": gain.lo > 0,
-        "sentence": _sentence(best, start, gain),
-        "sweeps": sweeps,
-        "final": [
-            {"trial": t.number, "changes": t.changes, "areas": t.areas, **_interval(t.areas)} for t in (start, *others)
-        ],
-        "config": str(work.out / "tuned.yaml"),
-        "page": str(work.out / "page.html"),
-        "run": str(work.out),
-        "command": command,
-    }
-    write_json(work.out / "result.json", result)
-    runs = [(name, s, work.path(t, s)) for name, t in (("start", start), ("tuned", best)) for s in work.fresh_seeds]
-    report.write_page(result, learning_frame(runs), RunDir.open(runs[0][2]).manifest(), work.out)
-    return result
+    def present(self, answer: Answer, outcomes: Outcomes, out: Path) -> None:
+        write_atomically(out / "tuned.yaml", yaml.safe_dump(answer["tuned"], sort_keys=False).encode())
+        chosen = {"start": Trial(0, {}), "tuned": Trial(1, answer["changes"])}
+        runs = [
+            (name, job.config.seed, outcomes.of(job).path)
+            for name, trial in chosen.items()
+            for job in self.runs(trial, self.fresh_seeds)
+        ]
+        report.write_page(answer, learning_frame(runs), RunDir.open(runs[0][2]).manifest(), out)
 
 
 def _interval(areas: list[float]) -> dict[str, float]:

@@ -1,6 +1,16 @@
-"""What the measurements of several splits say: which one to use, why, how sure, and what one more sample buys.
+"""What the measurements of several splits say: which are ruled out and by what, which are left, and which of those to
+take.
 
-A row holds what was found of one split: estimates as {"value", "lo", "hi", "resolved"}, and if it learned anything.
+A row holds what was found of one split: its areas and speeds by seed, and estimates of its gradient at every stage of
+training as {"value", "lo", "hi", "resolved"}. A split is ruled out by one of three things, in this order:
+
+1. *learned less*: another split's area under the learning curve is larger, by Welch's t-test at a level shared by all
+   ordered pairs of splits and all times one looks (so that of many tests hardly one errs).
+2. *larger error*: at every stage where it is resolved, the mean squared error of its gradient is at least twice the
+   lowest one's, beyond both intervals. Those speak of one run's policies, and another run's differ: hence twice.
+3. *slower*: it takes at least twice as long a step as the fastest that is left, on every seed.
+
+Nothing orders what is left. The tie-break is stated and does not look at measurements, so it does not move with them.
 """
 
 from __future__ import annotations
@@ -9,139 +19,189 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from trimtab.anatomy.noise import predict_variance
 
-SAME_SPEED = 0.1  # speeds that differ by less are called the same: they differ as much from one minute to the next
+ERRS = 0.02  # chance that learning rules out any split wrongly, over all pairs and looks
+FACTOR = 2.0  # how much larger an error, or longer a step, must be to rule out
+
+Row = dict[str, Any]
 
 
-def name_of(row: dict[str, Any]) -> str:
+def name_of(row: Row) -> str:
     """A split as people write it."""
     return f"{row['num_envs']}x{row['num_steps']}"
 
 
-def recommend(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The split to use, why, and how sure.
+def weigh(rows: list[Row], own: int, looks: int = 1) -> dict[str, Any]:
+    """What is ruled out, what is left, and which of those to take: the one nearest to `own` environments."""
+    out: dict[str, dict[str, str]] = {}
+    for by, rule in (("learned less", _learned_less), ("larger error", _larger_error), ("slower", _slower)):
+        left = [r for r in rows if name_of(r) not in out]
+        for name, reason in rule(left, rows, looks).items():
+            out[name] = {"split": name, "by": by, "reason": reason}
+    left = [r for r in rows if name_of(r) not in out]
+    best = min(left, key=lambda r: (abs(math.log2(r["num_envs"] / own)), r["num_envs"]))
+    for row in rows:
+        row["verdict"] = "recommended" if row is best else "ruled out" if name_of(row) in out else "left"
+    tie_break = _tie_break(best, left, own)
+    return {
+        "recommended": name_of(best),
+        "recommended_set": [name_of(r) for r in left],
+        "ruled_out": list(out.values()),
+        "decided": len(left) == 1,
+        "tie_break": tie_break,
+        "sentence": _sentence(best, left, list(out.values()), tie_break),
+        "reasons": [entry["reason"] for entry in out.values()],
+        "doubts": _doubts(rows, left),
+    }
 
-    Splits than which no other learned measurably more are kept; of these, those whose MSE is not resolved to be worse
-    than the lowest; of these, the fastest. Speeds within a tenth of it are as good, and then more learned counts.
-    """
-    reasons, doubts = ["it is the only one measured"] if len(rows) == 1 else [], []
-    left = list(rows)
-    trained = [r for r in left if r["auc"]["value"] is not None]
+
+def contenders(rows: list[Row], looks: int) -> list[Row]:
+    """The splits that learning and error have not ruled out: where more seeds may still decide something."""
+    out = _learned_less(rows, rows, looks)
+    left = [r for r in rows if name_of(r) not in out]
+    return [r for r in left if name_of(r) not in _larger_error(left, rows, looks)]
+
+
+def _learned_less(left: list[Row], rows: list[Row], looks: int) -> dict[str, str]:
+    trained = [r for r in rows if len(r["areas"]) >= 2]
+    if not any(r["improved"] for r in trained):
+        return {}
+    level = ERRS / max(1, len(trained) * (len(trained) - 1)) / looks
+    out = {}
+    for row in (r for r in left if r in trained):
+        gaps = [(least_gap(other["areas"], row["areas"], level), other) for other in trained if other is not row]
+        gap, better = max(gaps, key=lambda g: g[0], default=(-math.inf, row))
+        if gap > 0:
+            means = [float(np.mean(r["areas"])) for r in (row, better)]
+            out[name_of(row)] = (
+                f"{name_of(row)} learned less: area under the learning curve {means[0]:.4g}, "
+                f"against {means[1]:.4g} of {name_of(better)} ({len(row['areas'])} and {len(better['areas'])} seeds)"
+            )
+    return out
+
+
+def least_gap(x: list[float], y: list[float], level: float) -> float:
+    """Lower end of Welch's one-sided interval of mean(x) − mean(y) at a level."""
+    vx, vy = np.var(x, ddof=1) / len(x), np.var(y, ddof=1) / len(y)
+    gap = float(np.mean(x) - np.mean(y))
+    if vx + vy == 0:
+        return gap
+    freedom = (vx + vy) ** 2 / (vx**2 / (len(x) - 1) + vy**2 / (len(y) - 1))
+    return gap - float(stats.t.ppf(1 - level, freedom) * math.sqrt(vx + vy))
+
+
+def _larger_error(left: list[Row], rows: list[Row], looks: int) -> dict[str, str]:
+    out = {}
+    for row in left:
+        verdicts, worst = [], 0.0
+        for stage in range(len(row["stages"])):
+            mine = row["stages"][stage]["mse"]
+            others = [r["stages"][stage]["mse"] for r in left if r["stages"][stage]["mse"]["resolved"]]
+            if not mine["resolved"] or not others:
+                continue
+            lowest = min(others, key=lambda e: e["value"])
+            verdicts.append(mine["lo"] > FACTOR * lowest["hi"])
+            worst = max(worst, mine["value"] / lowest["value"])
+        if verdicts and all(verdicts):
+            out[name_of(row)] = (
+                f"the gradient of {name_of(row)} has at least {FACTOR:g} times the mean squared error of the best at "
+                f"every stage where both are resolved (up to {worst:.2g} times)"
+            )
+    return out
+
+
+def _slower(left: list[Row], rows: list[Row], looks: int) -> dict[str, str]:
+    timed = [r for r in left if r["speeds"]]
+    if len(timed) < 2:
+        return {}
+    fastest = max(timed, key=lambda r: np.mean(r["speeds"]))
+    least = min(fastest["speeds"])
+    return {
+        name_of(r): f"{name_of(r)} takes {np.mean(r['speeds']):,.0f} steps/s, {name_of(fastest)} "
+        f"{np.mean(fastest['speeds']):,.0f}"
+        for r in timed
+        if FACTOR * max(r["speeds"]) < least
+    }
+
+
+# Words ---------------------------------------------------------------------------------------------------------
+
+
+def _tie_break(best: Row, left: list[Row], own: int) -> str:
+    if len(left) == 1:
+        return ""
+    why = "what the configuration has" if best["num_envs"] == own else f"nearest to the configuration's {own}"
+    return f"of those left, the number of environments that is {why}: nothing measured says to change it"
+
+
+def _sentence(best: Row, left: list[Row], out: list[dict[str, str]], tie_break: str) -> str:
+    names = lambda rows: ", ".join(rows)
+    gone: dict[str, list[str]] = {}
+    for entry in out:
+        gone.setdefault(entry["by"], []).append(entry["split"])
+    words = {"learned less": "learned less", "larger error": "have a larger error", "slower": "are slower"}
+    single = {"learned less": "learned less", "larger error": "has a larger error", "slower": "is slower"}
+    ruled = "; ".join(f"{names(who)} {(single if len(who) == 1 else words)[by]}" for by, who in gone.items())
+    size = f"{best['num_envs']} environments × {best['num_steps']} steps"
+    if len(left) == 1:
+        return f"Use {size}: {ruled}." if out else f"Use {size}: it is the only one measured."
+    apart = f"{names(name_of(r) for r in left)} are not told apart"
+    start = f"{apart}, and {ruled}" if out else apart
+    return f"{start[0].upper()}{start[1:]}. Take {size}: {tie_break}."
+
+
+def _doubts(rows: list[Row], left: list[Row]) -> list[str]:
+    doubts = []
+    trained = [r for r in rows if r["areas"]]
     if trained and not any(r["improved"] for r in trained):
         doubts.append("no split's returns rose within these steps: learning decides nothing yet")
-    elif trained and all(r["auc"]["resolved"] for r in trained):
-        left = [r for r in trained if not any(_learned_more(other, r) for other in trained)]
-        dropped = [name_of(r) for r in trained if r not in left]
-        if dropped:
-            reasons.append(f"{', '.join(dropped)} learned measurably less (area under the learning curve)")
-        else:
-            doubts.append("no split's learning curve is distinguishable from the best one's on so few seeds")
-    elif trained:
-        left = _far_behind_dropped(trained, reasons)
-        doubts.append(
-            "learning was tried on one seed only: it rules out what fell far behind, and decides nothing else"
-        )
-    measured = [r for r in left if r["mse"]["resolved"]]
-    if measured:
-        lowest = min(measured, key=lambda r: r["mse"]["value"])
-        close = [r for r in left if r["mse"]["lo"] is None or r["mse"]["lo"] <= lowest["mse"]["hi"]]
-        worse = [name_of(r) for r in left if r not in close]
-        if worse:
-            reasons.append(f"the gradient of {', '.join(worse)} has a larger mean squared error, beyond the intervals")
-        unresolved = [name_of(r) for r in close if r in measured and not r["bias_sq"]["resolved"]]
-        if unresolved:
-            doubts.append(f"the bias of {', '.join(unresolved)} is not resolved, so its error rests on the variance")
-        unknown = [name_of(r) for r in close if r not in measured]
-        if unknown:
-            doubts.append(f"the mean squared error of {', '.join(unknown)} is not resolved: it may be larger")
-        if len(close) > 1:
-            doubts.append(f"the mean squared errors of {', '.join(map(name_of, close))} are not told apart")
-        left = close
-    else:
-        doubts.append("the bias could not be measured, so splits are compared by variance alone")
-        left = _by_variance(left, reasons)
-    best = _by_speed(left, reasons)
-    _say_terms(best, rows, reasons)
-    vague = [name_of(r) for r in rows if not r["variance"]["resolved"]]
+    elif trained and any(len(r["areas"]) < 2 for r in trained):
+        doubts.append("a single seed decides nothing about learning")
+    elif not trained:
+        doubts.append("nothing was trained: only gradients are compared")
+    unresolved = [name_of(r) for r in left if not any(s["mse"]["resolved"] for s in r["stages"])]
+    if unresolved:
+        doubts.append(f"the mean squared error of {', '.join(unresolved)} is not resolved: it may be larger")
+    vague = [name_of(r) for r in rows if not any(s["variance"]["resolved"] for s in r["stages"])]
     if vague:
         doubts.append(f"the variance of {', '.join(vague)} is not resolved: a few rows carry it all")
-    reasons = reasons or ["nothing that was measured tells the splits apart"]
-    sentence = f"Use {best['num_envs']} environments × {best['num_steps']} steps: {'; '.join(reasons)}."
-    return {"recommended": name_of(best), "sentence": sentence, "reasons": reasons, "doubts": doubts}
+    return doubts
 
 
-def _learned_more(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    """Whether the AUC of a is above that of b by more than the interval of their difference."""
-    width = lambda r: (r["auc"]["hi"] - r["auc"]["lo"]) / 2
-    return a["auc"]["value"] - b["auc"]["value"] > math.hypot(width(a), width(b))
+def stage_sentence(stages: list[dict[str, Any]]) -> str:
+    """How the picture changes over training: covariance and effective samples, and who has the least error when."""
+    parts, bests = [], []
+    for stage in stages:
+        longest = max(stage["rows"], key=lambda r: r["num_steps"])
+        share, ess = longest["covariance_share"], longest["ess"]
+        told = share["resolved"] and share["lo"] is not None and (share["lo"] > 0 or share["hi"] < 0)
+        covariance = f"{share['value']:.0%} of the variance is covariance" if told else "covariance is not told from 0"
+        samples = f", {ess['value']:,.0f} effective samples" if ess["resolved"] else ""
+        parts.append(f"{stage['stage']} in training (step {stage['step']:,}) {covariance}{samples}")
+        bests.append((stage["stage"], least_error(stage["rows"])))
+    if not parts:
+        return ""
+    text = f"At {name_of(max(stages[0]['rows'], key=lambda r: r['num_steps']))}, " + "; ".join(parts) + "."
+    known = [(when, names) for when, names in bests if names]
+    if len(known) > 1 and not set.intersection(*(set(names) for _, names in known)):
+        said = "; ".join(f"{when}: {', '.join(names)}" for when, names in known)
+        return f"{text} Another split has the least error at another stage ({said})."
+    if len(known) > 1:
+        shared = [n for n in known[0][1] if all(n in names for _, names in known)]
+        return f"{text} At every stage {', '.join(shared)} {'is' if len(shared) == 1 else 'are'} among the least error."
+    return text
 
 
-def _far_behind_dropped(trained: list[dict[str, Any]], reasons: list[str]) -> list[dict[str, Any]]:
-    """With one seed there is no interval: leave out only splits in the lower half of a wide range of AUCs."""
-    values = [r["auc"]["value"] for r in trained]
-    best, worst = max(values), min(values)
-    if best - worst <= 0.2 * abs(best):
-        return trained
-    kept = [r for r in trained if r["auc"]["value"] >= (best + worst) / 2]
-    behind = [name_of(r) for r in trained if r not in kept]
-    reasons.append(f"{', '.join(behind)} learned far less on its one seed (area under the learning curve)")
-    return kept
-
-
-def _by_speed(left: list[dict[str, Any]], reasons: list[str]) -> dict[str, Any]:
-    """The fastest; of those that are about as fast, the one that learned most, or has the lowest variance."""
-    speed = lambda r: r["fps"]["value"] or 0.0
-    variance = lambda r: r["variance"]["value"] if r["variance"]["resolved"] else math.inf
-    fastest = max(map(speed, left))
-    tied = [r for r in left if speed(r) >= (1 - SAME_SPEED) * fastest]
-    if any(r["improved"] for r in tied):
-        learned = [r for r in tied if r["auc"]["value"] is not None]
-        best, merit = max(learned, key=lambda r: r["auc"]["value"]), "learned most, if not measurably so"
-    else:
-        best, merit = min(tied, key=variance), "has the lowest variance"
-    if len(left) == 1:
-        return best
-    if not fastest:
-        reasons.append(f"of {', '.join(map(name_of, left))}, which are not told apart, it {merit}")
-        return best
-    rate = f"{speed(best):,.0f} steps/s"
-    if len(tied) == 1:
-        slowest = min(speed(r) for r in left)
-        ratio = f", {fastest / slowest:.1f} times the slowest" if slowest else ""
-        reasons.append(f"of {len(left)} that are as good otherwise it is the fastest ({rate}{ratio})")
-    else:
-        names = ", ".join(name_of(r) for r in tied if r is not best)
-        reasons.append(f"of those about as fast ({rate}; also {names}) it {merit}")
-    return best
-
-
-def _by_variance(left: list[dict[str, Any]], reasons: list[str]) -> list[dict[str, Any]]:
-    resolved = [r for r in left if r["variance"]["resolved"]]
+def least_error(rows: list[Row]) -> list[str]:
+    """The splits whose mean squared error is the lowest, or not told apart from the lowest."""
+    resolved = [r for r in rows if r["mse"]["resolved"]]
     if not resolved:
-        reasons.append("no split's variance is resolved at this point of training")
-        return left
-    lowest = min(resolved, key=lambda r: r["variance"]["value"])
-    close = [r for r in resolved if r["variance"]["lo"] <= lowest["variance"]["hi"]]
-    if len(close) < len(resolved):
-        reasons.append("its variance is the lowest, or not told apart from the lowest")
-    return close
-
-
-def _say_terms(best: dict[str, Any], rows: list[dict[str, Any]], reasons: list[str]) -> None:
-    """Where the error of the gradient comes from, at the recommended split and at the others' ends."""
-    variance, covariance = best["variance"]["value"], best["covariance"]["value"]
-    if variance and covariance is not None and best["variance"]["resolved"]:
-        reasons.append(f"the covariance term is {covariance / variance:.0%} of its variance")
-    share = lambda r: r["bias_sq"]["value"] / (r["bias_sq"]["value"] + r["variance"]["value"])
-    biased = [r for r in rows if r["bias_sq"]["resolved"] and r["variance"]["value"]]
-    if best in biased:
-        reasons.append(f"bias is {share(best):.0%} of its squared error")
-    most = max(biased, key=lambda r: r["bias_sq"]["value"], default=best)
-    if most is not best:
-        shorter = "short rollouts pay in bias: " if most["num_steps"] < best["num_steps"] else ""
-        reasons.append(f"{shorter}at {name_of(most)} bias is {share(most):.0%} of the squared error")
+        return []
+    lowest = min(resolved, key=lambda r: r["mse"]["value"])["mse"]
+    return [name_of(r) for r in resolved if r["mse"]["lo"] <= lowest["hi"]]
 
 
 def marginal(row: dict[str, Any]) -> str:

@@ -1,0 +1,38 @@
+"""Every kind of study, and opening a directory of one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from trimtab.runs.records import RunError
+from trimtab.studies import study
+from trimtab.studies.seeds import Seeds
+from trimtab.studies.split import Split
+from trimtab.studies.study import HERE, SPEC, Answer, Study, Where
+from trimtab.studies.tune import Tune
+
+KINDS: dict[str, type[Study]] = {kind.kind: kind for kind in (Seeds, Split, Tune)}
+
+
+def read(out: Path) -> dict[str, Any]:
+    """What a study's directory says was asked."""
+    try:
+        spec = json.loads((out / SPEC).read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise RunError(f"{out / SPEC} cannot be read: {error}") from None
+    if spec.get("schema") != study.SCHEMA or spec.get("kind") not in KINDS:
+        raise RunError(f"{out / SPEC}: schema {spec.get('schema')}, kind {spec.get('kind')!r} is not known here")
+    return spec
+
+
+def opened(out: Path) -> Study:
+    """The study of a directory."""
+    spec = read(out)
+    return KINDS[spec["kind"]].again(spec["asked"])
+
+
+def resume(out: Path, where: Where = HERE, quiet: bool = True) -> Answer:
+    """Do what is left of a study."""
+    return study.go_on(opened(out), out, where, read(out)["store"], quiet)

@@ -1,0 +1,206 @@
+"""What is to be done: typed jobs with an identity. Light: no JAX until one is done.
+
+A job's identity is a hash of its kind, its full configuration and its options, and of the identities of the jobs it
+needs. Whoever asks for the same thing asks for the same job, so a finished one is never done again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from trimtab import config as configuration
+from trimtab.anatomy.options import ProbeOptions
+from trimtab.config import Config
+from trimtab.runs.run import load
+
+if TYPE_CHECKING:
+    from trimtab.runs.engines import Engines
+
+VERSION = 1  # of what identities mean; a new one makes every job new
+
+
+@dataclass
+class Bench:
+    """Where a job is done: what it may use, and whom it tells how far it is."""
+
+    place: Path  # its directory, made by the job, whole only once its outcome is written
+    inputs: Mapping[str, Path]  # directories of the jobs it needs, by identity
+    engines: Engines  # compiled programs and environments, kept from job to job
+    tick: Callable[[int], None] = field(default=lambda steps: None)  # environment steps done so far
+
+
+class Job:
+    """Something to be done once. Subclasses are frozen dataclasses of plain values, Configs and other jobs."""
+
+    kind: ClassVar[str]
+
+    @property
+    def needs(self) -> tuple[Job, ...]:
+        """Jobs that must be done before."""
+        return tuple(v for f in dataclasses.fields(self) if isinstance(v := getattr(self, f.name), Job))
+
+    @property
+    def steps(self) -> int:
+        """Environment steps it takes, to show progress and plan with."""
+        raise NotImplementedError
+
+    @property
+    def threads(self) -> int | None:
+        """XLA threads it wants: one, or None for its process's share of the cores."""
+        return None
+
+    @property
+    def label(self) -> str:
+        """What people see, after the kind."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.label}"
+
+    def do(self, bench: Bench) -> dict[str, Any]:
+        """Do it in `bench.place`, or go on where it was left; returns plain values."""
+        raise NotImplementedError
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values from which `from_dict` makes the same job."""
+        return {"kind": self.kind} | {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
+
+    @property
+    def identity(self) -> str:
+        content = {"version": VERSION} | self.as_dict()
+        for f in dataclasses.fields(self):
+            if isinstance(value := getattr(self, f.name), Job):
+                content[f.name] = value.identity
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Job | Config):
+        return value.as_dict()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    return [_plain(v) for v in value] if isinstance(value, tuple) else value
+
+
+@dataclass(frozen=True)
+class Train(Job):
+    """Train a configuration. Its directory is the run."""
+
+    kind: ClassVar[str] = "train"
+    config: Config
+    checkpoints: int = 20
+    tensorboard: bool = False
+    track: bool = False
+
+    @property
+    def steps(self) -> int:
+        return self.config.steps
+
+    @property
+    def threads(self) -> int | None:
+        from trimtab.runs.device import threads_for
+
+        return threads_for(self.config.network)
+
+    @property
+    def label(self) -> str:
+        c = self.config
+        return f"{c.env_id} {c.algo} {c.num_envs}x{c.num_steps} seed {c.seed}"
+
+    def do(self, bench: Bench) -> dict[str, Any]:
+        from trimtab.runs.loop import train_or_resume
+
+        run = train_or_resume(
+            self.config,
+            bench.place,
+            checkpoints=self.checkpoints,
+            tensorboard=self.tensorboard,
+            track=self.track,
+            tick=bench.tick,
+            engines=bench.engines,
+        )
+        return run.summary() | {"area": run.area}
+
+
+@dataclass(frozen=True)
+class Probe(Job):
+    """Probe checkpoints of a run: that of a job, or one that is there already (by its path)."""
+
+    kind: ClassVar[str] = "probe"
+    run: Train | str
+    at: tuple[int, ...]
+    options: ProbeOptions = field(default_factory=ProbeOptions)
+    gae_lambda: tuple[float, ...] = ()
+
+    @property
+    def config(self) -> Config:
+        return self.run.config if isinstance(self.run, Train) else load(self.run).config
+
+    @property
+    def steps(self) -> int:
+        """Two passes over the replicates, and burning in about as much again."""
+        config, o = self.config, self.options
+        rows = o.replicates * (o.num_envs or config.num_envs)
+        return 2 * len(self.at) * max(1, len(self.gae_lambda)) * rows * (o.num_steps or config.num_steps)
+
+    @property
+    def threads(self) -> int | None:
+        from trimtab.runs.device import threads_for
+
+        return threads_for(self.config.network)
+
+    @property
+    def label(self) -> str:
+        n, t = self.options.num_envs or self.config.num_envs, self.options.num_steps or self.config.num_steps
+        return f"{self.config.env_id} {self.config.algo} {n}x{t} seed {self.config.seed}"
+
+    def do(self, bench: Bench) -> dict[str, Any]:
+        from trimtab.anatomy.probe import measure_run
+        from trimtab.anatomy.table import frame_of
+        from trimtab.report.probe.tables import as_json
+        from trimtab.runs.records import write_parquet
+
+        path = bench.inputs[self.run.identity] if isinstance(self.run, Job) else Path(self.run)
+        total = self.steps
+        found = measure_run(
+            path,
+            list(self.at),
+            list(self.gae_lambda) or [None],
+            self.options,
+            tick=lambda done, of: bench.tick(total * done // max(of, 1)),
+            engines=bench.engines,
+        )
+        write_parquet(bench.place / "measurements.parquet", frame_of(found))
+        return {"probes": [as_json(anatomy) for anatomy in found]}
+
+
+KINDS: dict[str, type[Job]] = {cls.kind: cls for cls in (Train, Probe)}
+
+
+def register(cls: type[Job]) -> type[Job]:
+    """Make a kind of job known, so that workers can take it; a decorator."""
+    KINDS[cls.kind] = cls
+    return cls
+
+
+def from_dict(values: Mapping[str, Any]) -> Job:
+    """The job that `as_dict` described."""
+    values = dict(values)
+    cls = KINDS[values.pop("kind")]
+    if "config" in values:
+        values["config"] = configuration.from_dict(values["config"])
+    if cls is Probe:
+        options = values["options"]
+        values["options"] = ProbeOptions(**options | {"blocks": tuple(options["blocks"])})
+    for name, value in values.items():
+        if isinstance(value, dict) and "kind" in value:
+            values[name] = from_dict(value)
+        elif isinstance(value, list):
+            values[name] = tuple(value)
+    return cls(**values)

@@ -1,0 +1,83 @@
+"""Where jobs and what came of them are kept: a directory per job, named for people and by its identity.
+
+    STORE/train-CartPole-v1-ppo-8x128-seed-1-0f3a9c2b/     the run, or whatever else the job wrote
+        job.json        what was asked
+        outcome.json    what came of it; written last, so with it the job is done
+
+Several studies may share a store, at the same time too: whoever does a job holds its lock, others wait for the outcome.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trimtab.runs.records import write_json
+from trimtab.studies.job import Job
+
+OUTCOME = "outcome.json"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a job: plain results, or why there are none."""
+
+    job: Job
+    path: Path
+    result: dict[str, Any]
+    seconds: float = 0.0
+    error: str | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.error is None
+
+
+class Store:
+    """Finished jobs by identity."""
+
+    def __init__(self, path: Path):
+        self.path = Path(path)
+
+    def place(self, job: Job) -> Path:
+        """The job's directory."""
+        words = re.sub(r"[^A-Za-z0-9.]+", "-", str(job)).strip("-")
+        return self.path / f"{words}-{job.identity[:8]}"
+
+    def outcome(self, job: Job) -> Outcome | None:
+        """What came of a job, if it is done."""
+        place = self.place(job)
+        try:
+            kept = json.loads((place / OUTCOME).read_text())
+        except (OSError, json.JSONDecodeError):
+            return None
+        return Outcome(job, place, kept["result"], kept["seconds"]) if kept["identity"] == job.identity else None
+
+    def keep(self, job: Job, result: dict[str, Any], seconds: float) -> Outcome:
+        """Write a job's outcome: from now on it is done."""
+        place = self.place(job)
+        write_json(place / "job.json", job.as_dict())
+        kept = {"identity": job.identity, "label": str(job), "seconds": round(seconds, 3), "result": result}
+        write_json(place / OUTCOME, kept)
+        return Outcome(job, place, result, seconds)
+
+    @contextmanager
+    def doing(self, job: Job) -> Iterator[None]:
+        """Hold a job; waits while someone else does it. The lock dies with the process."""
+        place = self.place(job)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with open(place.parent / f".{place.name}.lock", "a") as file:
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError:
+                    time.sleep(0.2)
+            yield
