@@ -119,7 +119,5 @@ def finish_seeds(answer: dict[str, Any], output: Output) -> int:
             place = Path(s["run"]).name
             table.add_row(str(s["seed"]), "none" if mean is None else f"{mean:.4g}", f"{s['fps']:,.0f}", place)
         Console().print(table)
-        print(
-            f"all seeds together: {summaries[0]['aggregate_fps']:,.0f} steps/s    runs: {Path(summaries[0]['run']).parent}"
-        )
+        print(f"all seeds together: {summaries[0]['aggregate_fps']:,.0f} steps/s    study: {answer['run']}")
     return 0

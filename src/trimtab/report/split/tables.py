@@ -34,6 +34,8 @@ def print_split(result: dict[str, Any]) -> None:
         found = f"{value} ({spread})" if spread else value
         console.print(f"predicted at {row['num_envs']} × {row['num_steps']} ({kind}): variance {found}")
     console.print(f"\n[bold]{result['sentence']}[/bold]")
+    if result.get("stage_sentence"):
+        console.print(result["stage_sentence"])
     console.print(result["marginal"])
     for doubt in result["doubts"]:
         console.print(f"Doubt: {doubt}.")

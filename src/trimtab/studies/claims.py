@@ -1,0 +1,88 @@
+"""Claims of the sources, and verdicts on them by rules written down before anything was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from trimtab.stats import Estimate
+
+Word = Literal["holds", "does not hold", "depends", "not resolved at this size"]
+SOURCES = {
+    "post": "Effect of Parallel Environments and Rollout Steps in PPO (ICLR blog posts 2026)",
+    "draft": "the post's draft",
+    "paper": "Hilton, Cobbe and Schulman, Batch size-invariance for policy optimization (arXiv 2110.00641)",
+    "notes": "notes for tuning n_envs, n_steps and batch size",
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of a source, where it stands there, and the rule by which a measurement judges it."""
+
+    id: str  # as P1, D2, H4, N6
+    text: str
+    where: str  # figure, table or section of the source
+    rule: str  # what must be seen for it to hold, in words, decided beforehand
+
+    @property
+    def source(self) -> str:
+        return {"P": "post", "D": "draft", "H": "paper", "N": "notes"}[self.id[0]]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one environment says of a claim: an effect, positive where the claim holds, with its interval."""
+
+    environment: str
+    effect: Estimate
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the measurements say of a claim."""
+
+    claim: Claim
+    word: Word
+    measured: str  # what the effect is, with its unit
+    evidence: tuple[Evidence, ...]
+    sentence: str  # what was found; and, where it does not hold, what was different from the source's setting
+    needed: str = ""  # for what is not resolved: the size that would resolve it, from the measured spread
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"id": self.claim.id, "source": self.claim.source} | asdict(self)
+
+
+def judge(claim: Claim, measured: str, evidence: Sequence[Evidence], sentence: str, least: float = 0.0) -> Verdict:
+    """The verdict of the common rule: the effect is above `least` beyond its interval, environment by environment.
+
+    All above: holds. All at or below, beyond their intervals: does not hold. Resolved on both sides: depends.
+    Whatever is not resolved is left out, unless nothing is.
+    """
+    above = [e for e in evidence if e.effect.resolved and e.effect.lo > least]
+    below = [e for e in evidence if e.effect.resolved and e.effect.hi <= least]
+    word: Word = "not resolved at this size"
+    if above and below:
+        word = "depends"
+    elif above:
+        word = "holds"
+    elif below:
+        word = "does not hold"
+    return Verdict(
+        claim, word, measured, tuple(evidence), sentence, _needed(evidence, least) if not above + below else ""
+    )
+
+
+def _needed(evidence: Sequence[Evidence], least: float) -> str:
+    """How many seeds would tell the measured effects from `least`: intervals shrink with the root of the number."""
+    wanted = []
+    for e in evidence:
+        half, distance = (e.effect.hi - e.effect.lo) / 2, abs(e.effect.value - least)
+        if e.seeds > 1 and half > 0 and distance > 0:
+            wanted.append((round(e.seeds * (half / distance) ** 2) + 1, e.environment))
+    if not wanted:
+        return "the effect is not told from nothing at any size that can be foreseen from this spread"
+    seeds, environment = min(wanted)
+    return f"about {seeds:,} seeds on {environment} would resolve an effect of the size that was measured"

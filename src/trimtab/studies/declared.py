@@ -1,0 +1,120 @@
+"""Studies of the sources: a declaration of jobs, of what is measured from them, of figures, and of claims with rules.
+
+A subclass says what is different. Sizes are `quick` (minutes), `default` (half an hour on two cores) and `full` (the
+source's own scale, for a cluster). The directory of a study ends up with measurements.parquet and tables as CSV, the
+verdicts, figures and a page.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import polars as pl
+
+from trimtab.runs.records import write_atomically, write_parquet
+from trimtab.studies.claims import Claim, Verdict
+from trimtab.studies.job import Job
+from trimtab.studies.study import Answer, Outcomes, Study, Work
+
+Size = Literal["quick", "default", "full"]
+SIZES: tuple[Size, ...] = ("quick", "default", "full")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure and what to look for in it."""
+
+    chart: Any
+    caption: str
+
+
+@dataclass(frozen=True)
+class Declared(Study):
+    """A study of one size; `seed` is the first of its seeds."""
+
+    kind: ClassVar[str]
+    summary: ClassVar[str]  # one line for the list
+    source: ClassVar[str]  # figures, tables or sections of the sources
+    claims: ClassVar[tuple[Claim, ...]] = ()
+    size: Size = "default"
+    seed: int = 1
+    command: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind} ({self.size})"
+
+    def asked(self) -> dict[str, Any]:
+        return {"size": self.size, "seed": self.seed, "command": self.command}
+
+    @classmethod
+    def again(cls, asked: dict[str, Any]) -> Declared:
+        return cls(**asked)
+
+    # What a study says ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def jobs(self) -> list[Job]:
+        """Everything that is trained, probed or measured."""
+
+    @abstractmethod
+    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
+        """Long tables by name, the first being the main one; figures, verdicts and the page read only these."""
+
+    @abstractmethod
+    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
+        """A verdict for every claim, by its declared rule."""
+
+    @abstractmethod
+    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+        """Figures by name, the ones that matter first."""
+
+    @abstractmethod
+    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+        """What was found, in a sentence or two."""
+
+    def notes(self) -> list[str]:
+        """What differs from the source's setting, and what was inferred."""
+        return []
+
+    # How it is carried out -----------------------------------------------------------------------------------
+
+    def expected_steps(self) -> int:
+        return sum(job.steps for job in self.jobs())
+
+    def work(self, out: Path) -> Work:
+        outcomes = yield self.jobs()
+        failed = [o for o in outcomes.values() if not o.done]
+        tables = self.measure(outcomes)
+        for name, table in tables.items():
+            write_parquet(out / "tables" / f"{name}.parquet", table)
+            write_atomically(out / "tables" / f"{name}.csv", table.write_csv().encode())
+        verdicts = self.judge(tables)
+        return {
+            "study": self.kind,
+            "size": self.size,
+            "seed": self.seed,
+            "sentence": self.answer(tables, verdicts),
+            "verdicts": [verdict.as_dict() for verdict in verdicts],
+            "notes": self.notes(),
+            "jobs": len(outcomes),
+            "steps": sum(o.job.steps for o in outcomes.values()),
+            "failed": [f"{o.job}: {o.error}" for o in failed],
+            "command": self.command,
+        }
+
+    def present(self, answer: Answer, outcomes: Outcomes, out: Path) -> None:
+        from trimtab.report import style  # figures take long to import, and a study that only asks draws none
+        from trimtab.report.study import study_page
+
+        tables = {file.stem: pl.read_parquet(file) for file in sorted((out / "tables").glob("*.parquet"))}
+        figures = self.figures(tables)
+        seconds = sum(o.seconds for o in outcomes.values())
+        page = study_page(answer, figures, self.summary, self.source, seconds)
+        write_atomically(out / "page.html", page.encode())
+        for name, figure in figures.items():
+            for suffix in (".svg", ".png", ".pdf"):
+                style.save(figure.chart, out / "figures" / f"{name}{suffix}")
