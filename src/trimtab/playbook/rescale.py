@@ -10,7 +10,6 @@ size-invariance for policy optimization" (arXiv 2110.00641), section 4. Below, "
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from typing import Any, Literal
 
 from trimtab.config import Config, ConfigError, nearest_divisors
 from trimtab.playbook.rescale_rules import ADJUSTMENTS, Change, Rule, Size, Work, effective
+from trimtab.wording import nearest
 
 Auxiliary = Literal["constant", "paper"]
 RULES = ("invariant", "linear", "none", "fixed-inner")
@@ -212,11 +212,11 @@ def _workers(config: Config, auxiliary: str, workers: tuple, devices: tuple) -> 
 
 def _check_choices(config: Config, rule: str, skip: Collection[str], adam_betas: bool, noise_scale: Any) -> None:
     if rule not in RULES:
-        close = difflib.get_close_matches(str(rule), RULES, n=1, cutoff=0.0)
+        close = nearest(rule, RULES, count=1, cutoff=0.0)
         raise ConfigError("rule", rule, f"must be one of {', '.join(RULES)}; nearest: {close[0]}")
     for name in [skip] if isinstance(skip, str) else skip:
         if name not in ADJUSTMENTS or isinstance(skip, str):
-            close = difflib.get_close_matches(name, ADJUSTMENTS, n=2, cutoff=0.4) or ADJUSTMENTS
+            close = nearest(name, ADJUSTMENTS, count=2, cutoff=0.4) or ADJUSTMENTS
             raise ConfigError("skip", name, f"must be a collection of adjustments; nearest: {', '.join(close)}")
     if adam_betas:
         if config.optimizer != "adam":

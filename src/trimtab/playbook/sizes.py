@@ -113,12 +113,11 @@ def _episodes(config: Config, episode_length: float | None) -> Finding:
 
 
 def _rollout(config: Config) -> Finding:
-    discount = config.gamma * config.gae_lambda
-    if discount >= 1:
+    reach = config.advantage_horizon
+    if math.isinf(reach):
         seen = f"T = {config.num_steps} with γλ = 1: advantages reach to the end of the episode"
         advice = "every cut leaves the rest to the critic; trimtab probe measures the bias"
         return Finding("rollout", "watch", seen, advice, source="post")
-    reach = 1 / (1 - discount)
     seen = f"T = {config.num_steps} against the reach of an advantage, 1/(1-γλ) = {reach:.3g} steps"
     share = config.num_steps / reach
     if share >= 1:
@@ -131,7 +130,7 @@ def _rollout(config: Config) -> Finding:
 def _discount(config: Config, episode_length: float | None) -> Finding:
     if not episode_length:
         return Finding("discount", "unknown", "no episode has finished and there is no time limit")
-    horizon = float("inf") if config.gamma >= 1 else 1 / (1 - config.gamma)
+    horizon = config.horizon
     low, high = (share * episode_length for share in SHARES_OF_EPISODE)
     seen = f"1/(1-γ) = {horizon:.3g} steps; episodes last {episode_length:.3g}"
     fitting = [g for g in ladders.GAMMAS if low <= 1 / (1 - g) <= high * 1.0001]

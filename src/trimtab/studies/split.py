@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -186,7 +187,6 @@ def _answer(plan: _Plan, outputs: dict[str, str], spec: Spec) -> dict[str, Any]:
     from trimtab.report.split import page
 
     config, middle = plan.config, plan.points[len(plan.points) // 2]
-    gae_lambda = 1.0 if config.algo == "reinforce" else config.gae_lambda
     found = {(n, t): json.loads(outputs[f"probe {n}x{t}"]) for n, t in plan.splits}
     probes = {n_t: probed["probes"] for n_t, probed in found.items()}
     tables = [plan.base / "probes" / Path(probed["table"]).name for probed in found.values()]
@@ -199,9 +199,9 @@ def _answer(plan: _Plan, outputs: dict[str, str], spec: Spec) -> dict[str, Any]:
         "algo": config.algo,
         "batch": spec.batch,
         "gamma": config.gamma,
-        "gae_lambda": gae_lambda,
-        "horizon_gamma": _horizon(config.gamma),
-        "horizon_gamma_lambda": _horizon(config.gamma * gae_lambda),
+        "gae_lambda": config.lambda_used,
+        "horizon_gamma": _finite(config.horizon),
+        "horizon_gamma_lambda": _finite(config.advantage_horizon),
         "steps": plan.points,
         "at": middle,
         "rows": rows,
@@ -228,8 +228,8 @@ def _answer(plan: _Plan, outputs: dict[str, str], spec: Spec) -> dict[str, Any]:
     return result
 
 
-def _horizon(discount: float) -> float | None:
-    return None if discount >= 1 else 1 / (1 - discount)
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _row(plan: _Plan, n: int, t: int, probe: dict[str, Any], outputs: dict[str, str]) -> dict[str, Any]:
