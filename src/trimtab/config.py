@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from trimtab import fields
+from trimtab.algorithms import ALGORITHMS, Name, Traits, those
 from trimtab.fields import ConfigError, Declared, Need, is_traced, nearest_divisors, static, traced
 from trimtab.wording import horizon, nearest, steps
 
@@ -21,10 +22,11 @@ __all__ = ["Config", "ConfigError", "from_dict", "nearest_divisors"]
 MANY = 2**31 - 1
 
 # When an option has any effect, and what is said where it has none.
-SURROGATE = Need(lambda c: c.has_surrogate, "does not apply to reinforce")
+SURROGATE = Need(lambda c: c.has_surrogate, f"does not apply to {those(lambda a: not a.surrogate)}")
+ADVANTAGES = Need(lambda c: c.uses_gae, f"does not apply to {those(lambda a: not a.gae)}")
 CLIPPED = Need(lambda c: c.is_clipped, "needs surrogate=clip and an algorithm with a proximal policy")
 PENALIZED = Need(lambda c: c.has_surrogate and c.surrogate == "kl", "needs surrogate=kl")
-REINFORCE = Need(lambda c: not c.has_surrogate, "only REINFORCE can go without")
+OPTIONAL_CRITIC = Need(lambda c: c.traits.may_lack_critic, f"only {those(lambda a: a.may_lack_critic)} can go without")
 CRITIC = Need(lambda c: c.needs_value, "there is no value function without a baseline")
 DUAL = Need(lambda c: c.arch == "dual", "needs arch=dual (separate networks)")
 CARRIED = Need(lambda c: not c.whole_episodes, "every iteration starts from reset without a baseline")
@@ -35,9 +37,9 @@ IMPALA = Need(lambda c: c.network == "impala", "needs network=impala")
 MLP = Need(lambda c: c.network == "mlp", "needs network=mlp (IMPALA uses relu)")
 NORM_OBS = Need(lambda c: c.norm_obs, "needs norm_obs=true")
 NORM_REWARD = Need(lambda c: c.norm_reward, "needs norm_reward=true")
-EWMA = Need(lambda c: c.is_ewma, "needs algo=ppo-ewma or ppg-ewma")
-PPG = Need(lambda c: c.is_ppg, "needs algo=ppg or ppg-ewma")
-STALE = Need(lambda c: c.has_surrogate and not c.is_ppg, "needs algo=ppo or ppo-ewma")
+EWMA = Need(lambda c: c.is_ewma, f"needs algo={those(lambda a: a.ewma)}")
+PPG = Need(lambda c: c.is_ppg, f"needs algo={those(lambda a: a.phasic)}")
+STALE = Need(lambda c: c.traits.may_be_stale, f"needs algo={those(lambda a: a.may_be_stale)}")
 STALENESS = Need(lambda c: c.staleness > 0, "needs staleness above 0")
 EVALUATED = Need(lambda c: c.eval_every > 0, "needs eval_every above 0")
 
@@ -54,7 +56,7 @@ class Config:
     """Options handed to the environment, as YAML, for example '{is_slippery: false}'."""
     time_limit: int | None = static(None, low=1, high=MANY)
     """Truncate episodes after this many steps; the environment's own limit if not given."""
-    algo: Literal["reinforce", "ppo", "ppo-ewma", "ppg", "ppg-ewma"] = static("ppo")
+    algo: Name = static("ppo")
     """The algorithm."""
     seed: int = static(1, low=0, high=MANY)
     """Seed of everything random in the run."""
@@ -97,13 +99,13 @@ class Config:
     """Stop updating in an iteration once the approximate KL to the behavior policy passes 1.5 times this."""
     gamma: float = traced(0.99, low=0.0, high=1.0)
     """Discount."""
-    gae_lambda: float = traced(0.95, SURROGATE, low=0.0, high=1.0)
+    gae_lambda: float = traced(0.95, ADVANTAGES, low=0.0, high=1.0)
     """λ of generalized advantage estimation."""
     norm_adv: Literal["none", "batch", "minibatch", "ewma"] = static("batch")
     """Over what advantages are normalized; minibatch couples samples, ewma spans iterations."""
     norm_adv_span: float = traced(1.0, ADV_EWMA, low=1.0, high=1e9)
     """Span, in iterations, of the advantage moments (norm_adv ewma); 1 is the whole-batch normalization."""
-    baseline: bool = static(True, REINFORCE)
+    baseline: bool = static(True, OPTIONAL_CRITIC)
     """REINFORCE: subtract a learned value baseline."""
 
     optimizer: Literal["adam", "sgd"] = static("adam")
@@ -202,7 +204,7 @@ class Config:
     def _check_iterations(self) -> None:
         """What iterations and phases must hold."""
         if self.whole_episodes and self.time_limit is not None and self.num_steps < self.time_limit:
-            problem = "REINFORCE without a baseline needs whole episodes"
+            problem = f"{self.traits.title} without a baseline needs whole episodes"
             near = f"{self.time_limit} (the time limit), or baseline=true"
             raise ConfigError("num_steps", self.num_steps, f"{problem}; nearest: {near}")
         if self.is_ewma and self.staleness_loss != "decoupled":
@@ -231,7 +233,7 @@ class Config:
         """Minibatches per epoch."""
         if self.minibatch_size is not None:
             return self.batch // self.minibatch_size
-        return self.num_minibatches or default_minibatches(self.batch, self.algo)
+        return self.num_minibatches or default_minibatches(self.batch, self.traits.minibatches)
 
     @property
     def minibatch(self) -> int:
@@ -258,22 +260,32 @@ class Config:
         return max(0, self.iterations - self.staleness) * self.minibatches * self.update_epochs
 
     @property
+    def traits(self) -> Traits:
+        """What the algorithm is."""
+        return ALGORITHMS[self.algo]
+
+    @property
     def is_ewma(self) -> bool:
-        return self.algo.endswith("ewma")
+        return self.traits.ewma
 
     @property
     def is_ppg(self) -> bool:
-        return self.algo.startswith("ppg")
+        return self.traits.phasic
 
     @property
     def needs_value(self) -> bool:
         """Whether a critic exists at all."""
-        return self.has_surrogate or self.baseline
+        return self.baseline or not self.traits.may_lack_critic
 
     @property
     def has_surrogate(self) -> bool:
         """Whether updates weigh samples by a ratio of policies and are kept near a proximal one."""
-        return self.algo != "reinforce"
+        return self.traits.surrogate
+
+    @property
+    def uses_gae(self) -> bool:
+        """Whether λ means anything."""
+        return self.traits.gae
 
     @property
     def is_clipped(self) -> bool:
@@ -288,7 +300,7 @@ class Config:
     @property
     def lambda_used(self) -> float:
         """λ of the advantages; returns without generalized advantage estimation are its case 1."""
-        return self.gae_lambda if self.has_surrogate else 1.0
+        return self.gae_lambda if self.uses_gae else 1.0
 
     @property
     def horizon(self) -> float:
@@ -362,7 +374,7 @@ class Config:
                 else f"{self.update_epochs} ×"
             ),
             "horizons": f"1/(1-γ) = {steps(self.horizon)}"
-            + (f", 1/(1-γλ) = {steps(self.advantage_horizon)}" if self.has_surrogate else ""),
+            + (f", 1/(1-γλ) = {steps(self.advantage_horizon)}" if self.uses_gae else ""),
         }
         if self.is_ewma:
             age = self.proximal_com / (self.minibatches * self.update_epochs) * self.batch
@@ -374,11 +386,9 @@ class Config:
         return rows
 
 
-def default_minibatches(batch: int, algo: str) -> int:
-    """Four per epoch where that divides the batch, else the largest divisor below; REINFORCE takes whole batches."""
-    if algo == "reinforce":
-        return 1
-    return next(n for n in (4, 3, 2, 1) if batch % n == 0)
+def default_minibatches(batch: int, wanted: int) -> int:
+    """As many per epoch as wanted where that divides the batch, else the largest divisor below."""
+    return next(n for n in range(wanted, 0, -1) if batch % n == 0)
 
 
 def from_dict(values: dict[str, Any], base: Config | None = None) -> Config:

@@ -250,8 +250,8 @@ def _staying(old: Config, new: Config) -> list[Change]:
         ("anneal_lr", "kept", "over the same environment steps", old.anneal_lr != "constant"),
         ("warmup_steps", "kept", steps, old.warmup_steps > 0),
         ("gamma", "kept", fixed, True),
-        ("gae_lambda", "kept", fixed, old.algo != "reinforce"),
-        ("clip_coef" if old.surrogate == "clip" else "kl_coef", "kept", fixed, old.algo != "reinforce"),
+        ("gae_lambda", "kept", fixed, old.uses_gae),
+        ("clip_coef" if old.surrogate == "clip" else "kl_coef", "kept", fixed, old.has_surrogate),
         ("ent_coef", "kept", fixed, True),
         ("vf_coef", "kept", fixed, old.needs_value),
         ("momentum", "kept", "left alone, as Adam's β", old.optimizer == "sgd" and old.momentum > 0),
@@ -280,9 +280,7 @@ def _warnings(old: Config, new: Config, rule: Rule, noise_scale: float | None) -
     if rule == "fixed-inner" and new.batch < old.batch:
         yield "rule fixed-inner was proposed for growing N (Beukman et al. 2026); here the batch shrinks"
     if new.num_steps != old.num_steps:
-        cut = (
-            "returns' cut is" if old.algo == "reinforce" else f"the GAE cut (look at gae_lambda={old.gae_lambda:g}) is"
-        )
+        cut = f"the GAE cut (look at gae_lambda={old.gae_lambda:g}) is" if old.uses_gae else "returns' cut is"
         yield f"num_steps {old.num_steps} -> {new.num_steps}: {cut} moved, and no rule makes up for it"
     yield from _iteration_warnings(old, new)
 
@@ -293,10 +291,10 @@ def _iteration_warnings(old: Config, new: Config) -> Iterator[str]:
         yield "norm_adv=minibatch ties results to the minibatch; batch and ewma can be rescaled"
     if new.batch == old.batch:
         return
-    if not old.is_ewma and old.algo != "reinforce":
+    if old.traits.with_ewma:
         yield (
             f"algo={old.algo}: the proximal policy is the one that acted, so its age changes with the batch; "
-            f"{old.algo}-ewma can keep it"
+            f"{old.traits.with_ewma} can keep it"
         )
     if old.staleness:
         steps = f"{old.staleness * old.batch:,} to {old.staleness * new.batch:,}"

@@ -12,7 +12,7 @@ from trimtab.playbook.finding import Finding
 
 FEWEST_MINIBATCHES = 4
 SAMPLES_PER_ACTION = 10  # least samples of a minibatch per action dimension
-REINFORCE_BATCH = {"discrete": (2_000, 8_000), "continuous": (5_000, 20_000)}
+EPISODIC_BATCH = {"discrete": (2_000, 8_000), "continuous": (5_000, 20_000)}  # of REINFORCE
 CONTINUOUS_BATCH = (2_000, 10_000)
 EPISODES_PER_BATCH = (16, 64)
 SHARES_OF_EPISODE = (0.25, 1.0)  # where 1/(1-γ) should lie, in lengths of an episode
@@ -32,19 +32,17 @@ def check_sizes(config: Config, action: Action | None, episode_length: float | N
     yield _minibatch(config, action)
     yield _mixture(config)
     yield from _batch(config, action)
-    if config.algo == "reinforce":
-        yield _episodes(config, episode_length)
-    else:
+    if config.uses_gae:
         yield _rollout(config)
+    else:
+        yield _episodes(config, episode_length)
     yield _discount(config, episode_length)
 
 
 def _minibatches(config: Config) -> Finding:
     count = config.minibatches
     seen = f"{count} per epoch, of {config.minibatch:,} samples"
-    if config.algo == "reinforce":
-        return Finding("minibatches", "fine", seen, source="notes", value=count)
-    if count >= FEWEST_MINIBATCHES:
+    if count >= FEWEST_MINIBATCHES or not config.has_surrogate:
         return Finding("minibatches", "fine", seen, source="notes", value=count)
     wanted = next((n for n in range(FEWEST_MINIBATCHES, 33) if config.batch % n == 0), None)
     change = {} if wanted is None else {"num_minibatches": wanted}
@@ -79,8 +77,8 @@ def _mixture(config: Config) -> Finding:
 def _batch(config: Config, action: Action | None) -> Iterator[Finding]:
     if action is None:
         return
-    if config.algo == "reinforce":
-        low, high = REINFORCE_BATCH[action.kind]
+    if not config.uses_gae:
+        low, high = EPISODIC_BATCH[action.kind]
     elif action.kind == "continuous":
         low, high = CONTINUOUS_BATCH
     else:

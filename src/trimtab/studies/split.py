@@ -171,7 +171,7 @@ class _Plan:
 
     def between(self) -> list[int]:
         """Smaller T that divide the longest measured one and are not measured themselves."""
-        if self.config.algo == "reinforce" and not self.config.baseline:
+        if self.config.whole_episodes:
             return []  # it learns from whole episodes only
         longest = self.splits[0][1]
         measured = {t for _, t in self.splits}
