@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from trimtab.report.tune import changed, plain
+from trimtab.report.tune import changed
+from trimtab.wording import plain
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, RUN = ROOT / "docs" / "results", ROOT / "runs" / "tuning" / "cartpole"

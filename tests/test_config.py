@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from tiny import forget_programs  # noqa: F401
 
 from trimtab import envs
+from trimtab.algorithms import ALGORITHMS, Name
 from trimtab.algos.algorithm import hypers_of
 from trimtab.commands.shared import layered_config
 from trimtab.config import Config, ConfigError, from_dict
@@ -114,6 +116,10 @@ def test_derived_numbers_follow_from_the_fields():
     assert Config(norm_adv="ewma", norm_adv_span=9.0).adv_decay == pytest.approx(0.8)
     assert Config(num_envs=3, num_steps=5, total_timesteps=15).minibatches == 3
     assert c.traced()["prox_com"] == 12.0 and "clip_vloss" not in c.traced()
+
+
+def test_every_algorithm_is_declared():
+    assert tuple(ALGORITHMS) == get_args(Name)
 
 
 def test_a_configuration_survives_yaml():

@@ -8,6 +8,7 @@ import tiny
 from tiny import forget_programs  # noqa: F401
 
 from trimtab.config import Config
+from trimtab.fields import is_traced
 from trimtab.runs import loop
 
 PPG = {"algo": "ppg", "policy_iterations": 2, "aux_epochs": 1}
@@ -100,7 +101,7 @@ def test_changing_a_field_changes_what_is_learned(field):
         results.append([np.asarray(p) for s in states[1:] for p in s.params])
     shapes = [[p.shape for p in result] for result in results]
     assert shapes[0] != shapes[1] or not all(np.array_equal(a, b) for a, b in zip(*results))
-    if Config.__dataclass_fields__[field].metadata["traced"]:
+    if is_traced(Config.__dataclass_fields__[field]):
         assert tiny.bench(config) is tiny.bench(changed)  # and compiles nothing
 
 

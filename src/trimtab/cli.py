@@ -22,9 +22,9 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     name, rest = argv[0], argv[1:]
     if name not in HELP:
-        import difflib
+        from trimtab.wording import nearest
 
-        close = difflib.get_close_matches(name, HELP, n=2, cutoff=0.4)
+        close = nearest(name, HELP, count=2, cutoff=0.4)
         fail(f"{name}: no such command; nearest: {', '.join(close) or ', '.join(HELP)}")
     return _guarded(name, rest)
 

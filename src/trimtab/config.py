@@ -1,29 +1,47 @@
 """What a run is: one frozen dataclass, one sentence per field.
 
 A field is *static* when it sets a shape or chooses code (changing it compiles again) and *traced* when it is
-only a number (a sweep over it compiles once). `Config.traced()` collects the second kind.
+only a number (a sweep over it compiles once). `Config.traced()` collects the second kind. What a field may hold, and
+what it needs to have any effect, stands on the field.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from trimtab.validation import ConfigError, check_type, choices_of, nearest_divisors, validate
+from trimtab import fields
+from trimtab.algorithms import ALGORITHMS, Name, Traits, those
+from trimtab.fields import ConfigError, Declared, Need, is_traced, nearest_divisors, static, traced
+from trimtab.wording import horizon, nearest, steps
 
-__all__ = ["Config", "ConfigError", "check_type", "choices_of", "from_dict", "nearest_divisors"]
-
-
-def static(default):
-    """A field that sets a shape or selects code."""
-    return field(default=default, metadata={"traced": False})
+__all__ = ["Config", "ConfigError", "from_dict", "nearest_divisors"]
 
 
-def traced(default):
-    """A field that is only a number inside the compiled program."""
-    return field(default=default, metadata={"traced": True})
+MANY = 2**31 - 1
+
+# When an option has any effect, and what is said where it has none.
+SURROGATE = Need(lambda c: c.has_surrogate, f"does not apply to {those(lambda a: not a.surrogate)}")
+ADVANTAGES = Need(lambda c: c.uses_gae, f"does not apply to {those(lambda a: not a.gae)}")
+CLIPPED = Need(lambda c: c.is_clipped, "needs surrogate=clip and an algorithm with a proximal policy")
+PENALIZED = Need(lambda c: c.has_surrogate and c.surrogate == "kl", "needs surrogate=kl")
+OPTIONAL_CRITIC = Need(lambda c: c.traits.may_lack_critic, f"only {those(lambda a: a.may_lack_critic)} can go without")
+CRITIC = Need(lambda c: c.needs_value, "there is no value function without a baseline")
+DUAL = Need(lambda c: c.arch == "dual", "needs arch=dual (separate networks)")
+CARRIED = Need(lambda c: not c.whole_episodes, "every iteration starts from reset without a baseline")
+ADV_EWMA = Need(lambda c: c.norm_adv == "ewma", "needs norm_adv=ewma")
+ADAM = Need(lambda c: c.optimizer == "adam", "needs optimizer=adam")
+SGD = Need(lambda c: c.optimizer == "sgd", "needs optimizer=sgd")
+IMPALA = Need(lambda c: c.network == "impala", "needs network=impala")
+MLP = Need(lambda c: c.network == "mlp", "needs network=mlp (IMPALA uses relu)")
+NORM_OBS = Need(lambda c: c.norm_obs, "needs norm_obs=true")
+NORM_REWARD = Need(lambda c: c.norm_reward, "needs norm_reward=true")
+EWMA = Need(lambda c: c.is_ewma, f"needs algo={those(lambda a: a.ewma)}")
+PPG = Need(lambda c: c.is_ppg, f"needs algo={those(lambda a: a.phasic)}")
+STALE = Need(lambda c: c.traits.may_be_stale, f"needs algo={those(lambda a: a.may_be_stale)}")
+STALENESS = Need(lambda c: c.staleness > 0, "needs staleness above 0")
+EVALUATED = Need(lambda c: c.eval_every > 0, "needs eval_every above 0")
 
 
 @dataclass(frozen=True)
@@ -34,138 +52,174 @@ class Config:
     """Environment id, as Gymnasium, gymnax or EnvPool know it."""
     backend: Literal["auto", "native", "tabular", "envpool", "gymnasium"] = static("auto")
     """Where the environment comes from; auto prefers compiled ones."""
-    env_kwargs: dict[str, Any] = field(default_factory=dict, metadata={"traced": False})
+    env_kwargs: dict[str, Any] = field(default_factory=dict, metadata={"declared": Declared()})
     """Options handed to the environment, as YAML, for example '{is_slippery: false}'."""
-    time_limit: int | None = static(None)
+    time_limit: int | None = static(None, low=1, high=MANY)
     """Truncate episodes after this many steps; the environment's own limit if not given."""
-    algo: Literal["reinforce", "ppo", "ppo-ewma", "ppg", "ppg-ewma"] = static("ppo")
+    algo: Name = static("ppo")
     """The algorithm."""
-    seed: int = static(1)
+    seed: int = static(1, low=0, high=MANY)
     """Seed of everything random in the run."""
-    total_timesteps: int = traced(500_000)
+    total_timesteps: int = traced(500_000, low=1, high=MANY)
     """Environment steps to take, over all environments."""
 
-    num_envs: int = static(4)
+    num_envs: int = static(4, low=1, high=1 << 20)
     """N: environments stepped in parallel."""
-    num_steps: int = static(128)
+    num_steps: int = static(128, low=1, high=1 << 20)
     """T: steps taken in each environment per iteration."""
-    stagger_resets: bool = static(False)
+    stagger_resets: bool = static(False, CARRIED)
     """Spread the phases of the first episodes by stepping each environment a random number of random steps."""
 
-    num_minibatches: int | None = static(None)
+    num_minibatches: int | None = static(None, low=1, high=1 << 30)
     """Minibatches per epoch (4 if neither this nor minibatch_size is given)."""
-    minibatch_size: int | None = static(None)
+    minibatch_size: int | None = static(None, low=1, high=1 << 30)
     """Samples of one gradient step; the other way to give num_minibatches."""
-    update_epochs: int = static(4)
+    update_epochs: int = static(4, low=1, high=10_000)
     """Passes of the policy over each batch; every pass visits every sample once."""
-    value_epochs: int | None = static(None)
+    value_epochs: int | None = static(None, CRITIC, DUAL, low=1, high=10_000)
     """Passes of the value function over each batch, if different (needs arch dual)."""
 
-    surrogate: Literal["clip", "kl"] = static("clip")
+    surrogate: Literal["clip", "kl"] = static("clip", SURROGATE)
     """How updates are kept near the proximal policy: clipping the ratio or a KL penalty."""
-    clip_coef: float = traced(0.2)
+    clip_coef: float = traced(0.2, CLIPPED, low=0.0)
     """Clip the ratio to the proximal policy to 1 ± this."""
-    kl_coef: float = traced(1.0)
+    kl_coef: float = traced(1.0, PENALIZED, low=0.0)
     """Weight of the KL penalty (surrogate kl)."""
-    imp_samp_max: float = traced(100.0)
+    imp_samp_max: float = traced(100.0, SURROGATE, low=1.0)
     """Cap on the importance ratio of current to behavior policy."""
-    clip_vloss: float | None = traced(None)
+    clip_vloss: float | None = traced(None, CRITIC, low=0.0, positive=True)
     """Clip the change of the value prediction to ± this (off if not given)."""
-    vf_coef: float = traced(0.5)
+    vf_coef: float = traced(0.5, CRITIC, low=0.0, high=1e6)
     """Weight of the value loss mean((V - target)²)."""
-    ent_coef: float = traced(0.01)
+    ent_coef: float = traced(0.01, low=0.0, high=1e6)
     """Weight of the entropy bonus."""
-    ent_anneal: float = traced(0.0)
+    ent_anneal: float = traced(0.0, low=0.0, high=1.0)
     """Fraction of training, at its end, over which the entropy bonus falls linearly to 0."""
-    target_kl: float | None = traced(None)
+    target_kl: float | None = traced(None, SURROGATE, low=0.0, positive=True)
     """Stop updating in an iteration once the approximate KL to the behavior policy passes 1.5 times this."""
-    gamma: float = traced(0.99)
+    gamma: float = traced(0.99, low=0.0, high=1.0)
     """Discount."""
-    gae_lambda: float = traced(0.95)
+    gae_lambda: float = traced(0.95, ADVANTAGES, low=0.0, high=1.0)
     """λ of generalized advantage estimation."""
     norm_adv: Literal["none", "batch", "minibatch", "ewma"] = static("batch")
     """Over what advantages are normalized; minibatch couples samples, ewma spans iterations."""
-    norm_adv_span: float = traced(1.0)
+    norm_adv_span: float = traced(1.0, ADV_EWMA, low=1.0, high=1e9)
     """Span, in iterations, of the advantage moments (norm_adv ewma); 1 is the whole-batch normalization."""
-    baseline: bool = static(True)
+    baseline: bool = static(True, OPTIONAL_CRITIC)
     """REINFORCE: subtract a learned value baseline."""
 
     optimizer: Literal["adam", "sgd"] = static("adam")
     """The optimizer."""
-    learning_rate: float = traced(2.5e-4)
+    learning_rate: float = traced(2.5e-4, low=0.0, high=1e3)
     """Step size."""
     anneal_lr: Literal["constant", "linear", "cosine"] = static("constant")
     """How the step size falls to 0 over training."""
-    warmup_steps: int = traced(0)
+    warmup_steps: int = traced(0, low=0, high=MANY)
     """Environment steps over which the step size rises linearly from 0."""
-    adam_beta1: float = traced(0.9)
+    adam_beta1: float = traced(0.9, ADAM, low=0.0, high=0.999999)
     """Decay of Adam's first moment."""
-    adam_beta2: float = traced(0.999)
+    adam_beta2: float = traced(0.999, ADAM, low=0.0, high=0.99999999)
     """Decay of Adam's second moment."""
-    adam_eps: float = traced(1e-5)
+    adam_eps: float = traced(1e-5, ADAM, low=0.0, high=1.0)
     """Adam's ε."""
-    momentum: float = traced(0.0)
+    momentum: float = traced(0.0, SGD, low=0.0, high=0.999999)
     """Momentum of SGD."""
-    weight_decay: float = traced(0.0)
+    weight_decay: float = traced(0.0, low=0.0, high=1e3)
     """Decoupled weight decay."""
-    max_grad_norm: float | None = traced(0.5)
+    max_grad_norm: float | None = traced(0.5, low=0.0, positive=True)
     """Clip the global norm of the gradient (none: off)."""
 
     network: Literal["mlp", "impala"] = static("mlp")
     """Network family."""
     hidden_sizes: tuple[int, ...] = static((64, 64))
     """Widths of the MLP's hidden layers, or of the dense layer after the IMPALA stacks."""
-    impala_channels: tuple[int, ...] = static((16, 32, 32))
+    impala_channels: tuple[int, ...] = static((16, 32, 32), IMPALA)
     """Channels of the IMPALA stacks."""
-    activation: Literal["tanh", "relu"] = static("tanh")
+    activation: Literal["tanh", "relu"] = static("tanh", MLP)
     """Nonlinearity of the MLP."""
-    arch: Literal["dual", "shared", "detach"] = static("dual")
+    arch: Literal["dual", "shared", "detach"] = static("dual", CRITIC)
     """Separate policy and value networks, one shared trunk, or a shared trunk the value loss does not train."""
-    log_std_init: float = static(0.0)
+    log_std_init: float = static(0.0, low=-10.0, high=5.0)
     """Initial log standard deviation of Gaussian policies."""
 
     norm_obs: bool = static(False)
     """Normalize observations by running mean and standard deviation."""
     norm_reward: bool = static(False)
     """Divide rewards by the running standard deviation of their discounted sum."""
-    clip_obs: float = traced(10.0)
+    clip_obs: float = traced(10.0, NORM_OBS, low=0.0, positive=True)
     """Clip normalized observations to ± this."""
-    clip_reward: float = traced(10.0)
+    clip_reward: float = traced(10.0, NORM_REWARD, low=0.0, positive=True)
     """Clip normalized rewards to ± this."""
-    norm_reward_gamma: float = traced(0.99)
+    norm_reward_gamma: float = traced(0.99, NORM_REWARD, low=0.0, high=1.0)
     """Discount of the sum whose deviation normalizes rewards."""
 
-    prox_com: float | None = traced(None)
+    prox_com: float | None = traced(None, EWMA, low=0.0, high=1e9)
     """Centre of mass, in gradient steps, of the proximal EWMA; gradient steps per iteration and epoch if not given."""
-    staleness: int = static(0)
+    staleness: int = static(0, STALE, low=0, high=10_000)
     """Iterations a batch waits before it is used (an experiment)."""
-    staleness_loss: Literal["decoupled", "behavior", "recent"] = static("decoupled")
+    staleness_loss: Literal["decoupled", "behavior", "recent"] = static("decoupled", STALENESS)
     """Which policies stale data is weighted by and kept near."""
 
-    policy_iterations: int = static(32)
+    policy_iterations: int = static(32, PPG, low=1, high=1_000_000)
     """PPG: iterations N_π per policy phase."""
-    aux_epochs: int = static(6)
+    aux_epochs: int = static(6, PPG, low=0, high=1_000)
     """PPG: passes over the phase's data in the auxiliary phase."""
-    aux_minibatch_size: int | None = static(None)
+    aux_minibatch_size: int | None = static(None, PPG, low=1, high=1 << 30)
     """PPG: samples per auxiliary gradient step (minibatch_size if not given)."""
-    aux_learning_rate: float = traced(5e-4)
+    aux_learning_rate: float = traced(5e-4, PPG, low=0.0, high=1e3)
     """PPG: step size of the auxiliary phase."""
-    beta_clone: float = traced(1.0)
+    beta_clone: float = traced(1.0, PPG, low=0.0, high=1e6)
     """PPG: weight of the KL that keeps the policy during the auxiliary phase."""
 
-    eval_every: int = static(0)
+    eval_every: int = static(0, low=0, high=MANY)
     """Evaluate every this many environment steps (0: only on request)."""
-    eval_episodes: int = static(10)
+    eval_episodes: int = static(10, EVALUATED, low=1, high=100_000)
     """Episodes per evaluation, exploration off."""
-    eval_threshold: float | None = static(None)
+    eval_threshold: float | None = static(None, EVALUATED)
     """Start evaluating only once the training return has passed this."""
-    probe_every: int = static(0)
+    probe_every: int = static(0, low=0, high=MANY)
     """Take a light probe of the gradient every this many iterations (0: never)."""
 
     def __post_init__(self):
-        for item in dataclasses.fields(self):
-            check_type(item.name, str(item.type), getattr(self, item.name))
-        validate(self)
+        fields.check_types(self)
+        fields.check_ranges(self)
+        self._check_sizes()
+        fields.check_needs(self)
+        self._check_iterations()
+
+    def _check_sizes(self) -> None:
+        """Batch and minibatches are whole."""
+        if self.total_timesteps < self.batch:
+            raise ConfigError("total_timesteps", self.total_timesteps, f"less than one batch; nearest: {self.batch}")
+        for name in ("num_minibatches", "minibatch_size"):
+            value = getattr(self, name)
+            if value is not None and (value > self.batch or self.batch % value):
+                near = ", ".join(map(str, nearest_divisors(self.batch, min(value, self.batch))))
+                raise ConfigError(name, value, f"does not divide the batch {self.batch}; nearest: {near}")
+        number, size = self.num_minibatches, self.minibatch_size
+        if number and size and number * size != self.batch:
+            made = f"num_minibatches={number} makes it {self.batch // number}; give one of the two"
+            raise ConfigError("minibatch_size", size, made)
+
+    def _check_iterations(self) -> None:
+        """What iterations and phases must hold."""
+        if self.whole_episodes and self.time_limit is not None and self.num_steps < self.time_limit:
+            problem = f"{self.traits.title} without a baseline needs whole episodes"
+            near = f"{self.time_limit} (the time limit), or baseline=true"
+            raise ConfigError("num_steps", self.num_steps, f"{problem}; nearest: {near}")
+        if self.is_ewma and self.staleness_loss != "decoupled":
+            problem = f"{self.algo} has a proximal policy of its own; nearest: decoupled"
+            raise ConfigError("staleness_loss", self.staleness_loss, problem)
+        if self.staleness >= self.iterations:
+            problem = f"nothing would be learned in {self.iterations} iterations; nearest: {self.iterations - 1}"
+            raise ConfigError("staleness", self.staleness, problem)
+        if self.is_ppg and self.iterations < self.policy_iterations:
+            problem = f"no phase would end in {self.iterations} iterations; nearest: {self.iterations}"
+            raise ConfigError("policy_iterations", self.policy_iterations, problem)
+        if self.is_ppg and self.phase_batch % self.aux_minibatch:
+            near = ", ".join(map(str, nearest_divisors(self.phase_batch, self.aux_minibatch)))
+            problem = f"does not divide the phase batch {self.phase_batch}; nearest: {near}"
+            raise ConfigError("aux_minibatch_size", self.aux_minibatch, problem)
 
     # What follows from the fields ------------------------------------------------------------------------
 
@@ -179,7 +233,7 @@ class Config:
         """Minibatches per epoch."""
         if self.minibatch_size is not None:
             return self.batch // self.minibatch_size
-        return self.num_minibatches or default_minibatches(self.batch, self.algo)
+        return self.num_minibatches or default_minibatches(self.batch, self.traits.minibatches)
 
     @property
     def minibatch(self) -> int:
@@ -206,17 +260,57 @@ class Config:
         return max(0, self.iterations - self.staleness) * self.minibatches * self.update_epochs
 
     @property
+    def traits(self) -> Traits:
+        """What the algorithm is."""
+        return ALGORITHMS[self.algo]
+
+    @property
     def is_ewma(self) -> bool:
-        return self.algo.endswith("ewma")
+        return self.traits.ewma
 
     @property
     def is_ppg(self) -> bool:
-        return self.algo.startswith("ppg")
+        return self.traits.phasic
 
     @property
     def needs_value(self) -> bool:
         """Whether a critic exists at all."""
-        return self.algo != "reinforce" or self.baseline
+        return self.baseline or not self.traits.may_lack_critic
+
+    @property
+    def has_surrogate(self) -> bool:
+        """Whether updates weigh samples by a ratio of policies and are kept near a proximal one."""
+        return self.traits.surrogate
+
+    @property
+    def uses_gae(self) -> bool:
+        """Whether λ means anything."""
+        return self.traits.gae
+
+    @property
+    def is_clipped(self) -> bool:
+        """Whether the ratio to the proximal policy is clipped."""
+        return self.has_surrogate and self.surrogate == "clip"
+
+    @property
+    def whole_episodes(self) -> bool:
+        """Without a critic nothing stands for what a cut leaves out: rows start from reset and hold whole episodes."""
+        return not self.needs_value
+
+    @property
+    def lambda_used(self) -> float:
+        """λ of the advantages; returns without generalized advantage estimation are its case 1."""
+        return self.gae_lambda if self.uses_gae else 1.0
+
+    @property
+    def horizon(self) -> float:
+        """1/(1-γ): how far returns look."""
+        return horizon(self.gamma)
+
+    @property
+    def advantage_horizon(self) -> float:
+        """1/(1-γλ): how far advantages look before the critic."""
+        return horizon(self.gamma * self.lambda_used)
 
     @property
     def proximal_com(self) -> float:
@@ -247,7 +341,7 @@ class Config:
 
     def traced(self) -> dict[str, float]:
         """The numbers the compiled program takes as arguments; absent ones (None) are left out."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata.get("traced", False)}
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if is_traced(f)}
         values["prox_com"] = self.proximal_com
         values["iterations"] = values.pop("total_timesteps") // self.batch
         return {name: float(value) for name, value in values.items() if value is not None}
@@ -255,9 +349,7 @@ class Config:
     def static_key(self) -> tuple:
         """Everything the compiled program depends on except the traced numbers (but whether they are given)."""
         return tuple(
-            (f.name, repr(getattr(self, f.name)))
-            if not f.metadata.get("traced")
-            else (f.name, getattr(self, f.name) is None)
+            (f.name, repr(getattr(self, f.name))) if not is_traced(f) else (f.name, getattr(self, f.name) is None)
             for f in dataclasses.fields(self)
         )
 
@@ -281,8 +373,8 @@ class Config:
                 if self.needs_value
                 else f"{self.update_epochs} ×"
             ),
-            "horizons": f"1/(1-γ) = {_horizon(self.gamma)}"
-            + ("" if self.algo == "reinforce" else f", 1/(1-γλ) = {_horizon(self.gamma * self.gae_lambda)}"),
+            "horizons": f"1/(1-γ) = {steps(self.horizon)}"
+            + (f", 1/(1-γλ) = {steps(self.advantage_horizon)}" if self.uses_gae else ""),
         }
         if self.is_ewma:
             age = self.proximal_com / (self.minibatches * self.update_epochs) * self.batch
@@ -294,11 +386,9 @@ class Config:
         return rows
 
 
-def default_minibatches(batch: int, algo: str) -> int:
-    """Four per epoch where that divides the batch, else the largest divisor below; REINFORCE takes whole batches."""
-    if algo == "reinforce":
-        return 1
-    return next(n for n in (4, 3, 2, 1) if batch % n == 0)
+def default_minibatches(batch: int, wanted: int) -> int:
+    """As many per epoch as wanted where that divides the batch, else the largest divisor below."""
+    return next(n for n in range(wanted, 0, -1) if batch % n == 0)
 
 
 def from_dict(values: dict[str, Any], base: Config | None = None) -> Config:
@@ -306,15 +396,11 @@ def from_dict(values: dict[str, Any], base: Config | None = None) -> Config:
     names = [f.name for f in dataclasses.fields(Config)]
     for name, value in values.items():
         if name not in names:
-            close = difflib.get_close_matches(str(name), names, n=3)
+            close = nearest(name, names)
             raise ConfigError(str(name), value, f"no such field; nearest: {', '.join(close) or 'see --help'}")
-    values = dict(values)
-    for name in ("hidden_sizes", "impala_channels"):
-        if isinstance(values.get(name), list):
-            values[name] = tuple(values[name])
-    for item in dataclasses.fields(Config):  # YAML 1.1 reads 3e-4 as text
-        if item.name in values and isinstance(values[item.name], str) and str(item.type).startswith("float"):
-            values[item.name] = _number(values[item.name])
+    values = {
+        name: _as_declared(fields.base_of(fields.types_of(Config)[name]), value) for name, value in values.items()
+    }
     if isinstance(values.get("anneal_lr"), bool):
         values["anneal_lr"] = "linear" if values["anneal_lr"] else "constant"
     if base is None:
@@ -327,12 +413,13 @@ def from_dict(values: dict[str, Any], base: Config | None = None) -> Config:
     return base.replace(**values)
 
 
-def _horizon(discount: float) -> str:
-    return "∞" if discount >= 1.0 else f"{1 / (1 - discount):.3g}"
-
-
-def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+def _as_declared(kind: type, value: Any) -> Any:
+    """YAML has no tuples, and YAML 1.1 reads 3e-4 as text."""
+    if kind is tuple and isinstance(value, list):
+        return tuple(value)
+    if kind is float and isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from trimtab.report.probe import tables
-from trimtab.report.probe.tables import as_json, horizon, print_anatomy
+from trimtab.report.probe.tables import as_json, print_anatomy
 
 
 def test_the_table_says_what_was_measured(probed, capsys):
@@ -40,7 +40,3 @@ def test_plain_numbers_are_valid_json_and_complete(probed):
 
 def test_what_is_not_a_number_is_none():
     assert tables._numbers([1.0, math.nan, math.inf]) == [1.0, None, None]
-
-
-def test_horizons():
-    assert horizon(0.9) == "10" and horizon(1.0) == "∞"

@@ -52,8 +52,7 @@ class Algorithm:
             auxiliary=config.is_ppg,
             log_std_init=config.log_std_init,
         )
-        # Without a baseline, REINFORCE needs whole episodes, so every iteration starts from reset.
-        self.restarts = config.algo == "reinforce" and not config.baseline
+        self.restarts = config.whole_episodes  # so every iteration starts from reset
 
     # Starting --------------------------------------------------------------------------------------------
 
@@ -194,7 +193,7 @@ class Algorithm:
         if self.config.needs_value:
             value = self.values(state.params, obs)
             next_value = self._next_values(state, rows, value, hypers)
-        if self.config.algo == "reinforce":
+        if not self.config.uses_gae:
             advantage, target, valid = reinforce.advantages(rows, reward, value, next_value, hypers["gamma"])
         else:
             valid = rows.valid

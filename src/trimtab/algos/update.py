@@ -60,7 +60,7 @@ def policy_objective(
 ) -> Float[Array, " B"]:
     """Per sample, to maximise, given the current distribution parameters `dist`; the one the trainer averages."""
     logp = agent.dist.logp(dist, batch.action)
-    if config.algo == "reinforce":
+    if not config.has_surrogate:
         return objectives.policy_gradient(logp, batch.advantage)
     if config.surrogate == "kl":
         kl = agent.dist.kl(proximal.dist, dist)
@@ -114,7 +114,7 @@ def _watch_policy(config: Config, agent: Agent, hypers: Hypers, dist, batch: Bat
         "ratio_error": (jnp.where(batch.weight > 0, jnp.abs(ratio - 1.0), 0.0)).max(),
         "importance_ess": mean(ratio) ** 2 / jnp.maximum(mean(ratio**2) * mean(jnp.ones_like(ratio)), 1e-12),
     }
-    if config.algo != "reinforce":
+    if config.has_surrogate:
         log_prox = logp - proximal.logp
         outside, zero = objectives.clip_binds(
             logp,

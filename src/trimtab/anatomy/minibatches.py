@@ -36,7 +36,7 @@ def effects(algorithm: Algorithm, state: State, rows: Rollout, hypers, seed: int
     drift: cosine of each minibatch gradient with the batch gradient at the start; clip_bias: |clipped - importance-
     weighted| mean gradient over the norm of the latter, on each minibatch as it is met.
     """
-    if algorithm.config.algo == "reinforce":
+    if not algorithm.config.has_surrogate:
         return {}
     if "follow" not in algorithm.programs:
         algorithm.programs["follow"] = jax.jit(lambda s, r, h, k: _follow(algorithm, s, r, h, k))

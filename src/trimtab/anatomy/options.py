@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
-from trimtab.config import ConfigError, check_type, nearest_divisors
+from trimtab.fields import ConfigError, check_types, nearest_divisors
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,7 @@ class ProbeOptions:
 
 def check(options: ProbeOptions) -> None:
     """Refuse options that mean nothing."""
-    for item in dataclasses.fields(options):
-        check_type(item.name, str(item.type), getattr(options, item.name))
+    check_types(options)
     if options.replicates < 2:
         raise ConfigError("replicates", options.replicates, "a variance needs at least 2; nearest: 2")
     for name in ("num_envs", "num_steps"):

@@ -121,8 +121,9 @@ def probe(
     for value in lambdas:
         if value is not None and not 0 <= value <= 1:
             raise ConfigError("gae_lambda", value, f"must be from 0 to 1; nearest: {0 if value < 0 else 1}")
-    if run.config.algo == "reinforce" and gae_lambda is not None:
-        raise ConfigError("gae_lambda", gae_lambda, "REINFORCE has none (it is PPO's at 1); leave it out")
+    if gae_lambda is not None and not run.config.uses_gae:
+        problem = f"{run.config.traits.title} has none (it is PPO's at 1); leave it out"
+        raise ConfigError("gae_lambda", gae_lambda, problem)
     found = measure_run(run.path, steps, lambdas, opts, tick)
     if save:
         from trimtab.anatomy.table import write
@@ -195,13 +196,13 @@ class Prober:
         self._vectors = jax.jit(lambda p, s: chunked_vectors(self.per_sample, p, s))
 
     def _refuse_for_whole_episodes(self, options: ProbeOptions) -> None:
-        """REINFORCE without a baseline learns from whole episodes, which start at reset."""
-        limit = self.algorithm.env.spec.time_limit
+        """Without a baseline there are only whole episodes, which start at reset."""
+        limit, title = self.algorithm.env.spec.time_limit, self.config.traits.title
         if limit is not None and self.num_steps < limit:
-            reason = f"REINFORCE without a baseline needs whole episodes; nearest: {limit}"
+            reason = f"{title} without a baseline needs whole episodes; nearest: {limit}"
             raise ConfigError("num_steps", self.num_steps, reason)
         if options.blocks:
-            reason = "REINFORCE without a baseline cannot be cut into blocks; leave it out"
+            reason = f"{title} without a baseline cannot be cut into blocks; leave it out"
             raise ConfigError("blocks", options.blocks[0], reason)
 
     def at(self, state: State) -> Prober:
@@ -270,10 +271,8 @@ class Prober:
         )
 
     def lambda_of(self, gae_lambda: float | None) -> float:
-        """The λ that is measured: REINFORCE is 1 whatever its configuration says."""
-        if self.config.algo == "reinforce":
-            return 1.0
-        return self.config.gae_lambda if gae_lambda is None else gae_lambda
+        """The λ that is measured: the one asked for, or the configuration's."""
+        return self.config.lambda_used if gae_lambda is None else gae_lambda
 
     def _pairs(self, measured: Measured, gae_lambda: float | None) -> dict[str, Any]:
         """What pairs of samples, replicates and minibatches show, on the first replicate."""
@@ -400,7 +399,7 @@ class Prober:
         if self.options.advantages == "batch":
             notes.append("advantages couple the samples of a batch: only the variance between batches is known")
         if self.algorithm.restarts:
-            notes.append("starts at reset: without a baseline REINFORCE learns from whole episodes")
+            notes.append(f"starts at reset: without a baseline {config.traits.title} learns from whole episodes")
         if measured.rows.num_masked:
             notes.append(f"{measured.rows.num_masked:,} samples were not experience and are left out")
         return tuple(notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from trimtab.anatomy.estimate import Estimate
+from trimtab.runs.records import first_free
 
 SCHEMA_VERSION = 1
 SCHEMA = {
@@ -147,9 +149,7 @@ def write(run_path: Path, found: list[Any], name: str | None = None) -> Path:
     folder = Path(run_path) / "probes"
     folder.mkdir(parents=True, exist_ok=True)
     base = name or f"step{found[0].step}-{found[0].split}" + ("" if len(found) == 1 else f"-and-{len(found) - 1}-more")
-    path = next(
-        p for k in range(1, 100_000) if not (p := folder / f"{base}{'' if k == 1 else f'-{k}'}.parquet").exists()
-    )
+    path = first_free(folder / f"{base}{'' if k == 1 else f'-{k}'}.parquet" for k in count(1))
     temporary = path.with_suffix(".tmp")
     frame_of(found).write_parquet(temporary, metadata={"trimtab_schema": str(SCHEMA_VERSION)})
     os.replace(temporary, path)

@@ -6,6 +6,7 @@ import json
 
 from trimtab.commands.shared import Output, filled, parser
 from trimtab.config import ConfigError
+from trimtab.wording import nearest
 
 
 def envs(argv: list[str]) -> int:
@@ -13,7 +14,7 @@ def envs(argv: list[str]) -> int:
     made.add_argument("filter", nargs="?", default="", help="only ids that contain this")
     made.add_argument("--backend", default=None, help="only this backend")
     given = made.parse(argv)
-    from trimtab.envs import BACKENDS, catalogue, nearest
+    from trimtab.envs import BACKENDS, catalogue
 
     if given.backend not in (None, *BACKENDS):
         close = nearest(given.backend, BACKENDS) or BACKENDS

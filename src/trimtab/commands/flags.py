@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import ast
 import dataclasses
-import difflib
 import inspect
 import itertools
 import sys
@@ -18,7 +17,8 @@ from typing import Any, NoReturn
 
 import yaml
 
-from trimtab.config import ConfigError, choices_of
+from trimtab.fields import ConfigError, base_of, choices_of, optional, types_of
+from trimtab.wording import nearest, plain
 
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 
@@ -39,7 +39,7 @@ class Parser(argparse.ArgumentParser):
             flag = next((u for u in unknown if u.startswith("-")), unknown[0])
             if flag.startswith("-"):
                 options = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
-                close = difflib.get_close_matches(flag, options, n=3)
+                close = nearest(flag, options)
                 fail(f"{flag}: no such option; nearest: {', '.join(close) or 'see --help'}")
             fail(f"{flag}: one value too many; see --help")
         return known
@@ -73,20 +73,20 @@ def _dashed(argument: str) -> str:
 
 def add_fields(parser: argparse.ArgumentParser, cls: type, defaults: Any = None) -> None:
     """An option for every field of a dataclass; options not given are absent from the namespace."""
-    helps = field_help(cls)
+    helps, kinds = field_help(cls), types_of(cls)
     for item in dataclasses.fields(cls):
-        type_name, flag = str(item.type), "--" + item.name.replace("_", "-")
-        choices = choices_of(type_name)
+        kind, flag = base_of(kinds[item.name]), "--" + item.name.replace("_", "-")
+        choices = choices_of(kinds[item.name])
         default = getattr(defaults, item.name) if defaults is not None else item.default
-        text = f"{helps.get(item.name, '')} (default: {_show(default)})".replace("%", "%%")
+        shown = "none" if default is dataclasses.MISSING else plain(default)
+        text = f"{helps.get(item.name, '')} (default: {shown})".replace("%", "%%")
         shared = {"dest": item.name, "default": argparse.SUPPRESS, "help": text}
-        if type_name == "bool":
+        if kind is bool:
             parser.add_argument(flag, metavar="true|false", **shared)
-        elif type_name.startswith("tuple"):
+        elif kind is tuple:
             parser.add_argument(flag, nargs="*", metavar="N", **shared)
         else:
-            metavar = "|".join(choices) if choices else type_name.split("[")[0].replace(" | None", "").upper()
-            parser.add_argument(flag, metavar=metavar, **shared)
+            parser.add_argument(flag, metavar="|".join(choices) if choices else kind.__name__.upper(), **shared)
 
 
 def field_help(cls: type) -> dict[str, str]:
@@ -101,43 +101,34 @@ def field_help(cls: type) -> dict[str, str]:
 
 def values(cls: type, given: argparse.Namespace) -> dict[str, Any]:
     """What was given for the fields of a dataclass, read by type."""
-    read = {}
-    for item in dataclasses.fields(cls):
-        if hasattr(given, item.name):
-            read[item.name] = parse(item.name, str(item.type), getattr(given, item.name))
-    return read
+    kinds = types_of(cls)
+    return {name: parse(name, kind, getattr(given, name)) for name, kind in kinds.items() if hasattr(given, name)}
 
 
-def parse(name: str, type_name: str, raw: Any) -> Any:
+_WANTED = {bool: "true or false", int: "a whole number", float: "a number", dict: "a YAML mapping"}
+
+
+def parse(name: str, kind: Any, raw: Any) -> Any:
     """One value from text: 1e6 and 500_000 are whole numbers too, none is None."""
     if isinstance(raw, list):
-        return tuple(parse(name, "int", part) for word in raw for part in word.replace(",", " ").split())
+        return tuple(parse(name, int, part) for word in raw for part in word.replace(",", " ").split())
     if raw is None or not isinstance(raw, str):
         return raw
-    if "None" in type_name and raw.lower() in ("none", "null", "off"):
+    if optional(kind)[1] and raw.lower() in ("none", "null", "off"):
         return None
-    kind = type_name.replace(" | None", "")
+    base = base_of(kind)
     try:
-        if kind == "bool":
+        if base is bool:
             return _TRUTH[raw.lower()]
-        if kind == "int":
+        if base is int:
             number = float(raw) if any(c in raw for c in ".eE") else int(raw)
             if number != int(number):
                 raise ValueError
             return int(number)
-        if kind == "float":
+        if base is float:
             return float(raw)
-        if kind.startswith("dict"):
+        if base is dict:
             return yaml.safe_load(raw)
     except (ValueError, KeyError, OverflowError, yaml.YAMLError):
-        wanted = {"bool": "true or false", "int": "a whole number", "float": "a number"}.get(kind, "a YAML mapping")
-        raise ConfigError(name, raw, f"must be {wanted}") from None
+        raise ConfigError(name, raw, f"must be {_WANTED[base]}") from None
     return raw
-
-
-def _show(value: Any) -> str:
-    if value is None or value is dataclasses.MISSING:
-        return "none"
-    if isinstance(value, tuple):
-        return " ".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -24,7 +24,7 @@ def probe(argv: list[str]) -> int:
     output, options = filled(Output, given), filled(ProbeOptions, given)
     at: Any = None
     if given.at:
-        at = "all" if given.at == ["all"] else [flags.parse("at", "int", step) for step in given.at]
+        at = "all" if given.at == ["all"] else [flags.parse("at", int, step) for step in given.at]
     if given.save and Path(given.save).is_file():
         raise ConfigError("save", given.save, "is a file; name a directory")
     from trimtab.anatomy.options import check

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from trimtab import presets
 from trimtab.commands import HELP, flags
 from trimtab.commands.flags import Parser
 from trimtab.config import Config, ConfigError
+from trimtab.runs.records import first_free
 
 
 @dataclass
@@ -56,7 +58,7 @@ def config_from(given) -> Config:
 
 def numbered(name: str) -> Path:
     """runs/NAME-K with the first free K."""
-    return next(p for k in range(1, 100_000) if not (p := Path("runs") / f"{name}-{k}").exists())
+    return first_free(Path("runs") / f"{name}-{k}" for k in count(1))
 
 
 def refuse_two_environments(given) -> None:

@@ -35,7 +35,7 @@ def split(argv: list[str]) -> int:
     for name in ("num_envs", "num_steps"):
         if hasattr(given, name):
             raise ConfigError(name, getattr(given, name), "is what a split varies; use --splits")
-    batch = flags.parse("batch", "int", given.batch)
+    batch = flags.parse("batch", int, given.batch)
     if batch < 4:
         raise ConfigError("batch", batch, "is too small to split; nearest: 4")
     options, output = filled(SplitOptions, given), filled(Output, given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from typing import Any
 
@@ -16,6 +15,7 @@ from trimtab.commands.shared import (
     read_yaml,
 )
 from trimtab.config import ConfigError
+from trimtab.wording import nearest
 
 
 def translate(argv: list[str]) -> int:
@@ -55,6 +55,6 @@ def _named(values: dict[str, Any], env_id: str | None, file: str) -> dict[str, A
     if not all(isinstance(value, dict) for value in values.values()):
         return values
     if env_id not in values:
-        near = difflib.get_close_matches(env_id or "", values, n=3) or list(values)[:3]
+        near = nearest(env_id or "", values) or list(values)[:3]
         raise ConfigError("env_id", env_id, f"{file} holds several; nearest: {', '.join(near)}")
     return values[env_id]

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING, Any, get_args
 
+from trimtab.wording import nearest
+
 from .base import (
     Backend,
     CompiledEnv,
@@ -18,7 +20,6 @@ from .base import (
     HostStep,
     Spec,
     Step,
-    nearest,
 )
 from .catalogue import CatalogueRow, catalogue, gymnasium_ids, missing_package
 from .names import (

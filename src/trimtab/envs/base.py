@@ -5,13 +5,14 @@ Nothing in this module imports JAX, so that commands which only look at names st
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Num, Shaped
+
+from trimtab.wording import nearest
 
 if TYPE_CHECKING:
     from jaxtyping import Array, PRNGKeyArray
@@ -144,14 +145,6 @@ class HostEnv(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-def nearest(name: str, candidates: Iterable[str], count: int = 3) -> list[str]:
-    """The candidates most like `name`, upper and lower case alike, best first."""
-    by_lower: dict[str, str] = {}
-    for candidate in candidates:
-        by_lower.setdefault(candidate.lower(), candidate)
-    return [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, count, 0.5)]
 
 
 def refuse_unknown_options(env_id: str, given: Iterable[str], valid: Iterable[str]) -> None:

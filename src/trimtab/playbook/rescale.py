@@ -10,7 +10,6 @@ size-invariance for policy optimization" (arXiv 2110.00641), section 4. Below, "
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from typing import Any, Literal
 
 from trimtab.config import Config, ConfigError, nearest_divisors
 from trimtab.playbook.rescale_rules import ADJUSTMENTS, Change, Rule, Size, Work, effective
+from trimtab.wording import nearest
 
 Auxiliary = Literal["constant", "paper"]
 RULES = ("invariant", "linear", "none", "fixed-inner")
@@ -212,11 +212,11 @@ def _workers(config: Config, auxiliary: str, workers: tuple, devices: tuple) -> 
 
 def _check_choices(config: Config, rule: str, skip: Collection[str], adam_betas: bool, noise_scale: Any) -> None:
     if rule not in RULES:
-        close = difflib.get_close_matches(str(rule), RULES, n=1, cutoff=0.0)
+        close = nearest(rule, RULES, count=1, cutoff=0.0)
         raise ConfigError("rule", rule, f"must be one of {', '.join(RULES)}; nearest: {close[0]}")
     for name in [skip] if isinstance(skip, str) else skip:
         if name not in ADJUSTMENTS or isinstance(skip, str):
-            close = difflib.get_close_matches(name, ADJUSTMENTS, n=2, cutoff=0.4) or ADJUSTMENTS
+            close = nearest(name, ADJUSTMENTS, count=2, cutoff=0.4) or ADJUSTMENTS
             raise ConfigError("skip", name, f"must be a collection of adjustments; nearest: {', '.join(close)}")
     if adam_betas:
         if config.optimizer != "adam":
@@ -250,8 +250,8 @@ def _staying(old: Config, new: Config) -> list[Change]:
         ("anneal_lr", "kept", "over the same environment steps", old.anneal_lr != "constant"),
         ("warmup_steps", "kept", steps, old.warmup_steps > 0),
         ("gamma", "kept", fixed, True),
-        ("gae_lambda", "kept", fixed, old.algo != "reinforce"),
-        ("clip_coef" if old.surrogate == "clip" else "kl_coef", "kept", fixed, old.algo != "reinforce"),
+        ("gae_lambda", "kept", fixed, old.uses_gae),
+        ("clip_coef" if old.surrogate == "clip" else "kl_coef", "kept", fixed, old.has_surrogate),
         ("ent_coef", "kept", fixed, True),
         ("vf_coef", "kept", fixed, old.needs_value),
         ("momentum", "kept", "left alone, as Adam's β", old.optimizer == "sgd" and old.momentum > 0),
@@ -280,9 +280,7 @@ def _warnings(old: Config, new: Config, rule: Rule, noise_scale: float | None) -
     if rule == "fixed-inner" and new.batch < old.batch:
         yield "rule fixed-inner was proposed for growing N (Beukman et al. 2026); here the batch shrinks"
     if new.num_steps != old.num_steps:
-        cut = (
-            "returns' cut is" if old.algo == "reinforce" else f"the GAE cut (look at gae_lambda={old.gae_lambda:g}) is"
-        )
+        cut = f"the GAE cut (look at gae_lambda={old.gae_lambda:g}) is" if old.uses_gae else "returns' cut is"
         yield f"num_steps {old.num_steps} -> {new.num_steps}: {cut} moved, and no rule makes up for it"
     yield from _iteration_warnings(old, new)
 
@@ -293,10 +291,10 @@ def _iteration_warnings(old: Config, new: Config) -> Iterator[str]:
         yield "norm_adv=minibatch ties results to the minibatch; batch and ewma can be rescaled"
     if new.batch == old.batch:
         return
-    if not old.is_ewma and old.algo != "reinforce":
+    if old.traits.with_ewma:
         yield (
             f"algo={old.algo}: the proximal policy is the one that acted, so its age changes with the batch; "
-            f"{old.algo}-ewma can keep it"
+            f"{old.traits.with_ewma} can keep it"
         )
     if old.staleness:
         steps = f"{old.staleness * old.batch:,} to {old.staleness * new.batch:,}"

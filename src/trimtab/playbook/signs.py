@@ -59,7 +59,7 @@ def check_signs(seen: Evidence) -> Iterator[Finding]:
     yield _learning(seen)
     yield _lasting(seen)
     yield _gradient(seen)
-    if seen.config.algo != "reinforce" and seen.config.surrogate == "clip":
+    if seen.config.is_clipped:
         yield _clipping(seen)
     if seen.config.norm_adv in ("batch", "minibatch"):
         yield _advantages(seen)

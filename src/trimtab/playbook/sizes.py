@@ -12,7 +12,7 @@ from trimtab.playbook.finding import Finding
 
 FEWEST_MINIBATCHES = 4
 SAMPLES_PER_ACTION = 10  # least samples of a minibatch per action dimension
-REINFORCE_BATCH = {"discrete": (2_000, 8_000), "continuous": (5_000, 20_000)}
+EPISODIC_BATCH = {"discrete": (2_000, 8_000), "continuous": (5_000, 20_000)}  # of REINFORCE
 CONTINUOUS_BATCH = (2_000, 10_000)
 EPISODES_PER_BATCH = (16, 64)
 SHARES_OF_EPISODE = (0.25, 1.0)  # where 1/(1-γ) should lie, in lengths of an episode
@@ -32,19 +32,17 @@ def check_sizes(config: Config, action: Action | None, episode_length: float | N
     yield _minibatch(config, action)
     yield _mixture(config)
     yield from _batch(config, action)
-    if config.algo == "reinforce":
-        yield _episodes(config, episode_length)
-    else:
+    if config.uses_gae:
         yield _rollout(config)
+    else:
+        yield _episodes(config, episode_length)
     yield _discount(config, episode_length)
 
 
 def _minibatches(config: Config) -> Finding:
     count = config.minibatches
     seen = f"{count} per epoch, of {config.minibatch:,} samples"
-    if config.algo == "reinforce":
-        return Finding("minibatches", "fine", seen, source="notes", value=count)
-    if count >= FEWEST_MINIBATCHES:
+    if count >= FEWEST_MINIBATCHES or not config.has_surrogate:
         return Finding("minibatches", "fine", seen, source="notes", value=count)
     wanted = next((n for n in range(FEWEST_MINIBATCHES, 33) if config.batch % n == 0), None)
     change = {} if wanted is None else {"num_minibatches": wanted}
@@ -79,8 +77,8 @@ def _mixture(config: Config) -> Finding:
 def _batch(config: Config, action: Action | None) -> Iterator[Finding]:
     if action is None:
         return
-    if config.algo == "reinforce":
-        low, high = REINFORCE_BATCH[action.kind]
+    if not config.uses_gae:
+        low, high = EPISODIC_BATCH[action.kind]
     elif action.kind == "continuous":
         low, high = CONTINUOUS_BATCH
     else:
@@ -113,12 +111,11 @@ def _episodes(config: Config, episode_length: float | None) -> Finding:
 
 
 def _rollout(config: Config) -> Finding:
-    discount = config.gamma * config.gae_lambda
-    if discount >= 1:
+    reach = config.advantage_horizon
+    if math.isinf(reach):
         seen = f"T = {config.num_steps} with γλ = 1: advantages reach to the end of the episode"
         advice = "every cut leaves the rest to the critic; trimtab probe measures the bias"
         return Finding("rollout", "watch", seen, advice, source="post")
-    reach = 1 / (1 - discount)
     seen = f"T = {config.num_steps} against the reach of an advantage, 1/(1-γλ) = {reach:.3g} steps"
     share = config.num_steps / reach
     if share >= 1:
@@ -131,7 +128,7 @@ def _rollout(config: Config) -> Finding:
 def _discount(config: Config, episode_length: float | None) -> Finding:
     if not episode_length:
         return Finding("discount", "unknown", "no episode has finished and there is no time limit")
-    horizon = float("inf") if config.gamma >= 1 else 1 / (1 - config.gamma)
+    horizon = config.horizon
     low, high = (share * episode_length for share in SHARES_OF_EPISODE)
     seen = f"1/(1-γ) = {horizon:.3g} steps; episodes last {episode_length:.3g}"
     fitting = [g for g in ladders.GAMMAS if low <= 1 / (1 - g) <= high * 1.0001]

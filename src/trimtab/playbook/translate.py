@@ -7,13 +7,13 @@ CleanRL's ppo.py, RLlib 2.50.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from trimtab.config import Config, ConfigError, from_dict, nearest_divisors
+from trimtab.wording import nearest
 
 
 @dataclass
@@ -223,7 +223,7 @@ def translate(library: str, given: dict[str, Any], defaults: bool = True) -> Tra
         _rllib_sizes(values, to)
     for name, value in values.items():
         if name not in rules:
-            close = difflib.get_close_matches(name, rules, n=3)
+            close = nearest(name, rules)
             raise ConfigError(
                 name, value, f"{library} has no such field; nearest: {', '.join(close) or 'see the docs'}"
             )

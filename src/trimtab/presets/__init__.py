@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import yaml
 
 from trimtab.config import ConfigError
 from trimtab.envs.names import PROCGEN_ALIASES
+from trimtab.wording import nearest
 
 _ROOT = Path(__file__).parent
 
@@ -31,7 +31,7 @@ def find(env_id: str, algo: str) -> str | None:
 def load(name: str) -> dict[str, Any]:
     """The fields a preset sets."""
     if name not in names():
-        close = difflib.get_close_matches(name, names(), n=3, cutoff=0.3)
+        close = nearest(name, names(), cutoff=0.3)
         near = f"nearest: {', '.join(close)}" if close else "`trimtab presets` lists them"
         raise ConfigError("preset", name, f"no such preset; {near}")
     return yaml.safe_load((_ROOT / f"{name}.yaml").read_text()) or {}

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from trimtab.wording import plain
+
 SPARKS = "▁▂▃▄▅▆▇█"
 STYLES = {"act": "bold red", "watch": "yellow", "unknown": "dim", "fine": "green"}
 SOURCES = {"notes": "tuning notes", "paper": "Hilton et al. 2021", "post": "the post on N against T", "own": ""}
@@ -33,15 +35,11 @@ def _text(finding: Any) -> str:
     parts = [f"{finding.seen}  [cyan]{line}[/cyan]" if line else finding.seen]
     todo = [finding.advice] if finding.advice else []
     if finding.change:
-        todo.append("try " + ", ".join(f"{name}: {_plain(value)}" for name, value in finding.change.items()))
+        todo.append("try " + ", ".join(f"{name}: {plain(value)}" for name, value in finding.change.items()))
     if todo:
         source = f" [dim]({SOURCES[finding.source]})[/dim]" if SOURCES[finding.source] else ""
         parts.append(f"→ {'; '.join(todo)}{source}")
     return "\n".join(parts)
-
-
-def _plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value).lower()
 
 
 def spark(values: tuple[float, ...], width: int = 24) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from trimtab.report.numbers import number
+from trimtab.wording import plain
 
 KEPT, TRIED = "kept", "tried"
 
@@ -38,10 +39,6 @@ def print_tuning(result: dict[str, Any]) -> None:
 
 def _mean(trial: dict[str, Any]) -> str:
     return number(sum(trial["areas"]) / len(trial["areas"]))
-
-
-def plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value).lower()
 
 
 def changed(changes: dict[str, Any]) -> str:

@@ -83,15 +83,12 @@ def check_against_env(config: Config, spec) -> None:
         raise ConfigError("network", "impala", f"needs images, {spec.env_id} has shape {spec.obs_shape}; nearest: mlp")
     if config.norm_obs and spec.obs_dtype == "uint8":
         raise ConfigError("norm_obs", True, "images are scaled to [0, 1] by the network already; nearest: false")
-    if config.algo == "reinforce" and not config.baseline:
+    if config.whole_episodes:
         if spec.time_limit is None:
             raise ConfigError("baseline", False, f"{spec.env_id} has no time limit; nearest: true, or give time_limit")
         if config.num_steps < spec.time_limit:
-            raise ConfigError(
-                "num_steps",
-                config.num_steps,
-                f"REINFORCE without a baseline needs whole episodes; nearest: {spec.time_limit}, or baseline=true",
-            )
+            problem = f"{config.traits.title} without a baseline needs whole episodes"
+            raise ConfigError("num_steps", config.num_steps, f"{problem}; nearest: {spec.time_limit}, or baseline=true")
         if not spec.compiled:
             raise ConfigError("baseline", False, "needs environments that can restart every iteration; nearest: true")
 

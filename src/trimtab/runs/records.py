@@ -22,8 +22,9 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,11 +79,12 @@ def write_parquet(path: Path, frame, **metadata: str) -> None:
 def new_path(root: Path, env_id: str, algo: str, seed: int) -> Path:
     """runs/ENV/ALGO-seedS-K with the first free K."""
     base = root / env_id.replace("/", "-")
-    for k in range(1, 1_000_000):
-        path = base / f"{algo}-seed{seed}-{k}"
-        if not path.exists():
-            return path
-    raise RunError(f"no free name under {base}")
+    return first_free(base / f"{algo}-seed{seed}-{k}" for k in count(1))
+
+
+def first_free(candidates: Iterable[Path]) -> Path:
+    """The first path that does not exist yet."""
+    return next(path for path in candidates if not path.exists())
 
 
 class RunDir:

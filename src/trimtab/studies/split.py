@@ -8,6 +8,7 @@ left, the seeds are used up, or the time is.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -182,8 +183,8 @@ class Split(Study):
 
     def between(self) -> list[int]:
         """Smaller T that divide the longest measured one and are not measured themselves."""
-        if self.config.algo == "reinforce" and not self.config.baseline:
-            return []  # it learns from whole episodes only
+        if self.config.whole_episodes:
+            return []
         longest = self.splits[0][1]
         measured = {t for _, t in self.splits}
         found = [t for t in (longest >> k for k in range(1, 12)) if t >= 1 and longest % t == 0 and t not in measured]
@@ -259,7 +260,6 @@ class Split(Study):
         _relative(rows)
         stages = _stages(rows, steps)
         weighed = weigh(rows, self.own, self.looks)
-        gae_lambda = 1.0 if config.algo == "reinforce" else config.gae_lambda
         best = next(r for r in rows if name_of(r) == weighed["recommended"])
         for row in rows:
             del row["stages"]
@@ -268,9 +268,9 @@ class Split(Study):
             "algo": config.algo,
             "batch": self.batch,
             "gamma": config.gamma,
-            "gae_lambda": gae_lambda,
-            "horizon_gamma": _horizon(config.gamma),
-            "horizon_gamma_lambda": _horizon(config.gamma * gae_lambda),
+            "gae_lambda": config.lambda_used,
+            "horizon_gamma": _finite(config.horizon),
+            "horizon_gamma_lambda": _finite(config.advantage_horizon),
             "steps": steps,
             "at": steps[middle],
             "rows": rows,
@@ -325,8 +325,8 @@ class Split(Study):
                 style.save(chart, out / "figures" / f"{name}{suffix}")
 
 
-def _horizon(discount: float) -> float | None:
-    return None if discount >= 1 else 1 / (1 - discount)
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def improved(path: Path) -> bool:

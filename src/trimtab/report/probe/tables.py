@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from trimtab.wording import horizon, steps
+
 SHOWN = (1, 2, 5, 10, 40)  # lags in the table
 
 
@@ -66,11 +68,11 @@ def _bias(a: Any):
     }
     for name, value in a.exact.items():
         yield words.get(name, f"{name}, exact"), f"{value:.3g}", "computed from the transition table"
-    yield "γ, horizon 1/(1-γ)", f"{a.gamma:g}, {horizon(a.gamma)} steps", "how far returns look"
+    yield "γ, horizon 1/(1-γ)", f"{a.gamma:g}, {steps(horizon(a.gamma))} steps", "how far returns look"
     gl = a.gamma * a.gae_lambda
     yield (
         "γλ, horizon 1/(1-γλ)",
-        f"{gl:.4g}, {horizon(gl)} steps",
+        f"{gl:.4g}, {steps(horizon(gl))} steps",
         "how far advantages look before the critic takes over",
     )
 
@@ -136,11 +138,6 @@ def _minibatch(a: Any):
         yield "clip bias", f"{clipped:.1%} in the last updates", "how far clipping moves the gradient"
 
 
-def horizon(discount: float) -> str:
-    """1/(1 − discount), in steps."""
-    return "∞" if discount >= 1 else f"{1 / (1 - discount):.3g}"
-
-
 # Plain numbers ---------------------------------------------------------------------------------------------
 
 
@@ -160,8 +157,8 @@ def as_json(anatomy: Any) -> dict[str, Any]:
         "num_steps": a.num_steps,
         "gamma": a.gamma,
         "gae_lambda": a.gae_lambda,
-        "horizon_gamma": _number(_reach(a.gamma)),
-        "horizon_gamma_lambda": _number(_reach(a.gamma * a.gae_lambda)),
+        "horizon_gamma": _number(horizon(a.gamma)),
+        "horizon_gamma_lambda": _number(horizon(a.gamma * a.gae_lambda)),
         "options": {k: list(v) if isinstance(v, tuple) else v for k, v in vars(a.options).items()},
         "method": a.method,
         "relative_error": _number(a.relative_error),
@@ -179,10 +176,6 @@ def as_json(anatomy: Any) -> dict[str, Any]:
         "minibatch": {k: _numbers(v) if getattr(v, "ndim", 0) else _number(v) for k, v in a.minibatch.items()},
         "notes": list(a.notes),
     }
-
-
-def _reach(discount: float) -> float:
-    return math.inf if discount >= 1 else 1 / (1 - discount)
 
 
 def _cosines(cosine: Any) -> dict[str, Any] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from trimtab.config import Config
@@ -11,6 +10,7 @@ from trimtab.report.page import Block, Bullets, Columns, Figure, Heading, Note, 
 from trimtab.report.probe import figures as probe_figures
 from trimtab.report.split import diagram
 from trimtab.report.split import figures as split_figures
+from trimtab.wording import steps
 
 __all__ = ["figures", "page", "split_page"]
 
@@ -108,15 +108,17 @@ def _flow(result: dict[str, Any]) -> list[Block]:
 
 
 def _horizons(result: dict[str, Any]) -> list[Block]:
-    horizon = lambda x: "∞" if x is None or not math.isfinite(x) else f"{x:.3g} steps"
     return [
         Heading("Discount and horizons"),
         Columns(
             [
                 (f"{result['gamma']:g}", "γ, the discount"),
-                (horizon(result["horizon_gamma"]), "1/(1−γ): how far returns look"),
+                (steps(result["horizon_gamma"]), "1/(1−γ), in steps: how far returns look"),
                 (f"{result['gae_lambda']:g}", "λ of the advantages"),
-                (horizon(result["horizon_gamma_lambda"]), "1/(1−γλ): how far advantages look before the critic"),
+                (
+                    steps(result["horizon_gamma_lambda"]),
+                    "1/(1−γλ), in steps: how far advantages look before the critic",
+                ),
             ]
         ),
         Paragraph("Every bias here belongs to these: rows shorter than the second horizon lean on the critic.", "soft"),

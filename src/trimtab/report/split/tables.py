@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trimtab.report.numbers import estimate, power_of, raised, times
+from trimtab.wording import steps
 
 # Columns of the two tables; gradients squared are tiny numbers, so the first four are shown in a power of ten.
 ERROR = {"variance": "variance", "individual": "individual", "covariance": "covariance", "bias_sq": "bias²"}
@@ -16,12 +17,11 @@ def print_split(result: dict[str, Any]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
-    horizon = lambda x: "∞" if x is None else f"{x:.3g}"
     console.print(
         f"\n{result['env_id']}, batch {result['batch']}, measured at step {result['at']:,} of training "
         f"(γ = {result['gamma']:g}, λ = {result['gae_lambda']:g}; "
-        f"horizons 1/(1-γ) = {horizon(result['horizon_gamma'])}, "
-        f"1/(1-γλ) = {horizon(result['horizon_gamma_lambda'])})"
+        f"horizons 1/(1-γ) = {steps(result['horizon_gamma'])}, "
+        f"1/(1-γλ) = {steps(result['horizon_gamma_lambda'])})"
     )
     power = power_of([row[name]["value"] for row in result["rows"] for name in ERROR])
     for columns in [ERROR | OUTCOME] if console.width >= 140 else [ERROR, OUTCOME]:

@@ -1,0 +1,173 @@
+"""What a field of a configuration may hold, declared on the field and checked here.
+
+`static` and `traced` declare a field with its range and what it needs; `check` holds an instance to its declarations.
+Every refusal is one line that names the field, the value and the nearest valid ones. Types are read with `typing`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Union
+
+from trimtab.wording import nearest, plain
+
+WIDEST = 65_536  # of a layer
+
+
+class ConfigError(ValueError):
+    """A configuration no run can have; the message is one line and names the field and nearby valid values."""
+
+    def __init__(self, name: str, value: Any, problem: str):
+        self.field = name
+        super().__init__(f"{name}={value!r}: {problem}")
+
+
+# Declaring -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Need:
+    """When an option has any effect, and what to say where it has none."""
+
+    holds: Callable[[Any], bool]
+    otherwise: str
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What stands on a field: static or traced, its range (inclusive), whether 0 is left out, what it needs."""
+
+    traced: bool = False
+    low: float = -math.inf
+    high: float = math.inf
+    positive: bool = False
+    needs: tuple[Need, ...] = ()
+
+
+def static(default: Any, *needs: Need, low: float = -math.inf, high: float = math.inf, positive: bool = False) -> Any:
+    """A field that sets a shape or selects code."""
+    return dataclasses.field(default=default, metadata={"declared": Declared(False, low, high, positive, needs)})
+
+
+def traced(default: Any, *needs: Need, low: float = -math.inf, high: float = math.inf, positive: bool = False) -> Any:
+    """A field that is only a number inside the compiled program."""
+    return dataclasses.field(default=default, metadata={"declared": Declared(True, low, high, positive, needs)})
+
+
+def is_traced(item: dataclasses.Field) -> bool:
+    """Whether a field is only a number inside the compiled program."""
+    return item.metadata["declared"].traced
+
+
+# Reading types ---------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def types_of(cls: type) -> dict[str, Any]:
+    """The type of every field of a dataclass, by name."""
+    hints = typing.get_type_hints(cls)
+    return {item.name: hints[item.name] for item in dataclasses.fields(cls)}
+
+
+def optional(kind: Any) -> tuple[Any, bool]:
+    """(the type without None, whether None was allowed)."""
+    if typing.get_origin(kind) not in (Union, types.UnionType):
+        return kind, False
+    others = [part for part in typing.get_args(kind) if part is not types.NoneType]
+    return functools.reduce(lambda a, b: a | b, others), len(others) < len(typing.get_args(kind))
+
+
+def base_of(kind: Any) -> type:
+    """The class behind a type: int for int | None, tuple for tuple[int, ...]."""
+    kind, _ = optional(kind)
+    return typing.get_origin(kind) or kind
+
+
+def choices_of(kind: Any) -> list[str] | None:
+    """The words a Literal type allows; None for other types."""
+    kind, _ = optional(kind)
+    return list(typing.get_args(kind)) if typing.get_origin(kind) is Literal else None
+
+
+# Checking --------------------------------------------------------------------------------------------------
+
+
+def check_types(instance: Any) -> None:
+    """Every field of a dataclass holds a value of its type."""
+    for name, kind in types_of(type(instance)).items():
+        check_type(name, kind, getattr(instance, name))
+
+
+def check_type(name: str, kind: Any, value: Any) -> None:
+    """Types by hand: values come from YAML and from code, and a wrong one must be named, not crash later."""
+    _, may_be_none = optional(kind)
+    choices, base = choices_of(kind), base_of(kind)
+    if value is None and may_be_none:
+        return
+    if choices is not None:
+        if value not in choices:
+            close = nearest(value, choices, count=1, cutoff=0.3)
+            hint = f"; nearest: {close[0]}" if close else ""
+            raise ConfigError(name, value, f"must be one of {', '.join(choices)}{hint}")
+        return
+    if value is None:
+        raise ConfigError(name, value, "a value is needed")
+    if not _VALID[base](value):
+        raise ConfigError(name, value, f"must be {_WANTED[base]}")
+
+
+_VALID: dict[type, Callable[[Any], bool]] = {
+    tuple: lambda v: isinstance(v, tuple) and all(isinstance(n, int) and 1 <= n <= WIDEST for n in v),
+    bool: lambda v: isinstance(v, bool),
+    int: lambda v: isinstance(v, int) and not isinstance(v, bool),
+    float: lambda v: isinstance(v, int | float) and not isinstance(v, bool) and not math.isnan(v),
+    str: lambda v: isinstance(v, str) and v != "",
+    dict: lambda v: isinstance(v, dict),
+}
+_WANTED: dict[type, str] = {
+    tuple: f"a list of widths from 1 to {WIDEST}, for example 64 64",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a name",
+    dict: "a mapping, for example {is_slippery: false}",
+}
+
+
+def check_ranges(instance: Any) -> None:
+    """Every number lies in the range declared on its field."""
+    kinds = types_of(type(instance))
+    for item in dataclasses.fields(instance):
+        value, declared = getattr(instance, item.name), item.metadata["declared"]
+        if value is None or not isinstance(value, int | float):
+            continue
+        low, high = declared.low, declared.high
+        if not low <= value <= high:
+            near = f"{min(max(value, low), high):.9g}"
+            raise ConfigError(item.name, value, f"must be from {low:,.9g} to {high:,.9g}; nearest: {near}")
+        if declared.positive and value == 0:
+            off = "; none switches it off" if optional(kinds[item.name])[1] else ""
+            raise ConfigError(item.name, 0, f"must be above 0{off}")
+
+
+def check_needs(instance: Any) -> None:
+    """An option that would be ignored is refused, so that nothing is parsed and forgotten."""
+    for item in dataclasses.fields(instance):
+        value = getattr(instance, item.name)
+        for need in item.metadata["declared"].needs:
+            if value != item.default and not need.holds(instance):
+                raise ConfigError(item.name, value, f"{need.otherwise}; nearest: {plain(item.default)}")
+
+
+def nearest_divisors(total: int, wanted: int) -> list[int]:
+    """The divisors of `total` on either side of `wanted`."""
+    divisors = sorted({d for k in range(1, math.isqrt(total) + 1) if total % k == 0 for d in (k, total // k)})
+    below = [d for d in divisors if d <= wanted][-1:]
+    above = [d for d in divisors if d >= wanted][:1]
+    return sorted({*below, *above})

@@ -1,0 +1,37 @@
+"""How names, values and horizons are written wherever a person reads them."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+from typing import Any
+
+
+def nearest(name: object, candidates: Iterable[str], count: int = 3, cutoff: float = 0.5) -> list[str]:
+    """The candidates most like `name`, upper and lower case alike, best first; a lower cutoff offers less like ones."""
+    by_lower: dict[str, str] = {}
+    for candidate in candidates:
+        by_lower.setdefault(candidate.lower(), candidate)
+    return [by_lower[match] for match in difflib.get_close_matches(str(name).lower(), by_lower, count, cutoff)]
+
+
+def plain(value: Any) -> str:
+    """A value as it is typed on the command line: none, true, 0.2, 64 64."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    return " ".join(map(plain, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def horizon(discount: float) -> float:
+    """1/(1-γ): over how many steps a discount looks ahead; infinite at 1."""
+    return math.inf if discount >= 1 else 1 / (1 - discount)
+
+
+def steps(count: float | None) -> str:
+    """A number of steps in three digits; none and infinity are ∞."""
+    return "∞" if count is None or not math.isfinite(count) else f"{count:.3g}"
