@@ -12,6 +12,7 @@ MODULES = {
 }
 # The rooms from the ground up: a room may open doors to the rooms before it, never to one after it.
 ROOMS = (
+    ("estimate", "quantities"),
     ("returns", "objectives", "ewma", "normalize", "minibatch", "prng", "stats", "nets", "envs", "validation"),
     ("config",),
     ("presets",),
@@ -26,8 +27,20 @@ ROOMS = (
 )
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 EXCEPT = {("validation", "config")}  # for type checkers only
-LIGHT = ("config", "validation", "stats", "presets", "playbook", "report", "studies", "commands", "cli")
-NEVER_JAX = ("config", "validation", "stats", "report")
+LIGHT = (
+    "estimate",
+    "quantities",
+    "config",
+    "validation",
+    "stats",
+    "presets",
+    "playbook",
+    "report",
+    "studies",
+    "commands",
+    "cli",
+)
+NEVER_JAX = ("estimate", "quantities", "config", "validation", "stats", "report")
 LIGHT_MODULES = ("runs.records", "runs.run", "runs.sinks", "runs.progress", "runs.device", "anatomy.options")
 
 

@@ -18,13 +18,14 @@ from trimtab.algos.optimizer import Hypers
 from trimtab.algos.state import State
 from trimtab.anatomy import bias as biases
 from trimtab.anatomy import correlation, exact, minibatches, noise
-from trimtab.anatomy.estimate import UNRESOLVED, Estimate, bootstrap_weights, positive_estimate, resample
+from trimtab.anatomy.bootstrap import bootstrap_weights, positive_estimate, resample
 from trimtab.anatomy.measure import Measured, Measurer, flat, measure
 from trimtab.anatomy.noise import NoiseScale, subsampling_variance
 from trimtab.anatomy.options import ProbeOptions, check
 from trimtab.anatomy.sampling import Rows, sampler, tail_length
 from trimtab.anatomy.variance import Decomposition, decompose_rows
 from trimtab.config import Config, ConfigError
+from trimtab.estimate import UNRESOLVED, Estimate
 from trimtab.runs.run import Run, load
 
 CORRELATED = 2048  # samples whose pairwise products are looked at

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from trimtab.anatomy.estimate import Estimate
+from trimtab.estimate import Estimate
 
 SCHEMA_VERSION = 1
 SCHEMA = {

@@ -261,12 +261,7 @@ def improved(path: Path) -> bool:
 
 def _over_seeds(values: list[float]) -> dict[str, Any]:
     """Mean over seeds with its 95% interval; not resolved below two seeds."""
-    if not values:
-        return {"value": None, "lo": None, "hi": None, "resolved": False}
-    if len(values) == 1:
-        return {"value": values[0], "lo": None, "hi": None, "resolved": False}
-    mean, lo, hi = stats.mean_interval(values)
-    return {"value": mean, "lo": lo, "hi": hi, "resolved": True}
+    return stats.mean_interval(values).as_dict()
 
 
 def _relative(rows: list[dict[str, Any]]) -> None:
