@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from trimtab import quantities
 from trimtab.algos.algorithm import Algorithm, hypers_of
 from trimtab.algos.gradients import FullObjective, PerSample, Samples, chunked_vectors
 from trimtab.algos.optimizer import Hypers
@@ -80,6 +81,23 @@ class Anatomy:
     @property
     def grad_sq(self) -> Estimate:
         return self.decomposition.grad_sq
+
+    @property
+    def noise_scale(self) -> Estimate:
+        return self.noise.simple
+
+    @property
+    def noise_scale_trajectory(self) -> Estimate:
+        return self.noise.trajectory
+
+    @property
+    def noise_scale_environments(self) -> Estimate:
+        return self.noise.environments
+
+    @property
+    def estimates(self) -> dict[str, Estimate]:
+        """Every number with an interval, by the name it has in tables and JSON."""
+        return {quantity.name: getattr(self, quantity.name) for quantity in quantities.ESTIMATES}
 
     @property
     def split(self) -> str:
