@@ -54,13 +54,14 @@ def followed(name: str, argv: list[str]) -> list[dict[str, Any]]:
         out = folder / f"round{k}"
         summaries = trimtab("train", *argv, *extra, "--seeds", str(SEEDS), "--run-dir", str(out))
         returns = [s["ep_rew_mean"] for s in summaries]
+        mean = stats.mean_interval(returns)
         said = trimtab("doctor", summaries[0]["run"])
         first = next((f for f in said["findings"] if f["verdict"] in ("act", "watch") and f["change"]), None)
         rounds.append(
             {
                 "changes": dict(changes),
                 "returns": returns,
-                "interval": list(stats.mean_interval(returns)),
+                "interval": [mean.value, mean.lo, mean.hi],
                 "said": first and {key: first[key] for key in ("check", "verdict", "seen", "change")},
             }
         )

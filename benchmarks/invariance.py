@@ -48,8 +48,8 @@ def run(configs: dict[str, Config]) -> tuple[dict[str, list[float]], pl.DataFram
 
 
 def estimate(values: list[float]) -> dict[str, float]:
-    mean, lo, hi = stats.mean_interval(values)
-    return {"mean": mean, "lo": lo, "hi": hi}
+    found = stats.mean_interval(values)
+    return {"mean": found.value, "lo": found.lo, "hi": found.hi}
 
 
 def difference(a: list[float], b: list[float]) -> dict[str, float]:

@@ -137,17 +137,17 @@ def run_study(study: Study) -> dict[str, Any]:
 
 def result_of(study: Study, config: Config, values: dict[int, float], summaries, paths) -> dict[str, Any]:
     numbers = list(values.values())
-    mean, lo, hi = stats.mean_interval(numbers)
+    mean = stats.mean_interval(numbers)
     reached = None if study.reach is None else sum(v >= study.reach for v in numbers)
-    passed = (study.reach is None or reached >= study.enough) and (study.mean is None or mean >= study.mean)
+    passed = (study.reach is None or reached >= study.enough) and (study.mean is None or mean.value >= study.mean)
     return {
         "env_id": study.env_id,
         "algo": study.algo,
         "measure": study.measure,
         "total_timesteps": summaries[study.seeds[0]]["total_timesteps"],
         "returns": {str(s): round(v, 4) for s, v in values.items()},
-        "mean": mean,
-        "interval": [lo, hi],
+        "mean": mean.value,
+        "interval": [mean.lo, mean.hi],
         "iqm": stats.iqm(numbers),
         "wanted": {"reach": study.reach, "seeds": study.enough, "mean": study.mean},
         "reached": reached,

@@ -14,6 +14,7 @@ MODULES = {
 }
 # The rooms from the ground up: a room may open doors to the rooms before it, never to one after it.
 ROOMS = (
+    ("estimate", "quantities"),
     ("wording", "algorithms"),
     ("fields",),
     ("returns", "objectives", "ewma", "normalize", "minibatch", "prng", "stats", "nets", "envs"),
@@ -30,6 +31,8 @@ ROOMS = (
 )
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 LIGHT = (
+    "estimate",
+    "quantities",
     "wording",
     "algorithms",
     "fields",
@@ -42,7 +45,7 @@ LIGHT = (
     "commands",
     "cli",
 )
-NEVER_JAX = ("wording", "algorithms", "fields", "config", "stats", "report")
+NEVER_JAX = ("estimate", "quantities", "wording", "algorithms", "fields", "config", "stats", "report")
 LIGHT_MODULES = ("runs.records", "runs.run", "runs.sinks", "runs.progress", "runs.device", "anatomy.options")
 
 

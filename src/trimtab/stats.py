@@ -1,4 +1,7 @@
-"""Statistics for comparing runs: van Elteren's test, interquartile means, intervals over seeds."""
+"""Statistics for comparing runs: means over seeds, tests and effects over environments, how many seeds are enough.
+
+Strata are environments; what is compared within one is never mixed with another.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from trimtab.estimate import UNRESOLVED, Estimate, unresolved
+
 ALTERNATIVES = ("two-sided", "greater", "less")
 
 
@@ -17,14 +22,6 @@ class VanElteren(NamedTuple):
 
     z: float
     p: float
-
-
-class Interval(NamedTuple):
-    """A value and the ends of its interval."""
-
-    value: float
-    lo: float
-    hi: float
 
 
 def van_elteren(strata: Sequence[tuple[ArrayLike, ArrayLike]], alternative: str = "two-sided") -> VanElteren:
@@ -72,29 +69,106 @@ def _groups(strata) -> list[tuple[np.ndarray, np.ndarray]]:
     return groups
 
 
-def iqm(x: ArrayLike) -> float:
-    """Interquartile mean: the mean of what is left when ⌊n/4⌋ values are cut off at either end."""
-    return float(stats.trim_mean(np.asarray(x, dtype=float), 0.25, axis=None))
+def z_needed(level: float, comparisons: int = 1) -> float:
+    """The Z above which a one-sided test is significant at `level` among so many comparisons (Bonferroni)."""
+    return float(stats.norm.isf(level / comparisons))
 
 
-def bootstrap_interval(
-    x: ArrayLike,
-    statistic: Callable[[np.ndarray], float],
+def bonferroni(p_values: Sequence[float]) -> list[float]:
+    """p-values of several hypotheses, each as if it had been picked for being the smallest: min(1, m p)."""
+    return [min(1.0, len(p_values) * float(p)) for p in p_values]
+
+
+# Effects over environments ---------------------------------------------------------------------------------
+
+
+def probability_of_improvement(
+    strata: Sequence[tuple[ArrayLike, ArrayLike]], confidence: float = 0.95, num_resamples: int = 2000, seed: int = 0
+) -> Estimate:
+    """P(x > y) + P(x = y) / 2 of a seed of each kind, averaged over strata [(x, y), ...]; bootstrap interval."""
+    groups = [group for pair in _groups(strata) for group in pair]
+    return stratified_bootstrap(groups, _mean_superiority, confidence, num_resamples, seed)
+
+
+def _mean_superiority(groups: Sequence[np.ndarray]) -> float:
+    """Mean over consecutive pairs (x, y) of the share of pairs of seeds with x above y, ties counting half."""
+    gaps = (np.sign(np.subtract.outer(x, y)) for x, y in zip(groups[::2], groups[1::2]))
+    return float(np.mean([(1 + gap.mean()) / 2 for gap in gaps]))
+
+
+class Ablation(NamedTuple):
+    """Final normalized returns of one environment's seeds, at the largest batch and at a smaller one."""
+
+    original_largest: ArrayLike
+    original_smaller: ArrayLike
+    ablated_largest: ArrayLike
+    ablated_smaller: ArrayLike
+
+
+def effect_size(environments: Sequence[Ablation], confidence: float = 0.95) -> Estimate:
+    """How much more an ablation loses by a smaller batch: the effect size of Hilton et al. 2021, Table 5.
+
+    mean over environments of (largest − smaller)_ablated − (largest − smaller)_original
+    """
+    weights = np.tile([-1.0, 1.0, 1.0, -1.0], len(environments)) / max(len(environments), 1)
+    return contrast([group for environment in environments for group in environment], weights, confidence)
+
+
+def contrast(groups: Sequence[ArrayLike], weights: ArrayLike, confidence: float = 0.95) -> Estimate:
+    """Σ_j c_j mean_j of independent groups with unlike spreads: ± t_ν √(Σ c_j² s_j² / n_j), ν by Welch–Satterthwaite.
+
+    ν = (Σ u_j)² / Σ u_j² / (n_j − 1),   u_j = c_j² s_j² / n_j.   Not resolved with a group of one.
+    """
+    groups, weights = [np.asarray(group, dtype=float) for group in groups], np.asarray(weights, dtype=float)
+    if not groups or not all(map(len, groups)):
+        raise ValueError("groups: none given, or an empty one")
+    value = float(weights @ [group.mean() for group in groups])
+    sizes = np.array([len(group) for group in groups])
+    if sizes.min() < 2:
+        return unresolved(value)
+    parts = weights**2 * [group.var(ddof=1) for group in groups] / sizes
+    if not parts.any():
+        return Estimate(value, value, value)
+    freedom = parts.sum() ** 2 / np.sum(parts**2 / (sizes - 1))
+    half = float(stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(parts.sum()))
+    return Estimate(value, value - half, value + half)
+
+
+def stratified_bootstrap(
+    groups: Sequence[ArrayLike],
+    statistic: Callable[[Sequence[np.ndarray]], float],
     confidence: float = 0.95,
     num_resamples: int = 2000,
     seed: int = 0,
-) -> Interval:
-    """Percentile bootstrap interval of a statistic of [seeds] or [seeds, tasks]; resampled task by task."""
-    x = np.asarray(x, dtype=float)
+) -> Estimate:
+    """A statistic of lists of seeds, one list per environment, with its percentile interval; seeds stay in their list.
+
+    Each resample draws n − 1 of n seeds with replacement: drawing n makes the variance of a mean too small by
+    (n − 1) / n, a third with three seeds (Rao and Wu, 1988). Not resolved where a list has one seed.
+    """
+    groups = [np.asarray(group, dtype=float) for group in groups]
+    value = float(statistic(groups))
+    if min(map(len, groups)) < 2:
+        return unresolved(value)
     rng = np.random.default_rng(seed)
-    drawn = rng.integers(0, len(x), (num_resamples, *x.shape))
-    resampled = [statistic(np.take_along_axis(x, rows, axis=0)) for rows in drawn]
+    drawn = [rng.integers(0, len(group), (num_resamples, len(group) - 1)) for group in groups]
+    resampled = [statistic([group[rows[k]] for group, rows in zip(groups, drawn)]) for k in range(num_resamples)]
     tail = (1 - confidence) / 2
     lo, hi = np.quantile(resampled, [tail, 1 - tail])
-    return Interval(float(statistic(x)), float(lo), float(hi))
+    return Estimate(value, float(lo), float(hi))
 
 
-def difference(first: ArrayLike, last: ArrayLike, errors: float = 3.0) -> Interval:
+def iqm(x: ArrayLike | Sequence[ArrayLike]) -> float:
+    """Interquartile mean of all values together: the mean of what is left when ⌊n/4⌋ are cut off at either end."""
+    values = np.sort(np.concatenate([np.ravel(np.asarray(part, dtype=float)) for part in x]))
+    cut = len(values) // 4
+    return float(values[cut : len(values) - cut].mean())
+
+
+# Means over seeds ------------------------------------------------------------------------------------------
+
+
+def difference(first: ArrayLike, last: ArrayLike, errors: float = 3.0) -> Estimate:
     """mean(last) − mean(first) ± so many standard errors √(s₁²/n₁ + s₂²/n₂): episodes of two parts of one run.
 
     Three errors, not two: episodes near each other are more alike than independent ones.
@@ -104,16 +178,42 @@ def difference(first: ArrayLike, last: ArrayLike, errors: float = 3.0) -> Interv
         raise ValueError(f"first, last: sizes {len(first)} and {len(last)} given, at least two each needed")
     change = float(last.mean() - first.mean())
     half = errors * float(np.sqrt(first.var(ddof=1) / len(first) + last.var(ddof=1) / len(last)))
-    return Interval(change, change - half, change + half)
+    return Estimate(change, change - half, change + half)
 
 
-def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
-    """Student's interval of a mean over seeds: mean ± t_{n−1} s / √n.
+def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Estimate:
+    """Student's interval of a mean over seeds: mean ± t_{n−1} s / √n; not resolved below two.
 
     Not a bootstrap: with three to ten seeds that is too narrow, and t is exact for Gaussian values.
     """
     values = np.asarray(values, dtype=float)
-    if values.ndim != 1 or len(values) < 2:
-        raise ValueError(f"values: shape {values.shape} given, a list of at least two needed")
-    half = stats.t.ppf((1 + confidence) / 2, len(values) - 1) * stats.sem(values)
-    return Interval(float(values.mean()), float(values.mean() - half), float(values.mean() + half))
+    if values.ndim != 1:
+        raise ValueError(f"values: shape {values.shape} given, a list needed")
+    return contrast([values], [1.0], confidence) if len(values) else UNRESOLVED
+
+
+def seeds_needed(spread: float, difference: float, confidence: float = 0.95, power: float = 0.8) -> int:
+    """Seeds in each of two groups for their difference to be resolved with probability `power` (Student's t).
+
+    `spread` is the standard deviation over seeds, in both groups; `difference` is that of the means. The smallest n
+    with P(|t'| > t_{2n−2}) ≥ power, where t' has noncentrality difference / (spread √(2/n)).
+    """
+    if spread < 0 or not difference:
+        raise ValueError(f"spread, difference: {spread}, {difference} given, spread ≥ 0 and a difference needed")
+    if spread == 0:
+        return 2
+    reach = abs(difference) / spread
+
+    def short(n: int) -> bool:
+        edge, noncentrality = stats.t.ppf((1 + confidence) / 2, 2 * n - 2), reach * np.sqrt(n / 2)
+        found = stats.nct.sf(edge, 2 * n - 2, noncentrality) + stats.nct.cdf(-edge, 2 * n - 2, noncentrality)
+        return bool(found < power)
+
+    high = 2
+    while short(high):
+        high *= 2
+    low = high // 2  # too few, unless 2 were enough
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if short(middle) else (low, middle)
+    return max(high, 2)

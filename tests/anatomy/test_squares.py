@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from trimtab.anatomy.bias import bias_sq, difference_statistics
-from trimtab.anatomy.estimate import bootstrap_weights
+from trimtab.anatomy.bootstrap import bootstrap_weights
 from trimtab.anatomy.squares import _plausible_means
 from trimtab.anatomy.variance import squared_mean
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from trimtab import quantities
 from trimtab.anatomy import table
 from trimtab.config import Config
 from trimtab.report.probe.series import split_text
@@ -106,7 +107,7 @@ def _probe(n: int, t: int, step: int, lam: float):
     scale = 1e-5 * (1 + lam) * 1000 / step
 
     def row(quantity, value, lo=math.nan, hi=math.nan, resolved=True, lag=None, note=None):
-        unit = table.UNITS.get(quantity, "1")
+        unit = quantities.quantity(quantity).unit
         return (quantity, f"{n}x{t}", n, t, step, 0.9, lam, lag, float(value), lo, hi, resolved, unit, note)
 
     single = {"individual": 3.0, "covariance": -0.5 if n > 8 else 1.0, "bias_sq": 0.4, "grad_sq": 0.9}

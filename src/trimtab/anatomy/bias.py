@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trimtab.anatomy.estimate import Estimate, bootstrap_weights, combined, correlation
+from trimtab.anatomy.bootstrap import bootstrap_weights, combined, correlation
 from trimtab.anatomy.variance import (
     RowStatistics,
     carry_statistics,
@@ -14,6 +14,7 @@ from trimtab.anatomy.variance import (
     squared_mean,
     summed_gram_statistics,
 )
+from trimtab.estimate import Estimate
 
 
 def squared_norm_of_mean(gram: ArrayLike, seed: int = 0) -> Estimate:

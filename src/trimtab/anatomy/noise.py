@@ -9,16 +9,9 @@ import numpy as np
 from jaxtyping import Shaped
 from numpy.typing import ArrayLike
 
-from trimtab.anatomy.estimate import (
-    UNRESOLVED,
-    Estimate,
-    bootstrap_weights,
-    combined,
-    correlation,
-    positive_estimate,
-    resample,
-)
+from trimtab.anatomy.bootstrap import bootstrap_weights, combined, correlation, positive_estimate, resample
 from trimtab.anatomy.variance import RowStatistics, gradient_statistics, squared_mean
+from trimtab.estimate import UNRESOLVED, Estimate
 
 
 @dataclass(frozen=True)
@@ -55,11 +48,7 @@ def noise_scale(rows: RowStatistics | ArrayLike, seed: int = 0) -> NoiseScale:
         _quotient(top, grad_sq, correlation(columns.means[:, column], square.at_estimate))
         for column, top in enumerate((sample, row))
     )
-    return NoiseScale(simple, trajectory, _rescaled(trajectory, 1 / steps), sample, row, grad_sq)
-
-
-def _rescaled(estimate: Estimate, scale: float) -> Estimate:
-    return Estimate(estimate.value * scale, estimate.lo * scale, estimate.hi * scale, estimate.resolved)
+    return NoiseScale(simple, trajectory, trajectory.times(1 / steps), sample, row, grad_sq)
 
 
 def _quotient(top: Estimate, bottom: Estimate, rho: float) -> Estimate:

@@ -13,19 +13,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from trimtab import quantities
 from trimtab.algos.algorithm import Algorithm, hypers_of
 from trimtab.algos.gradients import FullObjective, PerSample, Samples, chunked_vectors
 from trimtab.algos.optimizer import Hypers
 from trimtab.algos.state import State
 from trimtab.anatomy import bias as biases
 from trimtab.anatomy import correlation, exact, minibatches, noise
-from trimtab.anatomy.estimate import UNRESOLVED, Estimate, bootstrap_weights, positive_estimate, resample
+from trimtab.anatomy.bootstrap import bootstrap_weights, positive_estimate, resample
 from trimtab.anatomy.measure import Measured, Measurer, flat, measure
 from trimtab.anatomy.noise import NoiseScale, subsampling_variance
 from trimtab.anatomy.options import ProbeOptions, check
 from trimtab.anatomy.sampling import Rows, sampler, tail_length
 from trimtab.anatomy.variance import Decomposition, decompose_rows
 from trimtab.config import Config, ConfigError
+from trimtab.estimate import UNRESOLVED, Estimate
 from trimtab.runs.engines import Engines
 from trimtab.runs.opening import opened
 from trimtab.runs.run import Run, load
@@ -82,6 +84,23 @@ class Anatomy:
     @property
     def grad_sq(self) -> Estimate:
         return self.decomposition.grad_sq
+
+    @property
+    def noise_scale(self) -> Estimate:
+        return self.noise.simple
+
+    @property
+    def noise_scale_trajectory(self) -> Estimate:
+        return self.noise.trajectory
+
+    @property
+    def noise_scale_environments(self) -> Estimate:
+        return self.noise.environments
+
+    @property
+    def estimates(self) -> dict[str, Estimate]:
+        """Every number with an interval, by the name it has in tables and JSON."""
+        return {quantity.name: getattr(self, quantity.name) for quantity in quantities.ESTIMATES}
 
     @property
     def split(self) -> str:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from trimtab.anatomy.estimate import MIN_ROWS, Estimate, percentile
+from trimtab.anatomy.bootstrap import MIN_ROWS, percentile
+from trimtab.estimate import Estimate
 
 NUM_DIRECTIONS = 4  # in which plausible means may differ from the measured one
 NUM_CANDIDATES = 256  # values of θ that are tested

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from trimtab.anatomy.estimate import Estimate
+from trimtab.quantities import EXACT
+from trimtab.quantities import quantity as described
 from trimtab.runs.records import first_free
 
 SCHEMA_VERSION = 1
@@ -30,19 +31,6 @@ SCHEMA = {
     "unit": pl.String,
     "note": pl.String,
 }
-UNITS = {
-    "variance": "gradient²",
-    "individual": "gradient²",
-    "covariance": "gradient²",
-    "bias_sq": "gradient²",
-    "mse": "gradient²",
-    "grad_sq": "gradient²",
-    "true_grad_sq": "gradient²",
-    "ess": "samples",
-    "noise_scale": "samples",
-    "noise_scale_trajectory": "samples",
-    "noise_scale_environments": "environments",
-}
 SHOWN_LAGS = (1, 3, 5, 7, 10, 20, 40)
 KEPT = 400  # values of a distribution kept for drawing
 
@@ -54,30 +42,30 @@ def frame_of(found: list[Any]) -> pl.DataFrame:
 
 
 def _rows(a: Any):
-    def row(quantity: str, value: float, lo=math.nan, hi=math.nan, resolved=True, lag=None, unit=None, note=None):
-        unit = unit or UNITS.get(quantity, "1")
+    def row(quantity: str, value: float, lo=math.nan, hi=math.nan, resolved=True, lag=None, note=None):
         where = (a.split, a.num_envs, a.num_steps, a.step, a.gamma, a.gae_lambda)
-        return (quantity, *where, lag, float(value), float(lo), float(hi), bool(resolved), unit, note)
+        return (
+            quantity,
+            *where,
+            lag,
+            float(value),
+            float(lo),
+            float(hi),
+            bool(resolved),
+            described(quantity).unit,
+            note,
+        )
 
-    def estimate(quantity: str, e: Estimate):
-        return row(quantity, e.value, e.lo, e.hi, e.resolved)
-
-    d, n = a.decomposition, a.noise
-    for name in ("variance", "individual", "covariance", "ess", "grad_sq"):
-        yield estimate(name, getattr(d, name))
-    yield estimate("bias_sq", a.bias_sq)
-    yield estimate("mse", a.mse)
-    yield estimate("true_grad_sq", a.true_grad_sq)
-    yield estimate("noise_scale", n.simple)
-    yield estimate("noise_scale_trajectory", n.trajectory)
-    yield estimate("noise_scale_environments", n.environments)
+    for name, e in a.estimates.items():
+        yield row(name, e.value, e.lo, e.hi, e.resolved)
     yield row("reset_synchrony", a.reset_synchrony, resolved=math.isfinite(a.reset_synchrony))
     for num_steps, e in a.predicted.items():
-        yield row("predicted_variance", e.value, e.lo, e.hi, e.resolved, lag=num_steps, unit="gradient²")
+        yield row("predicted_variance", e.value, e.lo, e.hi, e.resolved, lag=num_steps)
     for name, value in a.exact.items():
-        yield row(f"exact_{name}", value, value, value)
+        yield row(f"{EXACT}{name}", value, value, value)
+    d = a.decomposition
     for lag, (value, (lo, hi)) in enumerate(zip(d.lag_covariance, d.lag_interval)):
-        yield row("lag_covariance", value, lo, hi, math.isfinite(value), lag, "gradient²")
+        yield row("lag_covariance", value, lo, hi, math.isfinite(value), lag)
     yield from _correlations(a, row)
     yield from _alignments(a, row)
     yield from _minibatch(a, row)
@@ -97,7 +85,7 @@ def _correlations(a: Any, row):
             q = a.cosine_correlation.across.quantiles
             yield row("cosine_across", a.cosine_correlation.across.mean, q[0], q[-1])
             yield from (row("cosine_across_value", v) for v in a.cosine_correlation.across.values[:KEPT])
-        yield row("zero_gradients", a.cosine_correlation.num_left_out, unit="samples")
+        yield row("zero_gradients", a.cosine_correlation.num_left_out)
     if a.covariance_correlation is not None:
         for lag, value in enumerate(a.covariance_correlation.lags):
             if math.isfinite(value):
@@ -135,11 +123,11 @@ def _alignments(a: Any, row):
 
 def _minibatch(a: Any, row):
     for name, value in a.minibatch.items():
+        quantity = name if name == "minibatch_size" else f"minibatch_{name}"
         if isinstance(value, np.ndarray):
-            for k, v in enumerate(value):
-                yield row(f"minibatch_{name}", v, lag=k)
+            yield from (row(quantity, v, lag=k) for k, v in enumerate(value))
         else:
-            yield row(f"minibatch_{name}", value, unit="samples" if name == "minibatch_size" else "gradient²")
+            yield row(quantity, value)
 
 
 def write(run_path: Path, found: list[Any], name: str | None = None) -> Path:

@@ -21,17 +21,16 @@ from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 from scipy import fft
 
-from trimtab.anatomy.estimate import (
+from trimtab.anatomy.bootstrap import (
     MIN_ROWS,
-    Estimate,
     bootstrap_weights,
     positive_estimate,
     ratio_estimate,
     resample,
     studentized,
-    unresolved,
 )
 from trimtab.anatomy.squares import SquareErrors
+from trimtab.estimate import Estimate, unresolved
 
 CHUNK_ELEMENTS = 1 << 22  # gradients centred at once
 LONG_ROW = 512  # steps from which an FFT is faster than the products of all pairs of a row

@@ -15,10 +15,10 @@ import numpy as np
 
 from trimtab import stats
 from trimtab.config import Config
+from trimtab.estimate import Estimate
 from trimtab.playbook import ladders
 from trimtab.playbook.finding import Finding
 from trimtab.playbook.sizes import Action
-from trimtab.stats import Interval
 
 FEWEST = 8  # iterations from which medians mean anything
 CLIP_LITTLE = 0.003  # "much below 1%"
@@ -73,9 +73,9 @@ def check_signs(seen: Evidence) -> Iterator[Finding]:
         yield _lockstep(seen)
 
 
-def quartiles(values: np.ndarray) -> Interval:
+def quartiles(values: np.ndarray) -> Estimate:
     lo, median, hi = np.quantile(values, [0.25, 0.5, 0.75])
-    return Interval(float(median), float(lo), float(hi))
+    return Estimate(float(median), float(lo), float(hi))
 
 
 def _too_few(check: str, what: str) -> Finding:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+
+from trimtab.estimate import Estimate
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -13,23 +14,19 @@ def raised(power: int) -> str:
     return f"10{str(power).translate(_RAISED)}"
 
 
-def power_of(values: list[float | None]) -> int:
+def power_of(values: list[float]) -> int:
     """The power of ten that makes a column of numbers short; 0 when they are short already."""
-    largest = max((abs(v) for v in values if v), default=1.0)
+    largest = max((abs(v) for v in values if v and math.isfinite(v)), default=1.0)
     return 0 if 1e-2 <= largest < 1e4 else math.floor(math.log10(largest))
 
 
-def times(found: dict[str, Any], scale: float) -> dict[str, Any]:
-    return found | {k: found[k] * scale for k in ("value", "lo", "hi") if found.get(k) is not None}
-
-
-def estimate(found: dict[str, Any], alone: str | None = None) -> str:
+def estimate(found: Estimate, alone: str | None = None) -> str:
     """A value over its interval, or "not resolved"; `alone` is said of a value without interval that still counts."""
-    value, lo, hi = (found.get(k) for k in ("value", "lo", "hi"))
-    interval = f"{number(lo, 2)} to {number(hi, 2)}" if lo is not None and hi is not None else ""
-    if value is None or (alone is None and not found.get("resolved", True)):
+    bounded = not (math.isnan(found.lo) or math.isnan(found.hi))
+    interval = f"{number(found.lo, 2)} to {number(found.hi, 2)}" if bounded else ""
+    if math.isnan(found.value) or (alone is None and not found.resolved):
         return f"not resolved\n{interval}"
-    return f"{number(value)}\n{interval or alone or ''}"
+    return f"{number(found.value)}\n{interval or alone or ''}"
 
 
 def number(value: float, digits: int = 3) -> str:

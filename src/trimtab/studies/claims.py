@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from trimtab.stats import Estimate
+from trimtab.estimate import Estimate
 
 Word = Literal["holds", "does not hold", "depends", "not resolved at this size"]
 SOURCES = {

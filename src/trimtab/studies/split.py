@@ -342,8 +342,7 @@ def over_seeds(values: list[float]) -> dict[str, Any]:
     """Mean over seeds with its 95% interval; not resolved below two seeds."""
     if len(values) < 2:
         return NONE | ({"value": values[0]} if values else {})
-    mean, lo, hi = stats.mean_interval(values)
-    return {"value": mean, "lo": lo, "hi": hi, "resolved": True}
+    return stats.mean_interval(values).as_dict()
 
 
 def _stages(rows: list[dict[str, Any]], steps: list[int]) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ import yaml
 from trimtab import config as configuration
 from trimtab import stats
 from trimtab.config import Config, ConfigError
+from trimtab.estimate import Estimate
 from trimtab.playbook import ladders
 from trimtab.report import tune as report
 from trimtab.runs.records import RunDir, RunError, write_atomically
@@ -219,7 +220,7 @@ class Tune(Study):
             "algo": config.algo,
             "total_timesteps": config.total_timesteps,
             "changes": best.changes,
-            "gain": gain._asdict(),
+            "gain": gain.as_dict(),
             "better": gain.lo > 0,
             "sentence": _sentence(best, start, gain),
             "sweeps": sweeps,
@@ -240,11 +241,11 @@ class Tune(Study):
 
 
 def _interval(areas: list[float]) -> dict[str, float]:
-    value, lo, hi = stats.mean_interval(areas)
-    return {"area": value, "lo": lo, "hi": hi}
+    found = stats.mean_interval(areas)
+    return {"area": found.value, "lo": found.lo, "hi": found.hi}
 
 
-def _sentence(best: Trial, start: Trial, gain: stats.Interval) -> str:
+def _sentence(best: Trial, start: Trial, gain: Estimate) -> str:
     """What the comparison on new seeds says, no more."""
     areas = f"the area under the learning curve is {best.area:.4g}, against {start.area:.4g} at the start"
     difference = f"{gain.value:+.3g} ({gain.lo:+.3g} to {gain.hi:+.3g}) on {len(best.areas)} new seeds"

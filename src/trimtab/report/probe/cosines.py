@@ -13,6 +13,7 @@ Chart = alt.TopLevelMixin
 WITHIN, ACROSS = "within trajectories", "across environments"
 SHORT, LONG = (1, 3, 5, 7), (1, 5, 10, 40)
 BINS = 26
+AXES = {"cosine": "mean cosine", "covariance": "correlation"}  # of the two lines, within and across
 
 
 def of_frame(frame: pl.DataFrame) -> dict[str, Chart | None]:
@@ -38,7 +39,6 @@ def cosine_correlation(frame: pl.DataFrame) -> Chart | None:
         "Do gradients of one trajectory point the same way?",
         "Mean cosine, about the batch mean, of two gradients k steps apart in one trajectory (solid) and from "
         "different environments (dashed), for k up to T/2. A gap means a longer row repeats itself.",
-        "mean cosine",
     )
 
 
@@ -50,11 +50,10 @@ def covariance_correlation(frame: pl.DataFrame) -> Chart | None:
         "The correlation that adds to the variance",
         "Covariance of two gradients k steps apart, relative to the variance of one: in one trajectory (solid), "
         "across environments (dashed). Large gradients weigh more here than in the mean cosine: the two can disagree.",
-        "correlation",
     )
 
 
-def _by_lag(frame: pl.DataFrame, name: str, title: str, subtitle: str, y: str) -> Chart | None:
+def _by_lag(frame: pl.DataFrame, name: str, title: str, subtitle: str) -> Chart | None:
     s = named(few(frame))
     within = by_lag(s.pick(f"{name}_within"))
     if within.is_empty():
@@ -79,7 +78,7 @@ def _by_lag(frame: pl.DataFrame, name: str, title: str, subtitle: str, y: str) -
         .mark_line(strokeWidth=2.2)
         .encode(
             x=lag_axis(),
-            y=alt.Y("value:Q", title=y),
+            y=alt.Y("value:Q", title=AXES[name]),
             color=color,
             strokeDash=dash,
             tooltip=["series:N", "kind:N", "lag:Q", alt.Tooltip("value:Q", format=".3f")],

@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from trimtab.quantities import labels, quantity
 from trimtab.report.probe import cosines
 from trimtab.report.probe.series import Series, by_lag, few, named
 from trimtab.report.style import (
@@ -25,7 +26,8 @@ from trimtab.report.style import (
 )
 
 Chart = alt.TopLevelMixin
-TERMS = {"individual": BLUE, "covariance": ORANGE, "bias²": PURPLE, "variance": BLUE}
+COLORS = {"individual": BLUE, "covariance": ORANGE, "bias_sq": PURPLE, "variance": BLUE}
+TERMS = {quantity(name).label: color for name, color in COLORS.items()}
 ZERO = alt.Chart().mark_rule(color="#9aa3ad", strokeWidth=1)
 
 
@@ -49,15 +51,13 @@ def of_frame(frame: pl.DataFrame) -> dict[str, Chart]:
 
 def variance(frame: pl.DataFrame) -> Chart | None:
     """Var(G_B) as individual plus covariance, with the interval of their sum."""
-    parts = {"individual": "individual", "covariance": "covariance"}
     return stacked_terms(
         named(frame),
-        parts,
+        labels("individual", "covariance"),
         "variance",
         "Variance of the batch gradient: what single samples add, and what their correlation adds",
         "Bars: individual and covariance terms. Dot and line: their sum with its 95% interval. "
         "A covariance bar left of 0 means correlation cancels noise.",
-        "variance, gradient²",
     )
 
 
@@ -65,21 +65,20 @@ def bias_variance(frame: pl.DataFrame) -> Chart | None:
     """MSE = variance + |bias|², with the interval of the sum."""
     return stacked_terms(
         named(frame),
-        {"variance": "variance", "bias_sq": "bias²"},
+        labels("variance", "bias_sq"),
         "mse",
         "Error of the batch gradient: noise against bias",
         "Bars: variance and squared bias. Dot and line: mean squared error with its 95% interval.",
-        "squared error, gradient²",
     )
 
 
-def stacked_terms(s: Series, parts: dict[str, str], total: str, title: str, subtitle: str, x: str) -> Chart | None:
+def stacked_terms(s: Series, parts: dict[str, str], total: str, title: str, subtitle: str) -> Chart | None:
     """Stacked bars of some quantities, one row for each series, and the total as a point with its interval."""
     terms = s.pick(*parts).with_columns(pl.col("quantity").replace(parts).alias("part"))
     if terms["part"].n_unique() < len(parts):
         return None
     sums = s.pick(total).with_columns(pl.lit("total").alias("part"))
-    terms, sums, x = _comparable(terms, sums, next(iter(parts)), x)
+    terms, sums, x = _comparable(terms, sums, next(iter(parts)), quantity(total).axis)
     order = {name: i for i, name in enumerate(parts.values())}
     columns = ["series", "panel", "part", "value", "lo", "hi"]
     data = pl.concat([terms.select(columns), sums.select(columns)]).with_columns(
@@ -138,7 +137,7 @@ def lag_covariance(frame: pl.DataFrame) -> Chart | None:
         return None
     data = data.with_columns(pl.col("value", "lo", "hi") / pl.col("own")).drop("own")
     base = alt.Chart(data).encode(x=lag_axis())
-    y = alt.Y("value:Q", title="C_k / C_0")
+    y = alt.Y("value:Q", title=f"{quantity('lag_covariance').symbol} / C_0")
     band = base.mark_area(opacity=0.16).encode(y=alt.Y("lo:Q"), y2="hi:Q", color=_color(s))
     line = base.mark_line(strokeWidth=2).encode(y=y, color=_color(s), tooltip=["series:N", "lag:Q", *_tooltip()])
     return themed(
@@ -147,7 +146,7 @@ def lag_covariance(frame: pl.DataFrame) -> Chart | None:
         _join(
             "Covariance C_k of gradients k steps apart over C_0, for k up to T/2 (long lags averaged), with 95% bands. "
             "Above 0, neighbouring steps repeat each other; at 0, they are as good as new samples.",
-            s.where and f"{s.where}, C_0 = {own['own'][0]:.3g} gradient².",
+            s.where and f"{s.where}, C_0 = {own['own'][0]:.3g} {quantity('lag_covariance').unit}.",
         ),
     )
 
@@ -166,7 +165,6 @@ def noise_scale(frame: pl.DataFrame) -> Chart | None:
         "Batch size at which noise equals signal",
         "Noise scales with 95% intervals, in samples: if samples were independent, and with their correlation. "
         "Grey tick: the batch N × T. Left of the tick, more samples buy little.",
-        "samples, logarithmic",
     )
 
 
@@ -178,11 +176,10 @@ def noise_scale_environments(frame: pl.DataFrame) -> Chart | None:
         pl.col("num_envs").cast(pl.Float64),
         "Environments at which noise equals signal, at each T",
         "Noise scale in rows of T steps with its 95% interval. Grey tick: the N measured.",
-        "environments, logarithmic",
     )
 
 
-def _scales(s: Series, kinds: dict[str, str], size: pl.Expr, title: str, subtitle: str, x: str) -> Chart | None:
+def _scales(s: Series, kinds: dict[str, str], size: pl.Expr, title: str, subtitle: str) -> Chart | None:
     found = s.frame.filter(pl.col("quantity").is_in(list(kinds)))
     if not found["value"].count():
         return None
@@ -200,7 +197,7 @@ def _scales(s: Series, kinds: dict[str, str], size: pl.Expr, title: str, subtitl
     y = rows_of(s.series, s.title)
     labels = list(kinds.values())
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
-    at = alt.X("value:Q", title=x, scale=scale, axis=alt.Axis(format="~s", tickCount=4, grid=False))
+    at = alt.X("value:Q", title=_unit_axis(*kinds), scale=scale, axis=alt.Axis(format="~s", tickCount=4, grid=False))
     color = colored("kind", labels, [BLUE, ORANGE][: len(labels)]) if len(labels) > 1 else alt.value(BLUE)
     base = alt.Chart(data).encode(y=y, yOffset=alt.YOffset("kind:N", sort=labels))
     known = base.transform_filter("datum.text == ''")
@@ -231,7 +228,6 @@ def minibatch_drift(frame: pl.DataFrame) -> Chart | None:
         "minibatch_drift",
         "How far updates within an iteration drift from the batch gradient",
         "Cosine of each minibatch gradient with the gradient of the whole batch before the first update",
-        "cosine",
     )
 
 
@@ -242,13 +238,12 @@ def clip_bias(frame: pl.DataFrame) -> Chart | None:
         "minibatch_clip_bias",
         "How much clipping changes the gradient as an iteration goes on",
         "Difference of the clipped and the importance-weighted gradient, relative to the latter",
-        "relative difference",
     )
 
 
-def _updates(frame: pl.DataFrame, quantity: str, title: str, subtitle: str, y: str) -> Chart | None:
-    s = named(few(_distinct(frame.filter(pl.col("quantity") == quantity))))
-    data = s.pick(quantity).select("series", "panel", "lag", "value")
+def _updates(frame: pl.DataFrame, name: str, title: str, subtitle: str) -> Chart | None:
+    s = named(few(_distinct(frame.filter(pl.col("quantity") == name))))
+    data = s.pick(name).select("series", "panel", "lag", "value")
     if data.is_empty() or data["lag"].max() < 1:
         return None
     window = max(1, int(data["lag"].max() + 1) // 12)
@@ -261,7 +256,9 @@ def _updates(frame: pl.DataFrame, quantity: str, title: str, subtitle: str, y: s
         scale=alt.Scale(domain=[1, data["lag"].max()], nice=False),
     )
     base = alt.Chart(data).encode(x=x, color=_color(s))
-    at = alt.Y("mean:Q", title=y, scale=alt.Scale(domainMax=0.1) if data["value"].max() <= 0 else alt.Scale())
+    at = alt.Y(
+        "mean:Q", title=quantity(name).axis, scale=alt.Scale(domainMax=0.1) if data["value"].max() <= 0 else alt.Scale()
+    )
     line = base.mark_line(strokeWidth=2.4).encode(y=at, tooltip=["lag:Q", alt.Tooltip("mean:Q", format=".3g")])
     dots = base.mark_point(filled=True, size=16, opacity=0.35).encode(y="value:Q")
     layers = [ZERO.encode(y=alt.datum(0)), *([dots] if len(s.series) == 1 else []), line]
@@ -284,6 +281,12 @@ def _distinct(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _color(s: Series) -> Any:
     return colored("series", s.series, ordered(len(s.series)), s.title) if len(s.series) > 1 else alt.value(BLUE)
+
+
+def _unit_axis(*names: str) -> str:
+    """The title of an axis that several quantities of one unit share."""
+    unit, scale = {(quantity(name).unit, quantity(name).scale) for name in names}.pop()
+    return f"{unit}, logarithmic" if scale == "log" else unit
 
 
 def _tooltip() -> list[alt.Tooltip]:

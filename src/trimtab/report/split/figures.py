@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from trimtab.quantities import labels, quantity
 from trimtab.report.probe.figures import stacked_layers
 from trimtab.report.probe.series import split_text
 from trimtab.report.style import (
@@ -24,9 +25,7 @@ from trimtab.report.style import (
 )
 
 Chart = alt.TopLevelMixin
-PARTS = {"individual": "individual", "covariance": "covariance", "bias_sq": "bias²"}
-
-
+PARTS = labels("individual", "covariance", "bias_sq")
 NAMES = ("split_error", "learning_curves", "speed", "predicted")
 
 
@@ -65,7 +64,7 @@ def error(result: dict[str, Any]) -> Chart | None:
     if not parts:
         return None
     frame = pl.DataFrame(data, infer_schema_length=None)
-    x = "relative to |G|²" if unit else "squared error, gradient²"
+    x = f"relative to {quantity('grad_sq').label}" if unit else quantity("mse").axis
     layers = stacked_layers(frame, parts, [label(r) for r in rows], "N × T", x)
     layers = layers.properties(width=WIDTH, height=(ROW + 6) * len(rows))
     what = "the squared signal |G|²" if unit else "nothing: |G|² is not resolved, so these are absolute"
@@ -150,7 +149,7 @@ def predicted(result: dict[str, Any]) -> Chart | None:
     color = colored("kind", present, [colors[k] for k in present])
     base = alt.Chart(data).encode(y=rows_of(labels, "N × T"), color=color)
     axis = alt.Axis(labelExpr=SHORT_NUMBER, tickCount=5)
-    x = alt.X("value:Q", title="variance, gradient²", axis=axis, scale=alt.Scale(zero=True))
+    x = alt.X("value:Q", title=quantity("variance").axis, axis=axis, scale=alt.Scale(zero=True))
     shapes = ["diamond" if k == kinds[2] else "circle" for k in present]
     scale = alt.Scale(domain=present, range=shapes)
     shape = alt.Shape("kind:N", scale=scale, sort=present, legend=legend(present), title=None)

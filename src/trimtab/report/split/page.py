@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from trimtab.config import Config
-from trimtab.report.numbers import estimate, power_of, raised, times
+from trimtab.estimate import Estimate
+from trimtab.quantities import labels, quantity
+from trimtab.report.numbers import estimate, raised
 from trimtab.report.page import Block, Bullets, Columns, Figure, Heading, Note, Paragraph, Svg, Table, page
 from trimtab.report.probe import figures as probe_figures
-from trimtab.report.split import diagram
+from trimtab.report.split import columns, diagram
 from trimtab.report.split import figures as split_figures
 from trimtab.wording import steps
 
@@ -56,17 +58,10 @@ def _sentence(text: str) -> str:
 
 # Tables ----------------------------------------------------------------------------------------------------
 
-GRADIENT = {"variance": "variance", "individual": "individual", "covariance": "covariance", "bias_sq": "bias²"}
-PLAIN = {"mse_relative": "MSE / |G|²", "ess": "effective samples"}
-TRAINED = {"fps": "steps/s", "auc": "mean return (AUC)"}
-
 
 def _key_table(result: dict[str, Any]) -> list[Block]:
-    rows, power = [], power_of([row[name].get("value") for row in result["rows"] for name in GRADIENT])
-    for row in result["rows"]:
-        cells = [estimate(times(row[name], 10.0**-power)) for name in GRADIENT]
-        cells += [estimate(row[name]) for name in PLAIN] + [estimate(row[name], "one seed") for name in TRAINED]
-        rows.append([split_figures.label(row), *cells])
+    power = columns.power(result["rows"])
+    rows = [[split_figures.label(row), *(columns.cell(row, c, power) for c in columns.ALL)] for row in result["rows"]]
     chosen = [i for i, r in enumerate(result["rows"]) if f"{r['num_envs']}x{r['num_steps']}" == result["recommended"]]
     at = f" at step {result['at']:,}" if "at" in result else ""
     unit = f"{raised(power)} gradient²" if power else "gradient²"
@@ -74,20 +69,20 @@ def _key_table(result: dict[str, Any]) -> list[Block]:
         f"Gradients of one policy{at}, {result['batch']:,} samples each; the recommended split is marked. "
         f"Variance, its two terms and bias² in {unit}. Small: 95% intervals."
     )
-    columns = ["N × T", *GRADIENT.values(), *PLAIN.values(), *TRAINED.values()]
-    return [Heading("Every split"), Table(columns, rows, tuple(chosen), caption=caption)]
+    titles = ["N × T", *labels(*columns.ALL).values()]
+    return [Heading("Every split"), Table(titles, rows, tuple(chosen), caption=caption)]
 
 
 def _predicted_table(result: dict[str, Any]) -> Block:
     rows = [
         [
             split_figures.label(p),
-            estimate(p["variance"], "no interval"),
+            estimate(Estimate.from_dict(p["variance"]), "no interval"),
             "extrapolated" if p["extrapolated"] else "blocks",
         ]
         for p in result["predicted"]
     ]
-    return Table(["N × T", "predicted variance", "from"], rows, words=(0, 2))
+    return Table(["N × T", quantity("predicted_variance").label, "from"], rows, words=(0, 2))
 
 
 # The rest of the page --------------------------------------------------------------------------------------

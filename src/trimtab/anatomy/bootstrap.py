@@ -1,54 +1,20 @@
-"""A measured number with its interval, and the bootstrap over rows that gives the interval."""
+"""The bootstrap over rows that gives measured numbers their intervals."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from trimtab.estimate import UNRESOLVED, Estimate, unresolved
+
 CONFIDENCE = 0.95
 NUM_RESAMPLES = 1000
 MIN_ROWS = 8  # below this many rows a bootstrap interval means nothing
 WIDEST = 100.0  # an interval that reaches this many times its value resolves nothing: a few rows carry it all
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value, the ends of its 95% interval, and whether the data resolve it at all."""
-
-    value: float
-    lo: float
-    hi: float
-    resolved: bool = True
-
-    def __str__(self) -> str:
-        if not self.resolved:
-            return "not resolved"
-        digits = next((d for d in range(2, 8) if _compact(self.lo, d) != _compact(self.hi, d)), 3)
-        lo, hi = _compact(self.lo, digits), _compact(self.hi, digits)
-        return f"{_compact(self.value, max(3, digits))} [{lo}, {hi}]"
-
-
-UNRESOLVED = Estimate(math.nan, math.nan, math.nan, resolved=False)
-
-
-def unresolved(value: float) -> Estimate:
-    """A value whose interval would mean nothing."""
-    return Estimate(float(value), math.nan, math.nan, resolved=False)
-
-
-def _compact(x: float, digits: int) -> str:
-    """x with so many significant digits: 1.23e-4, 0.0123, 1230, 1.23e6."""
-    if x == 0 or not math.isfinite(x):
-        return f"{x:g}"
-    if 1e-3 <= abs(x) < 1e5:
-        return np.format_float_positional(x, precision=digits, fractional=False, trim="-")
-    mantissa, exponent = f"{x:.{digits - 1}e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
 
 
 def percentile(resampled, confidence: float = CONFIDENCE):

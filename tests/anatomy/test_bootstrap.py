@@ -1,25 +1,7 @@
-import math
-
 import numpy as np
 import pytest
 
-from trimtab.anatomy.estimate import (
-    UNRESOLVED,
-    Estimate,
-    bootstrap_weights,
-    mean_and_error,
-    percentile,
-)
-
-
-def test_printing():
-    assert str(Estimate(1.234e-4, 1.1e-4, 1.4e-4)) == "1.23e-4 [1.1e-4, 1.4e-4]"
-    assert str(Estimate(1234.5, 1180.0, 1310.0)) == "1230 [1200, 1300]"
-    assert str(Estimate(0.0, 0.0, 0.0)) == "0 [0, 0]"
-    assert str(Estimate(-0.5, -0.61, -0.4)) == "-0.5 [-0.61, -0.4]"
-    assert str(Estimate(1000.0, 1001.0, 1004.0)) == "1000 [1001, 1004]"
-    assert str(UNRESOLVED) == "not resolved"
-    assert math.isnan(UNRESOLVED.value)
+from trimtab.anatomy.bootstrap import bootstrap_weights, mean_and_error, percentile
 
 
 def test_percentiles_are_those_of_the_resampled_values():

@@ -1,0 +1,65 @@
+"""A measured number with its interval. Light: no NumPy, no SciPy, no JAX."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value, the ends of its interval (95% unless said otherwise), and whether the data resolve it at all."""
+
+    value: float
+    lo: float
+    hi: float
+    resolved: bool = True
+
+    def __str__(self) -> str:
+        if not self.resolved:
+            return "not resolved"
+        digits = next((d for d in range(2, 8) if _compact(self.lo, d) != _compact(self.hi, d)), 3)
+        lo, hi = _compact(self.lo, digits), _compact(self.hi, digits)
+        return f"{_compact(self.value, max(3, digits))} [{lo}, {hi}]"
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a value at all, resolved or not."""
+        return math.isfinite(self.value)
+
+    def times(self, factor: float) -> Estimate:
+        """In other units; factor > 0."""
+        return Estimate(self.value * factor, self.lo * factor, self.hi * factor, self.resolved)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, where what is not a finite number is None."""
+        ends = {name: getattr(self, name) for name in ("value", "lo", "hi")}
+        numbers = {name: float(x) if math.isfinite(x) else None for name, x in ends.items()}
+        return numbers | {"resolved": bool(self.resolved)}
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Estimate:
+        """What `as_dict` wrote; None becomes NaN."""
+        numbers = [math.nan if found.get(name) is None else float(found[name]) for name in ("value", "lo", "hi")]
+        return cls(*numbers, resolved=bool(found.get("resolved", True)))
+
+
+UNRESOLVED = Estimate(math.nan, math.nan, math.nan, resolved=False)
+
+
+def unresolved(value: float) -> Estimate:
+    """A value whose interval would mean nothing."""
+    return Estimate(float(value), math.nan, math.nan, resolved=False)
+
+
+def _compact(x: float, digits: int) -> str:
+    """x with so many significant digits: 1.23e-4, 0.0123, 1230, 1.23e6."""
+    if x == 0 or not math.isfinite(x):
+        return f"{x:g}"
+    mantissa, exponent = f"{x:.{digits - 1}e}".split("e")
+    if 1e-3 <= abs(x) < 1e5:
+        plain = f"{float(f'{mantissa}e{exponent}'):.{max(0, digits - 1 - int(exponent))}f}"
+        return plain.rstrip("0").rstrip(".") if "." in plain else plain
+    return f"{mantissa}e{int(exponent)}"

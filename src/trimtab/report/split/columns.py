@@ -1,0 +1,28 @@
+"""The columns of a table of splits, on a page and in a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trimtab.estimate import Estimate
+from trimtab.quantities import GRADIENT_SQ, quantity
+from trimtab.report.numbers import estimate, power_of
+
+ERROR = ("variance", "individual", "covariance", "bias_sq")
+TRAINED = ("fps", "auc")  # of seeds: one alone is still told
+OUTCOME = ("mse_relative", "ess", *TRAINED)
+ALL = (*ERROR, *OUTCOME)
+
+
+def power(rows: list[dict[str, Any]]) -> int:
+    """Gradients squared are tiny numbers: the power of ten in which a table shows them."""
+    return power_of([Estimate.from_dict(row[name]).value for row in rows for name in ERROR])
+
+
+def cell(row: dict[str, Any], name: str, power: int) -> str:
+    """A value over its interval, or what is known of it; a dash where nothing was trained."""
+    found = Estimate.from_dict(row[name])
+    if name in TRAINED and not found.known:
+        return "-"
+    scaled = found.times(10.0**-power) if quantity(name).unit == GRADIENT_SQ else found
+    return estimate(scaled, "one seed" if name in TRAINED else None)
