@@ -139,7 +139,7 @@ def test_numbers_are_short(value, text):
 def test_other_reports_share_the_page():
     blocks = [page.Heading("a"), page.Paragraph("b"), page.Table(["c"], [["d\ne"]]), page.Note("f"), page.Svg("<svg/>")]
     text = page.page("title", blocks)
-    assert "<h2>a</h2>" in text and "<small>e</small>" in text and "<svg/>" in text
+    assert '<h2 id="a">a</h2>' in text and "<small>e</small>" in text and "<svg/>" in text
     assert "vegaEmbed" not in text  # nothing to draw, nothing to carry
 
 

@@ -5,111 +5,107 @@ from __future__ import annotations
 import functools
 import html
 import json
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator
 from importlib import resources
 from typing import Any
 
 import altair as alt
 
+from trimtab.report.blocks import (
+    Answer,
+    Block,
+    Bullets,
+    Claims,
+    Columns,
+    Contents,
+    Figure,
+    Folded,
+    Heading,
+    Next,
+    Note,
+    Paragraph,
+    Slider,
+    Svg,
+    Table,
+)
 
-@dataclass(frozen=True)
-class Heading:
-    """A heading; level 2 opens a section."""
+__all__ = [
+    "Answer", "Block", "Bullets", "Claims", "Columns", "Contents", "Figure", "Folded", "Heading", "Next", "Note",
+    "Paragraph", "Slider", "Svg", "Table", "page",
+]  # fmt: skip
 
-    text: str
-    level: int = 2
-
-
-@dataclass(frozen=True)
-class Paragraph:
-    """Text; `kind` is text, lead (the one sentence that matters) or code."""
-
-    text: str
-    kind: str = "text"
-
-
-@dataclass(frozen=True)
-class Note:
-    """A remark set apart; `kind` is note or doubt."""
-
-    text: str
-    kind: str = "note"
-
-
-@dataclass(frozen=True)
-class Bullets:
-    items: list[str]
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of text under columns; `marked` are the rows that stand out, `words` the columns that are not numbers."""
-
-    columns: list[str]
-    rows: list[list[str]]
-    marked: tuple[int, ...] = ()
-    words: tuple[int, ...] = (0,)
-    caption: str = ""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A chart; its own title and subtitle become the caption."""
-
-    chart: alt.TopLevelMixin
-
-
-@dataclass(frozen=True)
-class Svg:
-    """A drawing and its caption."""
-
-    source: str
-    title: str = ""
-    subtitle: str = ""
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Blocks in a row of boxes: for numbers to remember, (value, what it is)."""
-
-    items: list[tuple[str, str]] = field(default_factory=list)
-
-
-Block = Heading | Paragraph | Note | Bullets | Table | Figure | Svg | Columns
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; img-src data: blob:"
+# How a verdict looks; words that are not here are grey.
+GOOD = ("recommended", "fine", "solved", "holds", "supported", "better")
+BAD = ("act", "does not hold", "refuted", "worse")
+MIXED = ("watch", "partly")
 
 
 def page(title: str, blocks: list[Block]) -> str:
     """The page as text. It needs no network, and forbids itself any."""
-    body = "\n".join(_html(block) for block in blocks)
-    drawn = any(isinstance(block, Figure) for block in blocks)
+    titles = _sections(blocks)
+    body = "\n".join(_html(block, titles) for block in blocks)
     heading = f"<h1>{html.escape(title)}</h1>" if title else ""
-    scripts = f"<script>(function(){{{_bundle()}}})();</script>\n<script>{_asset('page.js')}</script>" if drawn else ""
-    policy = (
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; img-src data: blob:"
-    )
+    drawn = any(isinstance(block, Figure) for block in _all(blocks))
+    library = f"<script>(function(){{{_bundle()}}})();</script>\n<script>{_asset('figures.js')}</script>"
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <title>{html.escape(title or "trimtab")}</title>
 <style>{_asset("page.css")}</style>
+<script>{_asset("theme.js")}</script>
 </head>
 <body>
 <main>
 {heading}
 {body}
 </main>
-{scripts}
+<script>{_asset("page.js")}</script>
+{library if drawn else ""}
 </body>
 </html>
 """
 
 
-def _html(block: Block) -> str:
+def _all(blocks: list[Block]) -> Iterator[Block]:
+    """Every block, also inside others."""
+    for block in blocks:
+        yield block
+        match block:
+            case Folded(blocks=inner):
+                yield from _all(inner)
+            case Slider(frames=frames):
+                yield from (b for _, inner in frames for b in _all(inner))
+
+
+def _sections(blocks: list[Block]) -> list[str]:
+    """The titles of the list of contents: sections, folded or not."""
+    titles = [b.text if isinstance(b, Heading) else b.title for b in blocks if _is_section(b)]
+    return list(dict.fromkeys(titles))
+
+
+def _is_section(block: Block) -> bool:
+    return isinstance(block, Folded) or (isinstance(block, Heading) and block.level == 2)
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"\W+", "-", title.lower()).strip("-")
+
+
+def _html(block: Block, titles: list[str] = []) -> str:
     e = html.escape
     match block:
+        case Answer(text, headline, label):
+            small = f"<span>{e(label)}</span>" if label else ""
+            large = f'<p class="headline"><strong>{e(headline)}</strong>{small}</p>' if headline else ""
+            return f'<div class="answer">{large}<p class="lead">{e(text)}</p></div>'
+        case Heading(text, 2):
+            return f'<h2 id="{_anchor(text)}">{e(text)}</h2>'
         case Heading(text, level):
             return f"<h{level}>{e(text)}</h{level}>"
         case Paragraph(text, "code"):
@@ -122,20 +118,65 @@ def _html(block: Block) -> str:
             return "<ul>" + "".join(f"<li>{e(item)}</li>" for item in items) + "</ul>"
         case Table():
             return _table(block)
-        case Figure(chart):
-            return _figure(chart)
+        case Claims(rows):
+            return _table(
+                Table(["claim", "verdict", "measured"], [list(r) for r in rows], words=(0, 1, 2), badges=(1,))
+            )
+        case Figure(chart, note):
+            return _figure(chart, note)
         case Svg(source, title, subtitle):
             return f'<figure>{_caption(title, subtitle)}<div class="drawing">{source}</div></figure>'
         case Columns(items):
             cells = "".join(f"<div><strong>{e(value)}</strong><span>{e(what)}</span></div>" for value, what in items)
             return f'<div class="numbers">{cells}</div>'
+        case Slider():
+            return _slider(block)
+        case Folded(title, inner, hint):
+            beside = f"<span>{e(hint)}</span>" if hint else ""
+            opened = f"<summary><h2>{e(title)}</h2>{beside}</summary>" + "\n".join(_html(b) for b in inner)
+            return f'<details class="folded" id="{_anchor(title)}">{opened}</details>'
+        case Contents():
+            return _contents(titles)
+        case Next(command, why):
+            reason = f"<p>{e(why)}</p>" if why else ""
+            copy = '<button type="button" class="copy">copy</button>'
+            return f'<section class="next"><h2>Next</h2>{reason}<pre><code>{e(command)}</code>{copy}</pre></section>'
     raise TypeError(f"not a block: {block!r}")
+
+
+def _contents(titles: list[str]) -> str:
+    if not titles:
+        return ""
+    links = "".join(f'<a href="#{_anchor(title)}">{html.escape(title)}</a>' for title in titles)
+    return f'<nav class="contents" aria-label="Contents">{links}<button type="button" class="unfold">open all</button></nav>'
+
+
+def _slider(slider: Slider) -> str:
+    """All frames one below the other, each with its label; the page's script shows one at a time."""
+    frames = "".join(
+        f'<div class="frame" data-label="{html.escape(label)}"><h3>{html.escape(label)}</h3>'
+        + "\n".join(_html(block) for block in blocks)
+        + "</div>"
+        for label, blocks in slider.frames
+    )
+    name, last = html.escape(slider.name), len(slider.frames) - 1
+    control = (
+        f'<div class="control"><label><span>{name}</span><output></output>'
+        f'<input type="range" min="0" max="{last}" step="1" value="{slider.first}" aria-label="{name}"></label></div>'
+        if last
+        else ""
+    )
+    return f'<div class="slider">{control}{frames}</div>'
+
+
+# Tables ----------------------------------------------------------------------------------------------------
 
 
 def _table(table: Table) -> str:
     def cells(row: list[str], tag: str) -> str:
-        kinds = ("word" if i in table.words else "number" for i in range(len(row)))
-        return "".join(f'<{tag} class="{kind}">{_cell(text)}</{tag}>' for kind, text in zip(kinds, row))
+        kinds = ("word" if i in table.words or i in table.badges else "number" for i in range(len(row)))
+        shown = (_badge(text) if tag == "td" and i in table.badges else _cell(text) for i, text in enumerate(row))
+        return "".join(f'<{tag} class="{kind}">{text}</{tag}>' for kind, text in zip(kinds, shown))
 
     rows = "".join(
         f'<tr class="marked">{cells(row, "td")}</tr>' if i in table.marked else f"<tr>{cells(row, 'td')}</tr>"
@@ -144,24 +185,36 @@ def _table(table: Table) -> str:
     caption = f'<p class="caption">{html.escape(table.caption)}</p>' if table.caption else ""
     head = f"<thead><tr>{cells(table.columns, 'th')}</tr></thead>" if any(table.columns) else ""
     kind = "" if any(table.columns) else ' class="plain"'
-    return f'{caption}<div class="scroll"><table{kind}>{head}<tbody>{rows}</tbody></table></div>'
+    return f'<div class="scroll"><table{kind}>{head}<tbody>{rows}</tbody></table></div>{caption}'
 
 
 def _cell(text: str) -> str:
     """Lines of a cell: the first in full, the others small."""
-    first, *rest = text.split("\n")
+    first, *rest = text.replace(" × ", "\u00a0×\u00a0").split("\n")
     faint = ' class="faint"' if first == "not resolved" else ""
     return f"<span{faint}>{html.escape(first)}</span>" + "".join(f"<small>{html.escape(line)}</small>" for line in rest)
 
 
-def _figure(chart: alt.TopLevelMixin) -> str:
+def _badge(text: str) -> str:
+    """A verdict in its colour; lines after the first say more."""
+    word, *rest = text.split("\n")
+    kind = "good" if word in GOOD else "bad" if word in BAD else "mixed" if word in MIXED else "grey"
+    more = "".join(f"<small>{html.escape(line)}</small>" for line in rest)
+    return f'<span class="badge {kind}">{html.escape(word)}</span>{more}' if word else ""
+
+
+# Figures ---------------------------------------------------------------------------------------------------
+
+
+def _figure(chart: alt.TopLevelMixin, note: str) -> str:
     spec = chart.to_dict(validate=False)  # the chart was valid when it was made
     heading = spec.pop("title", {})
     heading = heading if isinstance(heading, dict) else {"text": heading}
     source = json.dumps(_without_default_schema(spec), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    below = f'<p class="remark">{html.escape(note)}</p>' if note else ""
     return (
         f"<figure>{_caption(_line(heading.get('text')), _line(heading.get('subtitle')))}"
-        f'<div class="chart"></div><script type="application/json">{source}</script></figure>'
+        f'<div class="chart"></div><script type="application/json">{source}</script>{below}</figure>'
     )
 
 

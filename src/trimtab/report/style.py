@@ -56,6 +56,7 @@ def themed(chart: alt.TopLevelMixin, title: str | None = None, subtitle: str | N
             titleFontWeight="normal",
             symbolStrokeWidth=3,
             titleColor="#3c434d",
+            labelColor="#3c434d",
             symbolOpacity=1,
         )
         .configure_range(category=PALETTE)

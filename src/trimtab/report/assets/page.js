@@ -1,50 +1,70 @@
+// Theme, folded sections, sliders and the copy button. The page can be read without any of this.
 (function () {
   "use strict";
-  const AXIS = 90, GAP = 24, NARROW = 120;
+  const root = document.documentElement;
+  const all = (selector) => Array.from(document.querySelectorAll(selector));
 
-  // Legends get fewer columns on a narrow page.
-  function narrowed(part, share) {
-    if (!part || typeof part !== "object") return;
-    if (part.legend && part.legend.columns) part.legend.columns = Math.max(1, Math.round(part.legend.columns * share));
-    Object.keys(part).filter((key) => key !== "datasets" && key !== "data").forEach((key) => narrowed(part[key], share));
-  }
-
-  // Panels share the width there is: as many columns as asked for, or a divisor of that when the page is narrow.
-  function fitted(spec, width) {
-    const made = JSON.parse(JSON.stringify(spec));
-    if (width < 560) narrowed(made, (width - AXIS) / 480);
-    if (made.facet) {
-      let columns = (made.usermeta && made.usermeta.columns) || made.columns || 1;
-      const labels = (made.usermeta && made.usermeta.labels) || 0; // of rows, where every panel has its own
-      const room = (n) => Math.floor((width - AXIS - (n - 1) * GAP) / n) - labels;
-      const least = columns > 2 ? NARROW : 230;
-      while (columns > 1 && (room(columns) < least || made.usermeta.columns % columns)) columns -= 1;
-      made.columns = columns;
-      made.spec.width = Math.max(110, Math.min(room(columns), 520));
-      if (columns === 1 && made.usermeta.square) made.spec.height = Math.min(made.spec.width, 280);
-    } else if (!(made.usermeta && made.usermeta.fixed)) {
-      made.width = "container";
-      made.autosize = { type: "fit-x", contains: "padding" };
-    }
-    return made;
-  }
-
-  function draw(box) {
-    const spec = JSON.parse(box.nextElementSibling.textContent);
-    const width = box.clientWidth;
-    box.dataset.width = width;
-    return vegaEmbed(box, fitted(spec, width), {
-      mode: "vega-lite", renderer: "svg",
-      actions: { export: true, source: false, compiled: false, editor: false },
-    }).then(() => { box.dataset.drawn = "1"; }, (error) => { box.textContent = String(error); console.error(error); });
-  }
-
-  const boxes = Array.from(document.querySelectorAll("div.chart"));
-  Promise.all(boxes.map(draw)).then(() => { document.documentElement.dataset.ready = "1"; });
-
-  let waiting;
-  window.addEventListener("resize", () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => boxes.filter((b) => +b.dataset.width !== b.clientWidth).forEach(draw), 150);
+  // The theme: the system's until somebody presses the button.
+  const dark = () => root.dataset.theme === "dark" ||
+    (root.dataset.theme !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "theme";
+  const named = () => {
+    button.textContent = dark() ? "☀" : "☾";
+    button.title = button.ariaLabel = dark() ? "light" : "dark";
+  };
+  button.addEventListener("click", () => {
+    root.dataset.theme = dark() ? "light" : "dark";
+    try { localStorage.setItem("trimtab-theme", root.dataset.theme); } catch (error) { /* only for this page then */ }
+    named();
   });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", named);
+  named();
+  document.querySelector("main").prepend(button);
+
+  // Folded sections: a link opens its section; printing opens all and closes them again.
+  const folds = all("details.folded"), unfold = document.querySelector(".unfold");
+  const openAt = (hash) => {
+    const target = hash.length > 1 && document.getElementById(decodeURIComponent(hash.slice(1)));
+    if (target && target.matches("details.folded")) target.open = true;
+  };
+  all("nav.contents a").forEach((link) => link.addEventListener("click", () => openAt(link.hash)));
+  window.addEventListener("hashchange", () => openAt(location.hash));
+  openAt(location.hash);
+  if (unfold) {
+    unfold.hidden = !folds.length;
+    const shut = () => folds.some((fold) => !fold.open);
+    const label = () => { unfold.textContent = shut() ? "open all" : "close all"; };
+    unfold.addEventListener("click", () => { const open = shut(); folds.forEach((fold) => { fold.open = open; }); });
+    folds.forEach((fold) => fold.addEventListener("toggle", label));
+  }
+  let closed = [];
+  window.addEventListener("beforeprint", () => {
+    closed = folds.filter((fold) => !fold.open);
+    closed.forEach((fold) => { fold.open = true; });
+  });
+  window.addEventListener("afterprint", () => closed.forEach((fold) => { fold.open = false; }));
+
+  // Sliders: one frame at a time, everything in it at once.
+  all("div.slider").forEach((slider) => {
+    const input = slider.querySelector("input[type=range]");
+    if (!input) return;
+    const frames = Array.from(slider.querySelectorAll(":scope > .frame")), output = slider.querySelector("output");
+    const show = () => {
+      frames.forEach((frame, place) => frame.classList.toggle("shown", place === +input.value));
+      output.textContent = frames[+input.value].dataset.label;
+    };
+    slider.classList.add("live");
+    input.addEventListener("input", show);
+    show();
+  });
+
+  all("button.copy").forEach((copy) => copy.addEventListener("click", () => {
+    const code = copy.parentElement.querySelector("code");
+    const said = (text) => { copy.textContent = text; setTimeout(() => { copy.textContent = "copy"; }, 1500); };
+    const select = () => { getSelection().selectAllChildren(code); said("selected"); };
+    if (!navigator.clipboard) return select();
+    navigator.clipboard.writeText(code.textContent).then(() => said("copied"), select);
+  }));
 })();

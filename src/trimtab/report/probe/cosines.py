@@ -6,7 +6,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from trimtab.report.probe.series import Series, by_lag, few, last_step, named
+from trimtab.report.probe.series import Series, by_lag, few, last_step, measured, named
 from trimtab.report.style import BLUE, GREY, ORANGE, RED, colored, lag_axis, legend, ordered, paneled, themed
 
 Chart = alt.TopLevelMixin
@@ -54,7 +54,7 @@ def covariance_correlation(frame: pl.DataFrame) -> Chart | None:
 
 
 def _by_lag(frame: pl.DataFrame, name: str, title: str, subtitle: str) -> Chart | None:
-    s = named(few(frame))
+    s = named(few(measured(frame, f"{name}_within", f"{name}_across")))
     within = by_lag(s.pick(f"{name}_within"))
     if within.is_empty():
         return None
@@ -90,7 +90,7 @@ def _by_lag(frame: pl.DataFrame, name: str, title: str, subtitle: str) -> Chart 
 
 def trajectory_alignment(frame: pl.DataFrame) -> Chart | None:
     """cos(g_t, mean of its trajectory) by t, with the middle nine tenths."""
-    kept, note = last_step(frame)
+    kept, note = last_step(measured(frame, "cosine_trajectory_mean"))
     s = named(few(kept))
     found = s.pick("cosine_trajectory_mean")
     if found.is_empty():
@@ -122,7 +122,7 @@ def trajectory_alignment(frame: pl.DataFrame) -> Chart | None:
 
 def cosine_distributions(frame: pl.DataFrame, lags: tuple[int, ...]) -> Chart | None:
     """Histograms of cosines within trajectories at some lags, over the histogram across environments."""
-    kept, note = last_step(frame)
+    kept, note = last_step(measured(frame, "cosine_within_value", "cosine_across_value"))
     s = named(few(kept, 3))
     within = s.pick("cosine_within_value").filter(pl.col("lag").is_in(lags))
     lags = tuple(k for k in lags if k in set(within["lag"]))
@@ -151,7 +151,7 @@ def cosine_distributions(frame: pl.DataFrame, lags: tuple[int, ...]) -> Chart | 
 
 def batch_alignment(frame: pl.DataFrame) -> Chart | None:
     """Distribution of cos(g_i, batch mean), one panel for each probe."""
-    kept, note = last_step(frame)
+    kept, note = last_step(measured(frame, "cosine_batch_mean_value"))
     s = named(few(kept))
     rows, panels = [], []
     for (series, panel), own in s.pick("cosine_batch_mean_value").group_by("series", "panel", maintain_order=True):
@@ -204,7 +204,7 @@ def _density() -> dict:
 
 def replicate_cosines(frame: pl.DataFrame) -> Chart | None:
     """Cosines between the mean gradients of independent batches from the same policy."""
-    kept, note = last_step(frame)
+    kept, note = last_step(measured(frame, "replicate_cosine"))
     s = named(few(kept))
     found = s.pick("replicate_cosine")
     if found.is_empty():

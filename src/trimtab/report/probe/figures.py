@@ -9,7 +9,7 @@ import polars as pl
 
 from trimtab.quantities import labels, quantity
 from trimtab.report.probe import cosines
-from trimtab.report.probe.series import Series, by_lag, few, named
+from trimtab.report.probe.series import Series, by_lag, few, measured, named
 from trimtab.report.style import (
     BLUE,
     GREY,
@@ -129,7 +129,7 @@ def stacked_layers(data: pl.DataFrame, parts: list[str], rows: list[str], row_ti
 
 def lag_covariance(frame: pl.DataFrame) -> Chart | None:
     """C_k, the covariance of gradients k steps apart, up to half of T."""
-    s = named(few(frame))
+    s = named(few(measured(frame, "lag_covariance")))
     found = s.pick("lag_covariance")
     own = found.filter(pl.col("lag") == 0).select("series", "panel", pl.col("value").alias("own"))
     data = by_lag(found).join(own, on=["series", "panel"]).filter(pl.col("own") > 0)

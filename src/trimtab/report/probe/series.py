@@ -55,6 +55,11 @@ def named(frame: pl.DataFrame) -> Series:
     )
 
 
+def measured(frame: pl.DataFrame, *quantities: str) -> pl.DataFrame:
+    """The probes that measured some quantities, and those only: what was not measured gets no place in a figure."""
+    return frame.filter(pl.col("quantity").is_in(quantities))
+
+
 def last_step(frame: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     """Only the last checkpoint, where something else than the checkpoint varies too; and words to say so."""
     probes = frame.select(KEYS).unique()

@@ -9,7 +9,7 @@ from trimtab.config import from_dict
 from trimtab.report.style import BLUE, GREY, PALETTE
 
 WIDTH = 360  # of the drawing's own units: what a phone shows at full size
-INK, SOFT = "#1f252c", "#5b6470"
+INK, SOFT = "currentColor", "var(--soft, #5b6470)"  # the page's own, in either theme
 ROWS, CELLS = 6, 24  # the most that are drawn; more are hinted at
 
 
@@ -75,7 +75,7 @@ class _Drawing:
 
     def text(self, x: float, y: float, words: str, size: float = 12, fill: str = SOFT, weight: int = 400, at="start"):
         self.parts.append(
-            f'<text x="{x:g}" y="{y:g}" font-size="{size:g}" fill="{fill}" font-weight="{weight}" '
+            f'<text x="{x:g}" y="{y:g}" font-size="{size:g}" style="fill: {fill}" font-weight="{weight}" '
             f'text-anchor="{at}">{html.escape(words)}</text>'
         )
 

@@ -20,18 +20,19 @@ from trimtab.report.style import (
     colored,
     learning_curves,
     legend,
+    paneled,
     rows_of,
     themed,
 )
 
 Chart = alt.TopLevelMixin
 PARTS = labels("individual", "covariance", "bias_sq")
-NAMES = ("split_error", "learning_curves", "speed", "predicted")
+NAMES = ("split_error", "learning_curves", "split_stages", "speed", "predicted")
 
 
 def figures(result: dict[str, Any]) -> dict[str, Chart]:
     """The figures that compare splits, those there are data for."""
-    made = dict(zip(NAMES, (error(result), curves(result), speed(result), predicted(result))))
+    made = dict(zip(NAMES, (error(result), curves(result), stages(result), speed(result), predicted(result))))
     return {name: chart for name, chart in made.items() if chart is not None}
 
 
@@ -57,7 +58,7 @@ def error(result: dict[str, Any]) -> Chart | None:
         for order, (name, part) in enumerate(PARTS.items()):
             if row[name].get("value") is not None:
                 data.append(_scaled(row, name, part, unit or 1.0) | {"order": order})
-        total = "mse" if row["mse"].get("resolved") else "variance"
+        total = _total(row)
         if row[total].get("value") is not None:
             data.append(_scaled(row, total, "total", unit or 1.0) | {"order": None})
     parts = [part for part in PARTS.values() if any(d["part"] == part for d in data)]
@@ -74,6 +75,37 @@ def error(result: dict[str, Any]) -> Chart | None:
         f"At the same batch, relative to {what}. Dot and line: mean squared error (variance where the bias is not "
         "resolved) with its 95% interval; shorter is better." + (" No bar: not resolved." if known != rows else ""),
     )
+
+
+def stages(result: dict[str, Any]) -> Chart | None:
+    """The same terms early, in the middle and late, each stage relative to its own largest error."""
+    data, panels = [], []
+    for stage in result.get("stages") or ():
+        panels.append(f"{stage['stage']}, step {stage['step']:,}")
+        totals = [row[_total(row)].get("value") for row in stage["rows"]]
+        unit = max((t for t in totals if t), default=None)
+        for row in stage["rows"] if unit else ():
+            terms = [(name, part) for name, part in PARTS.items() if row[name].get("value") is not None]
+            found = [_scaled(row, name, part, unit) | {"order": i} for i, (name, part) in enumerate(terms)]
+            found.append(_scaled(row, _total(row), "total", unit) | {"order": None})
+            data += [item | {"panel": panels[-1]} for item in found]
+    parts = [part for part in PARTS.values() if any(d["part"] == part for d in data)]
+    if not parts or len(panels) < 2:
+        return None
+    rows = list(dict.fromkeys(label(row) for stage in result["stages"] for row in stage["rows"]))
+    layers = stacked_layers(
+        pl.DataFrame(data, infer_schema_length=None), parts, rows, "N × T", "error, relative to the stage's largest"
+    )
+    return themed(
+        paneled(layers, panels, columns=len(panels), height=ROW * len(rows), x="independent"),
+        "Does another split do better early or late?",
+        "Error of the gradient by split at points of training. Compare bars within a panel: stages differ in scale. "
+        "Dot and line: their sum with its 95% interval.",
+    )
+
+
+def _total(row: dict[str, Any]) -> str:
+    return "mse" if row["mse"].get("resolved") else "variance"
 
 
 def _scaled(row: dict[str, Any], name: str, part: str, unit: float) -> dict[str, Any]:
@@ -121,12 +153,14 @@ def speed(result: dict[str, Any]) -> Chart | None:
     base = alt.Chart(data).encode(x=x)
     y = alt.Y("value:Q", title="environment steps per second", axis=alt.Axis(format="~s"), scale=alt.Scale(zero=True))
     line = base.mark_line(strokeWidth=2, color=BLUE).encode(y=y)
-    rule = base.mark_rule(color=BLUE, strokeWidth=2).encode(y="lo:Q", y2="hi:Q").transform_filter("isValid(datum.lo)")
+    several = data["lo"].is_not_null().any()
+    known = base.transform_filter("isValid(datum.lo)")
+    rule = [known.mark_rule(color=BLUE, strokeWidth=2).encode(y="lo:Q", y2="hi:Q")] if several else []
     dot = base.mark_point(filled=True, size=64, color=BLUE, opacity=1).encode(
         y=y, tooltip=["series:N", alt.Tooltip("value:Q", format=",.0f")]
     )
-    layers = alt.layer(line, rule, dot, data=data).properties(width=WIDTH, height=220)
-    spread = ", with 95% intervals over seeds" if data["lo"].is_not_null().any() else ", one seed"
+    layers = alt.layer(line, *rule, dot, data=data).properties(width=WIDTH, height=220)
+    spread = ", with 95% intervals over seeds" if several else ", one seed"
     return themed(layers, "How fast each split runs", f"Training speed at the same batch{spread}.")
 
 

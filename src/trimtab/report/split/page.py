@@ -1,54 +1,69 @@
-"""Reports: figures, tables and words put together into one HTML file that needs nothing else."""
+"""The page of `trimtab split`: the answer, the table, the two figures that matter, the doubts; the rest folded."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
+
 from trimtab.config import Config
 from trimtab.estimate import Estimate
 from trimtab.quantities import labels, quantity
+from trimtab.report.blocks import (
+    Answer,
+    Block,
+    Bullets,
+    Columns,
+    Contents,
+    Figure,
+    Folded,
+    Heading,
+    Next,
+    Note,
+    Paragraph,
+    Slider,
+    Svg,
+    Table,
+)
+from trimtab.report.next_step import train_command
 from trimtab.report.numbers import estimate, raised
-from trimtab.report.page import Block, Bullets, Columns, Figure, Heading, Note, Paragraph, Svg, Table, page
+from trimtab.report.page import page
 from trimtab.report.probe import figures as probe_figures
 from trimtab.report.split import columns, diagram
 from trimtab.report.split import figures as split_figures
+from trimtab.report.staircase import staircase_note
 from trimtab.wording import steps
 
 __all__ = ["figures", "page", "split_page"]
 
 
 def figures(result: dict[str, Any]) -> dict[str, Any]:
-    """Every figure of a split's page by name, in the order of the page."""
+    """Every figure of a split by name, for saving."""
     return split_figures.figures(result) | probe_figures.of_frame(result["measurements"])
 
 
 def split_page(result: dict[str, Any]) -> str:
     """The page of `trimtab split`."""
-    drawn = figures(result)
-    own = set(split_figures.NAMES)
-    show = lambda name: [Figure(drawn[name])] if name in drawn else []
-    blocks: list[Block] = [*_answer(result), *_key_table(result), *show("split_error")]
-    blocks += [Heading("Learning and speed"), *show("learning_curves"), *show("speed")]
+    drawn = split_figures.figures(result)
+    show = lambda name, note="": [Figure(drawn[name], note)] if name in drawn else []
+    blocks: list[Block] = [
+        Answer(result["sentence"], _times(result["recommended"]), "environments × steps"),
+        Contents(),
+    ]
+    blocks += [Heading("Every split"), *_key_table(result), *_why(result)]
+    blocks += [Heading("Error and learning"), *show("split_error"), *show("learning_curves", _staircase(result))]
+    blocks += _doubts(result) + _stages(result, show("split_stages"))
+    blocks += [Folded("Speed", show("speed"), _fastest(result))] if "speed" in drawn else []
     if result["predicted"]:
-        blocks += [Heading("Splits that were not measured"), *show("predicted"), _predicted_table(result)]
-    if len(result["steps"]) == 1:  # then the first figure has said what these two would
-        own |= {"variance", "bias_variance"}
-    anatomy = [Figure(chart) for name, chart in drawn.items() if name not in own]
-    if anatomy:
-        blocks += [Heading("Inside the gradient"), Paragraph(_probed(result), "soft"), *anatomy]
-    blocks += [*_flow(result), *_horizons(result), *_made(result)]
-    return page(f"{result['env_id']}: how to split a batch of {result['batch']:,}", blocks)
+        inner = [*show("predicted"), _predicted_table(result)]
+        blocks.append(Folded("Splits that were not measured", inner, "what they should do"))
+    blocks += _anatomy(result) + _flow(result) + [*_horizons(result), *_made(result)]
+    blocks.append(_next(result))
+    return page(f"{result['env_id']}, {result['algo']}: how to split a batch of {result['batch']:,}", blocks)
 
 
-def _answer(result: dict[str, Any]) -> list[Block]:
-    blocks: list[Block] = [Paragraph(result["sentence"], "lead")]
-    if result["reasons"]:
-        blocks += [Heading("Why", 3), Bullets([_sentence(r) for r in result["reasons"]])]
-    if result["doubts"]:
-        blocks += [Heading("How sure", 3), *(Note(_sentence(d), "doubt") for d in result["doubts"])]
-    if result["marginal"]:
-        blocks += [Heading("One more environment, or one more step?", 3), Paragraph(result["marginal"])]
-    return blocks
+def _times(split: str) -> str:
+    return split.replace("x", " × ")
 
 
 def _sentence(text: str) -> str:
@@ -56,21 +71,76 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
-# Tables ----------------------------------------------------------------------------------------------------
+# What matters ----------------------------------------------------------------------------------------------
 
 
 def _key_table(result: dict[str, Any]) -> list[Block]:
     power = columns.power(result["rows"])
-    rows = [[split_figures.label(row), *(columns.cell(row, c, power) for c in columns.ALL)] for row in result["rows"]]
+    judged = any("verdict" in row for row in result["rows"])
+    seeds = sorted({row["seeds"] for row in result["rows"] if row.get("seeds")})
+    by = {item["split"]: item["by"] for item in result.get("ruled_out", ())}
+    rows = []
+    for row in result["rows"]:
+        split = f"{row['num_envs']}x{row['num_steps']}"
+        cells = [f"{row.get('verdict', '')}\n{by.get(split, '')}".strip()] if judged else []
+        cells += [columns.cell(row, c, power) for c in columns.ALL]
+        rows.append([split_figures.label(row), *cells, *([str(row.get("seeds", ""))] if len(seeds) > 1 else [])])
     chosen = [i for i, r in enumerate(result["rows"]) if f"{r['num_envs']}x{r['num_steps']}" == result["recommended"]]
     at = f" at step {result['at']:,}" if "at" in result else ""
     unit = f"{raised(power)} gradient²" if power else "gradient²"
+    trained = f" Steps/s and mean return over {seeds[0]} seeds." if len(seeds) == 1 and seeds[0] > 1 else ""
     caption = (
-        f"Gradients of one policy{at}, {result['batch']:,} samples each; the recommended split is marked. "
-        f"Variance, its two terms and bias² in {unit}. Small: 95% intervals."
+        f"Gradients of one policy{at}, {result['batch']:,} samples each. Variance, its two terms and bias² in {unit}."
+        f"{trained} Small: 95% intervals."
     )
-    titles = ["N × T", *labels(*columns.ALL).values()]
-    return [Heading("Every split"), Table(titles, rows, tuple(chosen), caption=caption)]
+    titles = ["N × T", *(["verdict"] if judged else []), *labels(*columns.ALL).values()]
+    titles += ["seeds"] if len(seeds) > 1 else []
+    return [Table(titles, rows, tuple(chosen), caption=caption, badges=(1,) if judged else ())]
+
+
+def _why(result: dict[str, Any]) -> list[Block]:
+    """What ruled out each split that is out, and by what the choice among the others was made."""
+    if "ruled_out" not in result:
+        return [Bullets([_sentence(r) for r in result["reasons"]])] if result["reasons"] else []
+    reasons = [f"{_times(item['split'])} is out: {item['reason'].rstrip('.')}." for item in result["ruled_out"]]
+    reasons += [_sentence(result["tie_break"])] if result.get("tie_break") else []
+    return [Bullets(reasons)] if reasons else []
+
+
+def _doubts(result: dict[str, Any]) -> list[Block]:
+    return [Heading("How sure"), *(Note(_sentence(d), "doubt") for d in result["doubts"])] if result["doubts"] else []
+
+
+def _stages(result: dict[str, Any], drawn: list[Block]) -> list[Block]:
+    """Whether another split would be better early or late."""
+    stages = result.get("stages") or []
+    if not stages:
+        return []
+    said = [Paragraph(result["stage_sentence"])] if result.get("stage_sentence") else []
+    rows = [
+        [stage["stage"], split_figures.label(row), estimate(row["covariance_share"]), estimate(row["ess"])]
+        for stage in stages
+        for row in stage["rows"]
+    ]
+    columns = ["stage", "N × T", "covariance's share of the variance", "effective samples"]
+    each = [f"{stage['stage'].capitalize()}, step {stage['step']:,}: {stage['sentence']}" for stage in stages]
+    table = [Bullets(each), Table(columns, rows, words=(0, 1), caption="Small: 95% intervals.")]
+    return [Heading("Early, middle, late"), *said, *drawn, Folded("Stage by stage", table)]
+
+
+def _staircase(result: dict[str, Any]) -> str:
+    envs = {split_figures.label(row): row["num_envs"] for row in result["rows"]}
+    names = {f"{r['num_envs']}x{r['num_steps']}": split_figures.label(r) for r in result["rows"]}
+    return staircase_note(result["curves"].drop_nulls("return").with_columns(pl.col("series").replace(names)), envs)
+
+
+# The rest, folded ------------------------------------------------------------------------------------------
+
+
+def _fastest(result: dict[str, Any]) -> str:
+    known = [row for row in result["rows"] if row["fps"].get("value")]
+    best = max(known, key=lambda row: row["fps"]["value"])
+    return f"{split_figures.label(best)} runs the most steps per second"
 
 
 def _predicted_table(result: dict[str, Any]) -> Block:
@@ -85,63 +155,77 @@ def _predicted_table(result: dict[str, Any]) -> Block:
     return Table(["N × T", quantity("predicted_variance").label, "from"], rows, words=(0, 2))
 
 
-# The rest of the page --------------------------------------------------------------------------------------
-
-
-def _probed(result: dict[str, Any]) -> str:
-    steps = [f"{s:,}" for s in result["steps"]]
-    where = "step " + steps[0] if len(steps) == 1 else "steps " + ", ".join(steps[:-1]) + " and " + steps[-1]
-    return f"Probes of every split at {where} of one run, each from independent batches of its frozen policy."
+def _anatomy(result: dict[str, Any]) -> list[Block]:
+    """The probes of every split, one checkpoint at a time."""
+    frame, steps = result["measurements"], result["steps"]
+    said = {"bias_variance"} if len(steps) > 1 else {"variance", "bias_variance"}  # by the figure of errors
+    frames = []
+    for step in steps:
+        made = probe_figures.of_frame(frame.filter(pl.col("step") == step))
+        frames.append((f"step {step:,}", [Figure(chart) for name, chart in made.items() if name not in said]))
+    frames = [(label, drawn) for label, drawn in frames if drawn]
+    if not frames:
+        return []
+    text = "Probes of every split at one checkpoint of one run, each from independent batches of its frozen policy."
+    slider = Slider("checkpoint", frames, len(frames) // 2)
+    hint = "correlation, noise scale, minibatches" + (", by checkpoint" if len(frames) > 1 else "")
+    return [Folded("Inside the gradient", [Paragraph(text, "soft"), slider], hint)]
 
 
 def _flow(result: dict[str, Any]) -> list[Block]:
     drawing = diagram.of_result(result)
-    blocks: list[Block] = [Heading("From samples to updates")]
-    blocks += [Svg(drawing, "One iteration of the recommended split, and the whole run")]
+    blocks: list[Block] = [Svg(drawing, "One iteration of the recommended split, and the whole run")]
     rows = [[name, str(text)] for name, text in result["derived"].items()]
-    return [*blocks, Table(["", ""], rows, words=(0, 1), caption="The run that was probed")] if rows else blocks
+    blocks += [Table(["", ""], rows, words=(0, 1), caption="The run that was probed.")] if rows else []
+    marginal = [Paragraph(result["marginal"])] if result["marginal"] else []
+    flow = Folded("From samples to updates", blocks, "what N, T, minibatch and epochs come to")
+    return [flow, *([Folded("One more environment, or one more step?", marginal)] if marginal else [])]
 
 
 def _horizons(result: dict[str, Any]) -> list[Block]:
-    return [
-        Heading("Discount and horizons"),
-        Columns(
-            [
-                (f"{result['gamma']:g}", "γ, the discount"),
-                (steps(result["horizon_gamma"]), "1/(1−γ), in steps: how far returns look"),
-                (f"{result['gae_lambda']:g}", "λ of the advantages"),
-                (
-                    steps(result["horizon_gamma_lambda"]),
-                    "1/(1−γλ), in steps: how far advantages look before the critic",
-                ),
-            ]
-        ),
-        Paragraph("Every bias here belongs to these: rows shorter than the second horizon lean on the critic.", "soft"),
-    ]
+    numbers = Columns(
+        [
+            (f"{result['gamma']:g}", "γ, the discount"),
+            (steps(result["horizon_gamma"]), "1/(1−γ): how far returns look"),
+            (f"{result['gae_lambda']:g}", "λ of the advantages"),
+            (steps(result["horizon_gamma_lambda"]), "1/(1−γλ): how far advantages look before the critic"),
+        ]
+    )
+    text = "Every bias here belongs to these: rows shorter than the second horizon lean on the critic."
+    return [Folded("Discount and horizons", [numbers, Paragraph(text, "soft")])]
 
 
 def _made(result: dict[str, Any]) -> list[Block]:
-    blocks: list[Block] = [Heading("How this was made"), Paragraph(result["command"], "code")]
     curves = result["curves"]
     seeds = sorted(curves["seed"].unique()) if not curves.is_empty() else []
     rows = [["algorithm", result["algo"]]]
     rows += [["seeds of the learning curves", ", ".join(map(str, seeds))]] if seeds else []
     rows += [["steps probed", ", ".join(f"{s:,}" for s in result["steps"])]]
-    rows += [[name, text] for name, text in _flat(result["manifest"])]
-    rows += [["configuration, where not the default", _changed(result["config"])]]
-    return [*blocks, Table(["", ""], rows, words=(0, 1))]
+    rows += made_with(result["manifest"])
+    rows += [["configuration, where not the default", changed(result["config"])]]
+    return [Folded("How this was made", [Paragraph(result["command"], "code"), Table(["", ""], rows, words=(0, 1))])]
 
 
-def _changed(config: dict[str, Any]) -> str:
+def _next(result: dict[str, Any]) -> Block:
+    num_envs, num_steps = (int(part) for part in result["recommended"].split("x"))
+    why = "Train with it, for as long as the preset says."
+    if result.get("decided") is False:
+        why = "Train with it. The same split on more seeds (--seeds) may tell the others apart."
+    return Next(train_command(result["config"], num_envs=num_envs, num_steps=num_steps), why)
+
+
+def changed(config: dict[str, Any]) -> str:
+    """The fields that are not at their defaults."""
     usual = Config().as_dict()
     return ", ".join(f"{k} {v}" for k, v in config.items() if v != usual.get(k)) or "none"
 
 
-def _flat(manifest: dict[str, Any]) -> list[tuple[str, str]]:
+def made_with(manifest: dict[str, Any]) -> list[list[str]]:
+    """A manifest as rows of a table."""
     found = []
     for name, value in manifest.items():
         if isinstance(value, dict):
             value = ", ".join(f"{k} {v}" for k, v in value.items() if v is not None)
         if name != "command" and value not in (None, ""):
-            found.append((name.replace("_", " "), str(value)))
+            found.append([name.replace("_", " "), str(value)])
     return found

@@ -1,0 +1,43 @@
+"""The command to type next, spelled out from a configuration."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from trimtab import config as configuration
+from trimtab import presets
+from trimtab.config import Config
+
+ASIDE = ("env_id", "seed", "total_timesteps")  # what a study sets for itself
+
+
+def train_command(config: dict[str, Any], **changes: Any) -> str:
+    """`trimtab train` for a configuration: the environment's preset and whatever differs from it."""
+    env_id, algo = config["env_id"], config.get("algo", "ppo")
+    preset = presets.find(env_id, algo)
+    usual = configuration.from_dict(presets.load(preset)).as_dict() if preset else Config().as_dict()
+    wanted = config | changes
+    if wanted.get("num_minibatches") is not None and usual.get("minibatch_size") is not None:
+        usual = usual | {"minibatch_size": None}
+    flags = [
+        _flag(name, value)
+        for name, value in wanted.items()
+        if value is not None
+        and (name in changes or (name not in ASIDE and value != usual.get(name)) or _algo(name, value))
+    ]
+    return " ".join([f"trimtab train {env_id}", *dict.fromkeys(flags)])
+
+
+def _algo(name: str, value: Any) -> bool:
+    return name == "algo" and value != "ppo"
+
+
+def _flag(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        text = str(value).lower()
+    elif isinstance(value, list | tuple):
+        text = " ".join(map(str, value))
+    else:
+        text = shlex.quote(f"{value:g}" if isinstance(value, float) else str(value))
+    return f"--{name.replace('_', '-')} {text}"

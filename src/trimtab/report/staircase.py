@@ -1,0 +1,44 @@
+"""Learning curves that climb in steps: which ones do, and why."""
+
+from __future__ import annotations
+
+import polars as pl
+
+FLAT = 0.5  # share of a curve's points that repeat the one before, from which it is a staircase
+
+
+def steps_of(curve: pl.DataFrame) -> int | None:
+    """Environment steps from one change of a curve (step, return, one seed) to the next; None if it is no staircase."""
+    curve = curve.sort("step")
+    changes = curve.filter(pl.col("return").diff() != 0)
+    if curve.height < 8 or 1 - changes.height / (curve.height - 1) < FLAT:
+        return None
+    if changes.height < 2:  # too short a run to see two steps: its first episodes tell
+        return int(curve["step"][0])
+    return int(changes["step"].diff().drop_nulls().median())
+
+
+def staircase_note(curves: pl.DataFrame, num_envs: dict[str, int]) -> str:
+    """Words for the staircases among some curves (series, seed, step, return); `num_envs` by series."""
+    found = {}
+    for (series,), own in curves.group_by("series", maintain_order=True):
+        widths = [w for _, one in own.group_by("seed") if (w := steps_of(one))]
+        if widths:
+            found[series] = max(widths)
+    if not found:
+        return ""
+    names = " and ".join(found) if len(found) < 3 else ", ".join(list(found)[:-1]) + f" and {list(found)[-1]}"
+    widest = max(found, key=found.__getitem__)
+    many = num_envs.get(widest, 0)
+    which = f"the {many:,} environments of {widest}" if widest and len(num_envs) > 1 else f"its {many:,} environments"
+    lines = (
+        f"The line of {names} climbs"
+        if widest and len(found) == 1
+        else "The line climbs"
+        if not widest
+        else f"The lines of {names} climb"
+    )
+    return (
+        f"{lines} in steps. Episodes that are equally long and begin together end together: {which} finish theirs "
+        f"about every {found[widest]:,} environment steps, and in between there is no new return to show."
+    )
