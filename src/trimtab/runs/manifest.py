@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import sys
@@ -13,7 +14,7 @@ import jax
 
 import trimtab
 from trimtab.config import Config
-from trimtab.envs.base import Discrete
+from trimtab.envs.base import Continuous, Discrete
 from trimtab.runs import device
 from trimtab.runs.engine import Engine
 
@@ -40,12 +41,22 @@ def manifest(config: Config, engine: Engine) -> dict[str, Any]:
             "action": {"kind": "discrete", "size": spec.action.n}
             if isinstance(spec.action, Discrete)
             else {"kind": "continuous", "size": len(spec.action.low)},
-        },
+            "observation": {"shape": list(spec.obs_shape), "dtype": spec.obs_dtype},
+        }
+        | _bounds(spec.action),
         "determinism": "a resumed run continues bit for bit"
         if engine.exact
         else "environment states cannot be saved: a resumed run starts new episodes",
         "command": " ".join(Path(a).name if i == 0 else a for i, a in enumerate(sys.argv)),
     }
+
+
+def _bounds(action: Discrete | Continuous) -> dict[str, Any]:
+    """The box of continuous actions; JSON has no infinity, so an open side is null."""
+    if isinstance(action, Discrete):
+        return {}
+    side = lambda values: [value if math.isfinite(value) else None for value in values]
+    return {"bounds": {"low": side(action.low), "high": side(action.high)}}
 
 
 def _version(package: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 from trimtab import config as configuration
 from trimtab.config import Config
 from trimtab.runs.curve import Curve, learning_curve
+from trimtab.runs.policy import Policy, policy_of
 from trimtab.runs.records import Checkpoint, RunDir
 
 
@@ -48,6 +49,14 @@ class Run:
     @property
     def checkpoints(self) -> list[Checkpoint]:
         return self.files.checkpoints()
+
+    def policy(self, step: int | None = None, sample: bool = False, seed: int = 0) -> Policy:
+        """The trained policy as a function of observations that needs NumPy only.
+
+        `step` names a checkpoint (the last by default). Actions are the most likely ones, or drawn as in training if
+        `sample`, with this `seed`.
+        """
+        return policy_of(self.files, step, sample, seed)
 
     @property
     def curve(self) -> Curve:

@@ -1,0 +1,33 @@
+"""`trimtab export`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from trimtab.commands.shared import Output, filled, parser
+
+
+def export(argv: list[str]) -> int:
+    made = parser("export", Output, positional="run", help="run directory")
+    made.add_argument("--to", required=True, metavar="numpy|onnx|torch", help="the form to write")
+    made.add_argument("--out", metavar="DIR", help="where to (default: RUN/export/FORM)")
+    made.add_argument("--at", type=int, metavar="STEP", help="checkpoint to export (default: the last)")
+    made.add_argument("--force", action="store_true", help="let --out write into a directory that holds something")
+    given = made.parse(argv)
+    from trimtab.runs.export.writing import export as write
+    from trimtab.runs.records import RunDir
+
+    run = RunDir.open(given.run)
+    out = Path(given.out) if given.out else run.path / "export" / given.to
+    report = write(run, given.to, out, given.at, given.force)
+    if filled(Output, given).json:
+        print(json.dumps(report))
+        return 0
+    print(f"policy of step {report['step']:,}: {report['file']}")
+    print(
+        f"checked by {report['checked_by']} on {report['checked_on']}: outputs differ by at most "
+        f"{report['largest_difference']:.2g} (they reach {report['largest_output']:.3g})"
+    )
+    print(f"how to use it: {report['example']}")
+    return 0

@@ -1,0 +1,97 @@
+"""A policy as an ONNX graph, node by node: no other framework is asked to trace it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+OPSET, IR = 18, 10
+
+
+def to_onnx(weights: dict[str, np.ndarray], obs_dtype: str) -> Any:
+    """Input `observation` [batch, ...]; outputs `action` (most likely) and `outputs` (scores, or means)."""
+    from onnx import TensorProto, checker, helper
+
+    graph = _Graph()
+    x = graph.add("Cast", "observation", to=TensorProto.FLOAT)
+    if "obs.mean" in weights:
+        limit = weights["obs.clip"]
+        x = graph.add("Div", graph.add("Sub", x, weights["obs.mean"]), weights["obs.std"])
+        x = graph.add("Clip", x, np.float32(-limit), np.float32(limit))
+    if "stacks.0.entry.weight" in weights:
+        x = _images(graph, weights, graph.add("Mul", x, weights["obs.scale"]))
+    x = graph.add("Flatten", x, axis=1)
+    activation = {"tanh": "Tanh", "relu": "Relu"}[str(weights["activation"])]
+    k = 0
+    while f"layers.{k}.weight" in weights:
+        x = graph.add(activation, graph.add("Gemm", x, weights[f"layers.{k}.weight"], weights[f"layers.{k}.bias"]))
+        k += 1
+    out = graph.add("Gemm", x, weights["head.weight"], weights["head.bias"], output="outputs")
+    discrete = "log_std" not in weights
+    if discrete:
+        graph.add("ArgMax", out, output="action", axis=-1, keepdims=0)
+    else:  # a clip takes numbers, these are vectors
+        graph.add("Min", graph.add("Max", out, weights["low"]), weights["high"], output="action")
+    kind = TensorProto.UINT8 if obs_dtype == "uint8" else TensorProto.FLOAT
+    size = int(weights["head.bias"].shape[0])
+    shown = [
+        helper.make_tensor_value_info(
+            "action",
+            TensorProto.INT64 if discrete else TensorProto.FLOAT,
+            ["batch"] if discrete else ["batch", size],
+        ),
+        helper.make_tensor_value_info("outputs", TensorProto.FLOAT, ["batch", size]),
+    ]
+    taken = helper.make_tensor_value_info("observation", kind, ["batch", *map(int, weights["obs.shape"])])
+    made = helper.make_graph(graph.nodes, "policy", [taken], shown, graph.constants)
+    model = helper.make_model(
+        made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR, producer_name="trimtab"
+    )
+    checker.check_model(model, full_check=True)
+    return model
+
+
+class _Graph:
+    """Nodes and constants as they are added; `add` returns the name of what the node makes."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def add(self, kind: str, *inputs: str | np.ndarray, output: str | None = None, **attributes: Any) -> str:
+        from onnx import helper
+
+        output = output or f"{kind.lower()}_{len(self.nodes)}"
+        names = [one if isinstance(one, str) else self._constant(one) for one in inputs]
+        self.nodes.append(helper.make_node(kind, names, [output], **attributes))
+        return output
+
+    def _constant(self, value: np.ndarray) -> str:
+        from onnx import numpy_helper
+
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+
+def _images(graph: _Graph, weights: dict[str, np.ndarray], x: str) -> str:
+    """The convolutional stacks, channels first within, as ONNX wants them."""
+    x = graph.add("Transpose", x, perm=[0, 3, 1, 2])
+    height, width, _ = map(int, weights["obs.shape"])
+
+    def conv(x: str, name: str) -> str:
+        weight, bias = weights[f"{name}.weight"].transpose(3, 2, 0, 1), weights[f"{name}.bias"]
+        return graph.add("Conv", x, np.ascontiguousarray(weight), bias, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+
+    k = 0
+    while f"stacks.{k}.entry.weight" in weights:
+        pads = [height % 2, width % 2, 1, 1]
+        x = graph.add("MaxPool", conv(x, f"stacks.{k}.entry"), kernel_shape=[3, 3], strides=[2, 2], pads=pads)
+        height, width = -(-height // 2), -(-width // 2)
+        for block in range(2):
+            name = f"stacks.{k}.residual.{block}"
+            inner = graph.add("Relu", conv(graph.add("Relu", x), f"{name}.0"))
+            x = graph.add("Add", x, conv(inner, f"{name}.1"))
+        k += 1
+    return graph.add("Transpose", graph.add("Relu", x), perm=[0, 2, 3, 1])
