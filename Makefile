@@ -6,7 +6,8 @@ STAMP := $(VENV)/.installed
 PROCGEN_PACKAGES := libqt5gui5
 CHROMIUM_PACKAGES := chromium
 
-.PHONY: help demo test setup debian bench learn invariance splits advice tuning mutations calibrate lint clean
+.PHONY: help demo test check setup debian bench learn invariance splits advice tuning mutations calibrate lint docs \
+  dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -14,8 +15,13 @@ help:  ## list the targets
 demo: setup  ## how should 1,024 Pendulum samples be split into N × T? (a few minutes)
 	$(BIN)/python -m benchmarks.demo
 
-test: setup debian  ## set up and run the tests
+test: setup debian check  ## set up, check and run the tests
 	$(BIN)/python -m pytest
+
+check: setup  ## formatting, lint and types
+	$(BIN)/ruff format --check --quiet src tests benchmarks
+	$(BIN)/ruff check --quiet src tests benchmarks
+	$(BIN)/mypy
 
 setup: $(STAMP)
 
@@ -67,5 +73,8 @@ calibrate: setup  ## check every interval against exact answers and write docs/r
 lint: setup  ## format and lint
 	$(BIN)/ruff format src tests benchmarks && $(BIN)/ruff check --fix src tests benchmarks
 
+dist: setup  ## the source archive and the wheel, in dist/
+	$(BIN)/python -m build --outdir dist .
+
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) .pytest_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache build dist site *.egg-info

@@ -23,6 +23,7 @@ HELP = {
     "rescale": "move a configuration to another batch size, and say what changes and why",
     "envs": "list environments, and why one is not available",
     "presets": "list presets, or print one",
+    "completion": "print the completion script of a shell",
 }
 
 

@@ -13,18 +13,27 @@ import inspect
 import itertools
 import sys
 import textwrap
+from collections.abc import Callable, Collection
 from typing import Any, NoReturn
 
 import yaml
 
+from trimtab.commands import elsewhere
 from trimtab.fields import ConfigError, base_of, choices_of, optional, types_of
-from trimtab.wording import nearest, plain
+from trimtab.wording import plain
 
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 
 
+class Described(Exception):
+    """Raised instead of parsing, by a parser that was only asked to be shown; it carries the parser."""
+
+
 class Parser(argparse.ArgumentParser):
     """argparse whose errors are one line and exit with code 2."""
+
+    describing = False  # only show the parser of a command: completion and the documentation read it
+    before_help: Callable[[Parser, list[str]], None] | None = None  # may add what is known from the other words
 
     def error(self, message: str) -> NoReturn:
         fail(message)
@@ -34,15 +43,56 @@ class Parser(argparse.ArgumentParser):
         return _joined(argv, switches)
 
     def parse(self, argv: list[str]) -> argparse.Namespace:
-        known, unknown = self.parse_known_args(self._spelled([_dashed(a) for a in argv]))
+        if Parser.describing:
+            raise Described(self)
+        words = self._spelled([_dashed(a) for a in argv])
+        if self.before_help and {"-h", "--help"} & set(words):
+            self.before_help(self, [word for word in words if word not in ("-h", "--help")])
+        known, unknown = self.parse_known_args(words)
         if unknown:
             flag = next((u for u in unknown if u.startswith("-")), unknown[0])
-            if flag.startswith("-"):
-                options = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
-                close = nearest(flag, options)
-                fail(f"{flag}: no such option; nearest: {', '.join(close) or 'see --help'}")
-            fail(f"{flag}: one value too many; see --help")
+            self._refuse(flag) if flag.startswith("-") else fail(f"{flag}: one value too many; see --help")
         return known
+
+    def format_help(self) -> str:
+        """Sixty options are listed below, not in the usage line too."""
+        needed = [a for a in self._actions if a.required and a.option_strings]
+        words = [f"{a.option_strings[0]} {a.metavar}" for a in needed]
+        words += [_placeholder(a) for a in self._actions if not a.option_strings]
+        self.usage = " ".join(["%(prog)s", *words, "[options]"])
+        return super().format_help()
+
+    def _refuse(self, flag: str) -> NoReturn:
+        options = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
+        if (name := elsewhere.here(flag, options)) is not None:
+            fail(f"{flag}: no such option; here: {name}")
+        close = difflib.get_close_matches(flag, options, n=3)
+        fail(f"{flag}: no such option; nearest: {', '.join(close) or 'see --help'}")
+
+    def loosely(self, words: list[str]) -> argparse.Namespace | None:
+        """What was given so far, also where something required is still missing; None if it cannot be read."""
+        required = [action for action in self._actions if action.required and action.option_strings]
+        stopped, self.error = self.error, _unreadable  # type: ignore[method-assign]
+        try:
+            for action in required:
+                action.required = False
+            return self.parse_known_args(words)[0]
+        except ValueError:
+            return None
+        finally:
+            self.error = stopped  # type: ignore[method-assign]
+            for action in required:
+                action.required = True
+
+
+def _placeholder(action: argparse.Action) -> str:
+    """A positional argument in the usage line."""
+    name = str(action.metavar or action.dest).upper()
+    return {"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} [{name} ...]"}.get(str(action.nargs or ""), name)
+
+
+def _unreadable(message: str) -> NoReturn:
+    raise ValueError(message)
 
 
 def _joined(argv: list[str], switches: set[str]) -> list[str]:
@@ -57,7 +107,7 @@ def _joined(argv: list[str], switches: set[str]) -> list[str]:
     return spelled
 
 
-def fail(message: str) -> NoReturn:
+def fail(message: str | Exception) -> NoReturn:
     """Say what is wrong in one line and exit with code 2."""
     print("trimtab: " + " ".join(str(message).split()), file=sys.stderr)
     raise SystemExit(2)
@@ -71,31 +121,39 @@ def _dashed(argument: str) -> str:
     return name.replace("_", "-") + equals + value
 
 
-def add_fields(parser: argparse.ArgumentParser, cls: type, defaults: Any = None) -> None:
-    """An option for every field of a dataclass; options not given are absent from the namespace."""
+def add_fields(group: argparse._ArgumentGroup, cls: type, only: Collection[str] | None = None) -> None:
+    """An option for every field of a dataclass, or only some; options not given are absent from the namespace."""
     helps, kinds = field_help(cls), types_of(cls)
     for item in dataclasses.fields(cls):
+        if only is not None and item.name not in only:
+            continue
         kind, flag = base_of(kinds[item.name]), "--" + item.name.replace("_", "-")
         choices = choices_of(kinds[item.name])
-        default = getattr(defaults, item.name) if defaults is not None else item.default
-        shown = "none" if default is dataclasses.MISSING else plain(default)
-        text = f"{helps.get(item.name, '')} (default: {shown})".replace("%", "%%")
-        shared = {"dest": item.name, "default": argparse.SUPPRESS, "help": text}
+        text = _with_default(helps.get(item.name, ""), item.default).replace("%", "%%")
+        shared: dict[str, Any] = {"dest": item.name, "default": argparse.SUPPRESS, "help": text}
         if kind is bool:
-            parser.add_argument(flag, metavar="true|false", **shared)
+            group.add_argument(flag, metavar="true|false", **shared)
         elif kind is tuple:
-            parser.add_argument(flag, nargs="*", metavar="N", **shared)
+            group.add_argument(flag, nargs="*", metavar="N", **shared)
         else:
-            parser.add_argument(flag, metavar="|".join(choices) if choices else kind.__name__.upper(), **shared)
+            group.add_argument(flag, metavar="|".join(choices) if choices else kind.__name__.upper(), **shared)
+
+
+def _with_default(text: str, default: Any) -> str:
+    """A field's help and its default, unless it says itself what happens where nothing is given."""
+    if default in (None, dataclasses.MISSING) and ("default" in text or "if not given" in text):
+        return text
+    return f"{text} (default: {shown(default)})"
 
 
 def field_help(cls: type) -> dict[str, str]:
     """The string below each field of a dataclass, by name."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0].body
+    (declaration,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(declaration, ast.ClassDef)
     helps = {}
-    for declared, below in itertools.pairwise(body):
-        if isinstance(declared, ast.AnnAssign) and isinstance(below, ast.Expr):
-            helps[declared.target.id] = " ".join(ast.literal_eval(below.value).split())
+    for field, below in itertools.pairwise(declaration.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+            helps[field.target.id] = " ".join(ast.literal_eval(below.value).split())
     return helps
 
 
@@ -132,3 +190,8 @@ def parse(name: str, kind: Any, raw: Any) -> Any:
     except (ValueError, KeyError, OverflowError, yaml.YAMLError):
         raise ConfigError(name, raw, f"must be {_WANTED[base]}") from None
     return raw
+
+
+def shown(value: Any) -> str:
+    """A value as one would type it."""
+    return "none" if value is dataclasses.MISSING else plain(value)

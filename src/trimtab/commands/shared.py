@@ -14,13 +14,14 @@ from trimtab import config as configuration
 from trimtab import presets
 from trimtab.commands import HELP, flags
 from trimtab.commands.flags import Parser
+from trimtab.commands.groups import GROUPS
 from trimtab.config import Config, ConfigError
 from trimtab.runs.records import first_free
 
 
 @dataclass
 class Output:
-    """How a command shows itself."""
+    """Progress and output."""
 
     quiet: bool = False
     """Show no progress."""
@@ -34,9 +35,43 @@ def parser(name: str, *classes: type, positional: str | None = None, help: str =
     made = Parser(prog=f"trimtab {name}", description=about, allow_abbrev=False)
     if positional:
         made.add_argument(positional, help=help)
-    for cls in classes:
-        flags.add_fields(made.add_argument_group(cls.__name__), cls)
+    for cls in (cls for cls in classes if cls is not Config):
+        flags.add_fields(made.add_argument_group(_title(cls)), cls)
+    if Config in classes:
+        for title, names in GROUPS.items():
+            flags.add_fields(made.add_argument_group(title), Config, names)
+        made.before_help = _tell_preset
     return made
+
+
+def _title(cls: type) -> str:
+    """The first line of a class's docstring, as the heading of its options."""
+    first = (cls.__doc__ or cls.__name__).splitlines()[0].rstrip(".")
+    return first[0].lower() + first[1:]
+
+
+def _tell_preset(made: Parser, words: list[str]) -> None:
+    """Where the words name an environment, its help shows the values its preset gives."""
+    given = made.loosely(words)
+    for name in ("env", "preset", "config"):
+        if given is not None and not hasattr(given, name):
+            setattr(given, name, None)
+    if given is None or (given.env is None and not hasattr(given, "env_id")):
+        made.epilog = "Name an environment to see the values its preset gives."
+        return
+    given.env_id = getattr(given, "env_id", given.env)
+    preset = preset_of(given)
+    if preset is None:
+        made.epilog = f"{given.env_id}: no preset for this algorithm, or none asked for; the defaults are used."
+        return
+    made.epilog = f"The preset is {preset}; --preset none leaves it out."
+    values = presets.load(preset)
+    for action in made._actions:
+        if action.dest in values and action.dest not in ("env_id", "algo"):  # which chose the preset
+            text, _, default = (action.help or "").rpartition(" (default: ")
+            value, default = flags.shown(values[action.dest]), default.removesuffix(")")
+            otherwise = f"; otherwise {default}" if text and default != value else ""
+            action.help = f"{text or action.help} (preset: {value}{otherwise})"
 
 
 def add_source(made: Parser) -> None:

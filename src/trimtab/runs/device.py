@@ -41,7 +41,7 @@ def not_cached() -> Iterator[None]:
     """Programs compiled here, which no other process could use, are not kept."""
     import jax
 
-    least = jax.config.jax_persistent_cache_min_compile_time_secs
+    least = jax.config.jax_persistent_cache_min_compile_time_secs  # type: ignore[attr-defined]
     jax.config.update("jax_persistent_cache_min_compile_time_secs", math.inf)
     try:
         yield

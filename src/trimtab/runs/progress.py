@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 
 class Progress:
@@ -11,8 +12,10 @@ class Progress:
 
     def __init__(self, total: int, title: str, quiet: bool = False, unit: str = "steps"):
         self.total, self.title, self.quiet, self.unit = total, title, quiet, unit
-        self._live, self._begun, self._printed, self._first = None, time.perf_counter(), 0.0, 0
-        self._seen, self._ends = -1, None  # what was done when it last grew, and when all should be, guessed then
+        self._live: Any = None
+        self._begun, self._printed, self._first = time.perf_counter(), 0.0, 0
+        self._seen = -1  # what was done when it last grew
+        self._ends: float | None = None  # when all should be done, guessed then
 
     def __enter__(self) -> Progress:
         if not self.quiet and sys.stderr.isatty():

@@ -1,0 +1,166 @@
+"""`trimtab completion`: a script for the shell, written from the parsers. Completing starts no Python."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from dataclasses import dataclass
+
+from trimtab import presets
+from trimtab.commands import HELP
+from trimtab.commands.shared import parser
+from trimtab.config import ConfigError
+
+SHELLS = ("bash", "zsh", "fish")
+# What to offer where a value is no choice of words: by the name of the option or position.
+DIRECTORIES = ("run", "run_dir", "dir", "directory", "save", "store", "runs")
+FILES = ("config", "file", "out", "source")
+
+
+@dataclass(frozen=True)
+class Word:
+    """An option (or a position, whose name starts with no dash), what may follow it, and what it is about."""
+
+    name: str
+    values: tuple[str, ...]
+    kind: str  # words, files, directories, flag (nothing follows) or any
+    help: str
+
+
+def completion(argv: list[str]) -> int:
+    made = parser("completion", positional="shell", help=" or ".join(SHELLS))
+    made.epilog = 'bash: eval "$(trimtab completion bash)"; fish: trimtab completion fish | source; zsh as bash'
+    given = made.parse(argv)
+    if given.shell not in SHELLS:
+        raise ConfigError("shell", given.shell, f"must be one of {', '.join(SHELLS)}")
+    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[given.shell](_known()), end="")
+    return 0
+
+
+def _known() -> dict[str, list[Word]]:
+    """Every command's words."""
+    from trimtab.commands.described import parsers
+    from trimtab.envs import catalogue
+
+    environments = tuple(sorted({row.env_id for row in catalogue() if row.available}))
+    return {name: [_word(a, environments) for a in made._actions] for name, made in parsers().items()}
+
+
+def _word(action: argparse.Action, environments: tuple[str, ...]) -> Word:
+    name = action.option_strings[-1] if action.option_strings else action.dest
+    help = (action.help or "").replace("%%", "%")
+    if action.nargs == 0:
+        return Word(name, (), "flag", help)
+    if action.dest in ("env", "env_id"):
+        return Word(name, environments, "words", help)
+    if action.dest == "preset" or help == "print this preset":
+        return Word(name, tuple(presets.names()), "words", help)
+    if action.dest in DIRECTORIES:
+        return Word(name, (), "directories", help)
+    if action.dest in FILES:
+        return Word(name, (), "files", help)
+    choices = tuple(str(action.metavar).split("|")) if "|" in str(action.metavar) else ()
+    if action.dest == "shell":
+        choices = SHELLS
+    if action.dest == "library":
+        choices = ("sb3", "cleanrl", "rllib")
+    return Word(name, choices, "words" if choices else "any", help)
+
+
+def _options(words: list[Word]) -> list[Word]:
+    return [word for word in words if word.name.startswith("-")]
+
+
+def _position(words: list[Word]) -> Word | None:
+    return next((word for word in words if not word.name.startswith("-")), None)
+
+
+def _offer(word: Word, shell: str) -> str:
+    """What to say in a shell so that it offers a word's values."""
+    offers = {
+        "bash": {"files": "_trimtab_files -f", "directories": "_trimtab_files -d", "words": "_trimtab_words"},
+        "zsh": {"files": "_files", "directories": "_files -/", "words": "compadd --"},
+    }[shell]
+    if word.kind not in offers:
+        return ":"
+    if word.kind != "words":
+        return offers[word.kind]
+    return f"{offers['words']} {' '.join(map(shlex.quote, word.values))}"
+
+
+def _cases(known: dict[str, list[Word]], shell: str, indent: str) -> str:
+    """For each command: what follows an option, its options, what stands in its position."""
+    lines = []
+    for command, words in known.items():
+        lines.append(f"{indent}{command})")
+        lines.append(f'{indent}  case "$previous" in')
+        for word in _options(words):
+            if word.kind != "flag":
+                lines.append(f"{indent}    {word.name}) {_offer(word, shell)}; return ;;")
+        lines.append(f"{indent}  esac")
+        names = " ".join(word.name for word in _options(words))
+        offered = {"bash": "_trimtab_words", "zsh": "compadd --"}[shell]
+        lines.append(f'{indent}  if [[ "$current" == -* ]]; then {offered} {names}; return; fi')
+        position = _position(words)
+        lines.append(f"{indent}  {_offer(position, shell) if position else ':'} ;;")
+    return "\n".join(lines)
+
+
+def _bash(known: dict[str, list[Word]]) -> str:
+    return f"""# bash completion of trimtab; `eval "$(trimtab completion bash)"` in ~/.bashrc
+_trimtab_words() {{ COMPREPLY=($(compgen -W "$*" -- "$current")); }}
+_trimtab_files() {{
+  compopt -o filenames 2>/dev/null
+  local IFS=$'\\n'
+  COMPREPLY=($(compgen "$1" -- "$current"))
+}}
+_trimtab() {{
+  local current="${{COMP_WORDS[COMP_CWORD]}}" previous="${{COMP_WORDS[COMP_CWORD-1]}}"
+  # --option=value comes as three words
+  if [[ "$previous" == "=" ]]; then previous="${{COMP_WORDS[COMP_CWORD-2]}}"; fi
+  if [[ "$current" == "=" ]]; then current=""; fi
+  COMPREPLY=()
+  if (( COMP_CWORD == 1 )); then _trimtab_words {" ".join(HELP)} --help --version; return; fi
+  case "${{COMP_WORDS[1]}}" in
+{_cases(known, "bash", "    ")}
+  esac
+}}
+complete -F _trimtab trimtab
+"""
+
+
+def _zsh(known: dict[str, list[Word]]) -> str:
+    return f"""#compdef trimtab
+# zsh completion of trimtab; `eval "$(trimtab completion zsh)"` in ~/.zshrc after compinit
+_trimtab() {{
+  local current="${{words[CURRENT]}}" previous="${{words[CURRENT-1]}}"
+  if (( CURRENT == 2 )); then compadd -- {" ".join(HELP)} --help --version; return; fi
+  case "${{words[2]}}" in
+{_cases(known, "zsh", "    ")}
+  esac
+}}
+compdef _trimtab trimtab
+"""
+
+
+def _fish(known: dict[str, list[Word]]) -> str:
+    lines = [
+        "# fish completion of trimtab; `trimtab completion fish | source` in config.fish",
+        "complete -c trimtab -f",
+    ]
+    for command, about in HELP.items():
+        lines.append(f"complete -c trimtab -n __fish_use_subcommand -a {command} -d {shlex.quote(about)}")
+    for command, words in known.items():
+        for word in words:
+            lines.append(_fish_line(command, word))
+    return "\n".join(lines) + "\n"
+
+
+def _fish_line(command: str, word: Word) -> str:
+    line = f"complete -c trimtab -n '__fish_seen_subcommand_from {command}'"
+    if word.name.startswith("-"):
+        line += f" -l {word.name.lstrip('-')} -d {shlex.quote(word.help)}"
+        line += " -r" if word.kind != "flag" else ""
+    if word.kind in ("files", "directories"):
+        return line + (" -F" if word.kind == "files" else " -a '(__fish_complete_directories)'")
+    return line + (f" -a {shlex.quote(' '.join(word.values))}" if word.values else "")
