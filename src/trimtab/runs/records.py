@@ -20,6 +20,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -70,7 +71,7 @@ def write_json(path: Path, value: Any) -> None:
 
 def new_path(root: Path, env_id: str, algo: str, seed: int) -> Path:
     """runs/ENV/ALGO-seedS-K with the first free K."""
-    base = root / env_id.replace("/", "-")
+    base = root / re.sub(r"[^\w.-]", "-", env_id)
     for k in range(1, 1_000_000):
         path = base / f"{algo}-seed{seed}-{k}"
         if not path.exists():
