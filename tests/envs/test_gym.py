@@ -9,7 +9,7 @@ import pytest
 from trimtab import envs
 from trimtab.envs.base import Continuous, Discrete, EnvError
 from trimtab.envs.gym import GymEnv
-from trimtab.envs.layout import layout_of
+from trimtab.envs.layout import actions_of, layout_of
 
 
 class Counter(gymnasium.Env):
@@ -150,5 +150,5 @@ def test_errors_name_what_would_work():
         GymEnv("Pendulum-v1", 1, vectorization="threads")
     with pytest.raises(EnvError, match="time_limit"):
         GymEnv("Pendulum-v1", 1, time_limit=0)
-    with pytest.raises(EnvError, match="only Discrete and floating-point Box"):
-        GymEnv("tabular/CliffWalking-v0", 1)
+    with pytest.raises(EnvError, match=r"has actions Text.*MultiDiscrete, MultiBinary and Box"):
+        actions_of("Words-v0", gymnasium.spaces.Text(4))

@@ -18,6 +18,8 @@ from .base import (
     EnvError,
     HostEnv,
     HostStep,
+    MultiBinary,
+    MultiDiscrete,
     Spec,
     Step,
 )
@@ -33,6 +35,7 @@ from .names import (
 )
 
 if TYPE_CHECKING:
+    from .own import Constructor
     from .tabular import FiniteMDP, TabularEnv
 
 __all__ = [
@@ -45,6 +48,8 @@ __all__ = [
     "FiniteMDP",
     "HostEnv",
     "HostStep",
+    "MultiBinary",
+    "MultiDiscrete",
     "Spec",
     "Step",
     "TabularEnv",
@@ -65,11 +70,14 @@ def make(
     time_limit: int | None = None,
     seed: int = 0,
     streamed: bool = False,
+    constructor: Constructor | None = None,
 ) -> CompiledEnv | HostEnv:
     """The environment of an id: compiled if it can be, else `num_envs` host environments.
 
     `auto` tries finite MDPs, gymnax, EnvPool, Gymnasium, in this order. `env_kwargs` go to the environment's
-    own constructor or parameters (for Gymnasium, `vectorization` "sync" or "async" may stand among them).
+    own constructor or parameters (for Gymnasium, `vectorization` "sync", "async" or "vector_entry_point" may stand
+    among them). `module:Env-v0` and `module:ClassOrFunction` are imported; a `constructor` (which returns a
+    gymnasium.Env) is used instead of the id.
     `time_limit` overrides the environment's own limit; None keeps it. `seed` is the one a host environment is
     reset with unless `reset` is given another; compiled environments take keys instead. `streamed` asks for host
     environments that a compiled program can step, where there are such.
@@ -78,8 +86,14 @@ def make(
         raise EnvError(f"backend: {backend!r} is none of auto, {', '.join(BACKENDS)}")
     if num_envs < 1:
         raise EnvError(f"num_envs: {num_envs} is too few; the least is 1")
-    chosen = choose(env_id, backend)
     options = dict(env_kwargs or {})
+    if constructor is not None:
+        if backend not in ("auto", "gymnasium"):
+            raise EnvError(f"backend: {backend} cannot run an environment given as a function; nearest: gymnasium")
+        from .gym import make_gym
+
+        return make_gym(env_id, num_envs, options, time_limit, seed, constructor)
+    chosen = choose(env_id, backend)
     if chosen == "tabular":
         from .tabular import FiniteMDP, TabularEnv
 
@@ -93,10 +107,9 @@ def make(
         from .pool import PoolEnv
 
         return PoolEnv(env_id, num_envs, options, time_limit, seed, streamed)
-    from .gym import GymEnv
+    from .gym import make_gym
 
-    vectorization = options.pop("vectorization", "sync")
-    return GymEnv(env_id, num_envs, options, time_limit, seed, vectorization)
+    return make_gym(env_id, num_envs, options, time_limit, seed)
 
 
 def choose(env_id: str, backend: str) -> str:
@@ -121,11 +134,13 @@ def choose(env_id: str, backend: str) -> str:
 
 def _backends_with(env_id: str) -> list[str]:
     """The backends that have an id, in the order they are tried, installed or not."""
+    if ":" in env_id:
+        return ["gymnasium"]
     listed = {
         "tabular": env_id in TABULAR_IDS,
         "native": env_id in NATIVE_IDS,
         "envpool": canonical(env_id) in _known_to_envpool(canonical(env_id)),
-        "gymnasium": env_id in gymnasium_ids() or ":" in env_id,
+        "gymnasium": env_id in gymnasium_ids(),
     }
     having = [backend for backend, has in listed.items() if has]
     return having[::-1] if env_id in GYMNASIUM_FIRST else having

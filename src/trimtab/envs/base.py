@@ -37,21 +37,63 @@ class Continuous(NamedTuple):
     high: tuple[float, ...]
 
 
+class MultiDiscrete(NamedTuple):
+    """Several choices at once: entry k is one of 0, 1, ..., sizes[k] - 1."""
+
+    sizes: tuple[int, ...]
+
+
+class MultiBinary(NamedTuple):
+    """Several switches at once, each 0 or 1."""
+
+    count: int
+
+
+ActionSpace = Discrete | Continuous | MultiDiscrete | MultiBinary
+
+
+def numbers_in(action: ActionSpace) -> int:
+    """Numbers an action consists of."""
+    if isinstance(action, Discrete):
+        return 1
+    if isinstance(action, MultiBinary):
+        return action.count
+    return len(action.sizes if isinstance(action, MultiDiscrete) else action.low)
+
+
+def outputs_of(action: ActionSpace) -> int:
+    """Numbers a policy puts out for an action: a logit per choice or switch, a mean per dimension."""
+    if isinstance(action, Discrete):
+        return action.n
+    return sum(action.sizes) if isinstance(action, MultiDiscrete) else numbers_in(action)
+
+
+class Part(NamedTuple):
+    """Where a named part of a Dict or Tuple observation lies in the flat vector: [start, stop)."""
+
+    name: str
+    start: int
+    stop: int
+
+
 @dataclass(frozen=True)
 class Spec:
     """What a network and a rollout need to know about an environment.
 
     `obs_shape` is the shape the policy sees: images are height x width x channels and stay uint8, everything
-    else is float32. `time_limit` is the step at which an episode is truncated, None if it never is.
+    else is float32. A Dict or Tuple is one flat vector of its `parts`: keys in sorted order at every level, entries in
+    theirs, arrays row by row, indices (Discrete) one-hot. `time_limit` is the step at which an episode is truncated,
+    None if it never is.
     """
 
     env_id: str
     backend: Backend
     obs_shape: tuple[int, ...]
     obs_dtype: Literal["float32", "uint8"]
-    action: Discrete | Continuous
+    action: ActionSpace
     time_limit: int | None
     compiled: bool
+    parts: tuple[Part, ...] = ()
 
 
 class Step(NamedTuple):

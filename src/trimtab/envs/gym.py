@@ -14,7 +14,31 @@ import numpy as np
 from jaxtyping import Bool, Num, Shaped
 
 from .base import EnvError, HostStep, Spec, refuse_bad_time_limit, refuse_unknown_options, spread_seeds
-from .layout import action_of, layout_of, without_precision_warnings
+from .layout import actions_of, layout_of_space, without_precision_warnings
+from .own import Constructor, described, name_of, registered, told
+
+VECTORIZATIONS = ("sync", "async", "vector_entry_point")
+
+
+def make_gym(
+    env_id: str,
+    num_envs: int,
+    env_kwargs: dict[str, Any] | None = None,
+    time_limit: int | None = None,
+    seed: int = 0,
+    constructor: Constructor | None = None,
+) -> Any:
+    """N environments of an id or of a constructor, vectorized here or by the environment's own vector entry point."""
+    options = dict(env_kwargs or {})
+    found = registered(env_id) if constructor is None else described(constructor, name_of(constructor))
+    way = options.pop("vectorization", "sync" if found.entry_point is not None else "vector_entry_point")
+    if way not in VECTORIZATIONS:
+        raise EnvError(f"env_kwargs: vectorization is {', '.join(map(repr, VECTORIZATIONS))}, not {way!r}")
+    if way == "vector_entry_point":
+        from .vectors import VectorEnv
+
+        return VectorEnv(env_id, found, num_envs, options, time_limit, seed)
+    return GymEnv(env_id, num_envs, options, time_limit, seed, way, found)
 
 
 class GymEnv:
@@ -28,48 +52,45 @@ class GymEnv:
         time_limit: int | None = None,
         seed: int = 0,
         vectorization: str = "sync",
+        found: Any = None,
     ) -> None:
         refuse_bad_time_limit(env_id, time_limit)
         self.num_envs = num_envs
         self._seed = seed
-        registered = _registered(env_id)
+        found = registered(env_id) if found is None else found
         options = dict(env_kwargs or {})
-        _refuse_unknown_arguments(env_id, registered.entry_point, options)
-        make_one = partial(_make_one, registered, time_limit, options)
-        limit = _probe(env_id, make_one)
+        refuse_unknown_arguments(env_id, found.entry_point, options)
+        make_one = partial(_make_one, env_id, found, time_limit, options)
+        limit, self._layout, self._actions = _probe(make_one)
         with without_precision_warnings():
-            self._vector = _vectorize(make_one, num_envs, vectorization)
-        observed, acted = self._vector.single_observation_space, self._vector.single_action_space
-        self._layout = layout_of(observed.shape, observed.dtype)
-        self._action_dtype, self._action_shape = acted.dtype, acted.shape
-        self._first_action = int(getattr(acted, "start", 0))
-        shape, dtype = self._layout.shape, self._layout.dtype
-        action = action_of(env_id, acted)
-        self.spec = Spec(env_id, "gymnasium", shape, dtype, action, limit, compiled=False)
+            self._vector = _vectorize(partial(_make_checked, make_one, env_id), num_envs, vectorization)
+        observed = self._vector.single_observation_space
+        self._batch_layout = layout_of_space(env_id, observed)  # of what leaves `Checked`
+        shape, dtype, parts = self._layout.shape, self._layout.dtype, self._layout.parts
+        self.spec = Spec(env_id, "gymnasium", shape, dtype, self._actions.space, limit, compiled=False, parts=parts)
 
     def reset(self, seed: int | None = None) -> Shaped[np.ndarray, "N ..."]:
         seeds = spread_seeds(self._seed if seed is None else seed, self.num_envs)
         obs, _ = self._vector.reset(seed=seeds)
-        self._obs = self._layout.convert(obs)
+        self._obs = self._batch_layout.convert(obs)
         return self._obs
 
     def step(self, actions: Num[np.ndarray, "N ..."]) -> HostStep:
-        actions = np.asarray(actions).reshape(self.num_envs, *self._action_shape) + self._first_action
-        obs, reward, terminated, truncated, info = self._vector.step(actions.astype(self._action_dtype))
+        obs, reward, terminated, truncated, info = self._vector.step(self._actions.convert(actions))
         final = np.array(obs)
         for row in np.flatnonzero(terminated | truncated):
             final[row] = info["final_obs"][row]
-        self._obs = self._layout.convert(obs)
+        self._obs = self._batch_layout.convert(obs)
         reward = np.asarray(reward, np.float32)
         valid = np.ones(self.num_envs, bool)
         truncated = truncated & ~terminated
-        next_obs = self._layout.convert(final)
+        next_obs = self._batch_layout.convert(final)
         return HostStep(self._obs, next_obs, reward, np.array(terminated), truncated, valid)
 
     def reset_some(self, mask: Bool[np.ndarray, " N"]) -> Shaped[np.ndarray, "N ..."]:
         if mask.any():
             obs, _ = self._vector.reset(options={"reset_mask": np.asarray(mask, np.bool_)})
-            self._obs = np.where(_rows(mask, self._obs), self._layout.convert(obs), self._obs)
+            self._obs = np.where(_rows(mask, self._obs), self._batch_layout.convert(obs), self._obs)
         return self._obs
 
     def stream(self) -> None:
@@ -83,42 +104,35 @@ def _rows(mask: Bool[np.ndarray, " N"], like: Shaped[np.ndarray, "N ..."]) -> Bo
     return mask.reshape(-1, *(1,) * (like.ndim - 1))
 
 
-def _registered(env_id: str) -> Any:
-    """Gymnasium's own description of an id; `module:id` imports the module first."""
+def _make_one(env_id: str, found: Any, time_limit: int | None, options: dict[str, Any]) -> Any:
+    """One environment; what its constructor raises is told in one line."""
     import gymnasium
 
     try:
-        return gymnasium.spec(env_id)
-    except (gymnasium.error.Error, ImportError) as error:
-        raise EnvError(f"env_id: Gymnasium does not have {env_id}: {error}") from error
+        with without_precision_warnings():
+            return gymnasium.make(found, max_episode_steps=time_limit, disable_env_checker=True, **options)
+    except Exception as error:  # whatever the environment's own code raises
+        raise EnvError(f"env_id: Gymnasium cannot make {env_id}: {told(error)}") from error
 
 
-def _make_one(registered: Any, time_limit: int | None, options: dict[str, Any]) -> Any:
-    """One environment; observations that are not arrays are flattened (a state index becomes one-hot)."""
-    import gymnasium
+def _make_checked(make_one: Any, env_id: str) -> Any:
+    from .checked import Checked
 
-    with without_precision_warnings():
-        env = gymnasium.make(registered, max_episode_steps=time_limit, **options)
-    is_array = isinstance(env.observation_space, gymnasium.spaces.Box)
-    return env if is_array else gymnasium.wrappers.FlattenObservation(env)
+    return Checked(make_one(), env_id)
 
 
-def _probe(env_id: str, make_one: Any) -> int | None:
-    """Make one and close it: the errors a user can cause surface here, and the time limit is read off."""
-    import gymnasium
-
+def _probe(make_one: Any) -> tuple[int | None, Any, Any]:
+    """Make one and close it: the errors a user can cause surface here. Its limit, layout and actions."""
+    env = make_one()
+    env_id = make_one.args[0]
     try:
-        env = make_one()
-    except (gymnasium.error.Error, ImportError) as error:
-        raise EnvError(f"env_id: Gymnasium cannot make {env_id}: {error}") from error
-    try:
-        action_of(env_id, env.action_space)
-        return env.spec.max_episode_steps
+        limit = getattr(env.spec, "max_episode_steps", None)
+        return limit, layout_of_space(env_id, env.observation_space), actions_of(env_id, env.action_space)
     finally:
         env.close()
 
 
-def _refuse_unknown_arguments(env_id: str, entry_point: Any, options: dict[str, Any]) -> None:
+def refuse_unknown_arguments(env_id: str, entry_point: Any, options: dict[str, Any]) -> None:
     """Check options against the constructor, unless it takes any."""
     import gymnasium
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,24 +10,76 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Float, Num, Shaped
 
-from .base import Continuous, Discrete, EnvError
+from .base import ActionSpace, Continuous, Discrete, EnvError, MultiBinary, MultiDiscrete, Part
+
+_UNBOUNDED = 1e30  # some libraries write the largest number for no bound, and the smallest positive one for none below
+_MOST_CHOICES = 100_000
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The conversion of one environment's observations, decided once from their shape and type."""
+    """The conversion of one environment's array observations, decided once from their shape and type."""
 
     shape: tuple[int, ...]
     dtype: Literal["float32", "uint8"]
     channels_first: bool
+    parts: tuple[Part, ...] = ()
 
     def convert(self, obs: Shaped[np.ndarray, "N ..."]) -> Shaped[np.ndarray, "N ..."]:
         """A batch as delivered -> [N, *shape]."""
         if self.channels_first:
             obs = np.moveaxis(obs, 1, -1)
         return np.ascontiguousarray(obs, dtype=self.dtype).reshape(len(obs), *self.shape)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One array or index inside a Dict or Tuple; indices (`choices` of each number, from `first`) become one-hot."""
+
+    path: tuple[str | int, ...]
+    size: int
+    choices: tuple[int, ...] = ()
+    first: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return ".".join(map(str, self.path))
+
+    def columns(self, obs: Any) -> Float[np.ndarray, "N size"]:
+        """This leaf of a batch."""
+        for key in self.path:
+            obs = obs[key]
+        values = np.asarray(obs)
+        if not self.choices:
+            return values.reshape(len(values), -1).astype(np.float32)
+        values = values.reshape(len(values), -1)
+        return np.concatenate(
+            [np.eye(n, dtype=np.float32)[values[:, k] - f] for k, (n, f) in enumerate(zip(self.choices, self.first))],
+            axis=1,
+        )
+
+
+@dataclass(frozen=True)
+class FlatLayout:
+    """The conversion of Dict, Tuple and index observations to one vector (see `Spec` for the order)."""
+
+    leaves: tuple[Leaf, ...]
+    dtype: Literal["float32"] = "float32"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (sum(leaf.size for leaf in self.leaves),)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        ends = np.cumsum([leaf.size for leaf in self.leaves]).tolist()
+        return tuple(Part(leaf.name, end - leaf.size, end) for leaf, end in zip(self.leaves, ends) if leaf.path)
+
+    def convert(self, obs: Any) -> Float[np.ndarray, "N numbers"]:
+        """A batch as delivered -> [N, numbers]."""
+        return np.concatenate([leaf.columns(obs) for leaf in self.leaves], axis=1)
 
 
 def layout_of(shape: tuple[int, ...], dtype: Any) -> Layout:
@@ -40,16 +93,84 @@ def layout_of(shape: tuple[int, ...], dtype: Any) -> Layout:
     return Layout(shape, "uint8", channels_first=False)
 
 
-def action_of(env_id: str, space: Any) -> Discrete | Continuous:
-    """A Gymnasium action space as ours; raises for the kinds a policy here cannot produce."""
+def layout_of_space(env_id: str, space: Any) -> Layout | FlatLayout:
+    """The conversion of a Gymnasium observation space; raises for what does not consist of numbers."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Box):
+        return layout_of(space.shape, space.dtype)
+    if isinstance(space, spaces.MultiBinary):
+        return Layout(space.shape, "float32", channels_first=False)
+    return FlatLayout(tuple(_leaves(env_id, space, ())))
+
+
+def _leaves(env_id: str, space: Any, path: tuple[str | int, ...]) -> Iterator[Leaf]:
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict):
+        for key in sorted(space.spaces):
+            yield from _leaves(env_id, space.spaces[key], (*path, key))
+    elif isinstance(space, spaces.Tuple):
+        for position, inner in enumerate(space.spaces):
+            yield from _leaves(env_id, inner, (*path, position))
+    elif isinstance(space, spaces.Box | spaces.MultiBinary):
+        yield Leaf(path, math.prod(space.shape))
+    elif isinstance(space, spaces.Discrete):
+        yield Leaf(path, int(space.n), (int(space.n),), (int(space.start),))
+    elif isinstance(space, spaces.MultiDiscrete):
+        choices = tuple(map(int, space.nvec.reshape(-1)))
+        first = tuple(map(int, np.broadcast_to(getattr(space, "start", 0), space.nvec.shape).reshape(-1)))
+        yield Leaf(path, sum(choices), choices, first)
+    else:
+        where = f" in {'.'.join(map(str, path))}" if path else ""
+        raise EnvError(f"env_id: {env_id} observes {type(space).__name__}{where}; a network needs numbers")
+
+
+@dataclass(frozen=True)
+class Actions:
+    """An environment's action space as ours, and how a batch of our actions becomes what the environment takes."""
+
+    space: ActionSpace
+    shape: tuple[int, ...]
+    dtype: Any
+    first: int | tuple[int, ...] = 0
+
+    def convert(self, actions: Num[np.ndarray, "N ..."]) -> Num[np.ndarray, "N ..."]:
+        actions = np.asarray(actions)
+        if self.first != 0:
+            actions = actions + np.asarray(self.first)
+        return actions.reshape(len(actions), *self.shape).astype(self.dtype)
+
+
+def actions_of(env_id: str, space: Any) -> Actions:
+    """A Gymnasium action space; whole-number boxes are several choices. Raises for what a policy cannot produce."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Discrete):
-        return Discrete(int(space.n))
+        return Actions(Discrete(int(space.n)), (), space.dtype, int(space.start))
+    if isinstance(space, spaces.MultiDiscrete):
+        first = np.broadcast_to(getattr(space, "start", 0), space.nvec.shape).reshape(-1)
+        sizes = tuple(map(int, space.nvec.reshape(-1)))
+        return Actions(MultiDiscrete(sizes), space.shape, space.dtype, _shift(first))
+    if isinstance(space, spaces.MultiBinary):
+        return Actions(MultiBinary(math.prod(space.shape)), space.shape, space.dtype)
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-        low, high = space.low.reshape(-1), space.high.reshape(-1)
-        return Continuous(tuple(map(float, low)), tuple(map(float, high)))
-    raise EnvError(f"env_id: {env_id} has actions {space}; only Discrete and floating-point Box are supported")
+        low, high = (bound.reshape(-1).astype(float) for bound in (space.low, space.high))
+        low = np.where((low < -_UNBOUNDED) | (low == np.finfo(space.dtype).tiny), -np.inf, low)
+        high = np.where(high > _UNBOUNDED, np.inf, high)
+        return Actions(Continuous(tuple(low.tolist()), tuple(high.tolist())), space.shape, space.dtype)
+    if isinstance(space, spaces.Box):
+        low, high = (bound.reshape(-1).astype(int) for bound in (space.low, space.high))
+        sizes = high - low + 1
+        if sizes.max(initial=1) <= _MOST_CHOICES:
+            return Actions(MultiDiscrete(tuple(sizes.tolist())), space.shape, space.dtype, _shift(low))
+    raise EnvError(
+        f"env_id: {env_id} has actions {space}; a policy here can give Discrete, MultiDiscrete, MultiBinary and Box"
+    )
+
+
+def _shift(first: np.ndarray) -> int | tuple[int, ...]:
+    return tuple(first.tolist()) if first.any() else 0
 
 
 @contextmanager

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Bool, Num, Shaped
 
 from .base import EnvError, HostStep, Spec, refuse_bad_time_limit, refuse_unknown_options, spread_seeds
-from .layout import action_of, layout_of, without_precision_warnings
+from .layout import actions_of, layout_of_space, without_precision_warnings
 from .names import canonical
 
 if TYPE_CHECKING:
@@ -71,12 +71,12 @@ class PoolEnv:
         described = _spec_of(self._task, self._config)
         with without_precision_warnings():
             observed, acted = described.gymnasium_observation_space, described.gymnasium_action_space
-        _refuse_unsupported(env_id, described, observed)
-        self._layout = layout_of(observed.shape, observed.dtype)
-        self._action_dtype, self._action_shape = acted.dtype, acted.shape
-        action = action_of(env_id, acted)
-        shape, dtype = self._layout.shape, self._layout.dtype
-        self.spec = Spec(env_id, "envpool", shape, dtype, action, limit, compiled=False)
+        if described.config.max_num_players > 1:
+            raise EnvError(f"env_id: {env_id} has several players; one is supported")
+        self._layout = layout_of_space(env_id, observed)
+        self._actions = actions_of(env_id, acted)
+        shape, dtype, parts = self._layout.shape, self._layout.dtype, self._layout.parts
+        self.spec = Spec(env_id, "envpool", shape, dtype, self._actions.space, limit, compiled=False, parts=parts)
 
     def reset(self, seed: int | None = None) -> Shaped[np.ndarray, "N ..."]:
         """Build the pools anew: EnvPool takes a seed only at construction."""
@@ -92,7 +92,7 @@ class PoolEnv:
         return self._obs
 
     def step(self, actions: Num[np.ndarray, "N ..."]) -> HostStep:
-        actions = np.asarray(actions, self._action_dtype).reshape(self.num_envs, *self._action_shape)
+        actions = self._actions.convert(actions)
         for pool, part in zip(self._pools, self._split(actions)):
             pool.send(part)
         step = HostStep(*map(np.concatenate, zip(*(self.read(pool.recv()) for pool in self._pools))))
@@ -104,7 +104,7 @@ class PoolEnv:
     def read(self, received: tuple) -> HostStep:
         """What EnvPool returned, NumPy's arrays or JAX's, as a step that has not been reset."""
         obs, reward, terminated, truncated, info = received
-        obs = self._layout.convert(obs) if isinstance(obs, np.ndarray) else obs
+        obs = self._layout.convert(obs) if isinstance(obs, np.ndarray | dict) else obs
         elapsed = info["elapsed_step"]
         truncated, valid = truncated & ~terminated, elapsed > 0
         if self._keeps_limit:
@@ -148,14 +148,14 @@ class PoolStream:
     def __init__(self, env: PoolEnv) -> None:
         import jax
 
-        self._env, self._dtype = env, jax.dtypes.canonicalize_dtype(env._action_dtype)
+        self._env, self._dtype = env, jax.dtypes.canonicalize_dtype(env._actions.dtype)
         functions = [pool.xla() for pool in env._pools]
         self.handles = tuple(handle for handle, *_ in functions)
         self._recv = [recv for _, recv, _, _ in functions]
         self._send = [send for _, _, send, _ in functions]
 
     def send(self, part: int, handle: Array, actions: Num[Array, "n ..."]) -> Array:
-        return self._send[part](handle, actions.astype(self._dtype).reshape(-1, *self._env._action_shape))
+        return self._send[part](handle, actions.astype(self._dtype).reshape(-1, *self._env._actions.shape))
 
     def recv(self, part: int, handle: Array) -> tuple[Array, HostStep]:
         handle, received = self._recv[part](handle)
@@ -213,12 +213,3 @@ def _limits(task: str, defaults: Any, asked: int | None) -> tuple[int | None, in
     if limit >= _NO_LIMIT:
         return None, max(own, limit)
     return limit, limit + 1 if family in _COUNTED_FAMILIES else limit
-
-
-def _refuse_unsupported(env_id: str, described: Any, observed: Any) -> None:
-    from gymnasium import spaces
-
-    if not isinstance(observed, spaces.Box):
-        raise EnvError(f"env_id: {env_id} observes {type(observed).__name__}; EnvPool's Box is supported")
-    if described.config.max_num_players > 1:
-        raise EnvError(f"env_id: {env_id} has several players; one is supported")

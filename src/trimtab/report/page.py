@@ -97,7 +97,7 @@ def _anchor(title: str) -> str:
     return re.sub(r"\W+", "-", title.lower()).strip("-")
 
 
-def _html(block: Block, titles: list[str] = []) -> str:
+def _html(block: Block, titles: Sequence[str] = ()) -> str:
     e = html.escape
     match block:
         case Answer(text, headline, label):
@@ -148,7 +148,8 @@ def _contents(titles: list[str]) -> str:
     if not titles:
         return ""
     links = "".join(f'<a href="#{_anchor(title)}">{html.escape(title)}</a>' for title in titles)
-    return f'<nav class="contents" aria-label="Contents">{links}<button type="button" class="unfold">open all</button></nav>'
+    button = '<button type="button" class="unfold">open all</button>'
+    return f'<nav class="contents" aria-label="Contents">{links}{button}</nav>'
 
 
 def _slider(slider: Slider) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -53,8 +53,8 @@ def advance(engine: Engine, state: State, count: int) -> tuple[State, Info]:
     return state, wait()
 
 
-def build(config: Config) -> Engine:
-    """The engine for a configuration; raises EnvError for environments that cannot be had."""
+def build(config: Config, env: Callable[..., Any] | None = None) -> Engine:
+    """The engine for a configuration, or for environments made by `env`; raises EnvError where they cannot be had."""
     make = lambda n, streamed=False: envs.make(
         config.env_id,
         num_envs=n,
@@ -63,16 +63,17 @@ def build(config: Config) -> Engine:
         time_limit=config.time_limit,
         seed=config.seed,
         streamed=streamed,
+        constructor=env,
     )
     try:
-        env = make(config.num_envs, streamed=True)
+        made = make(config.num_envs, streamed=True)
     except (TypeError, KeyError) as error:  # the environment's own constructor did not take them
         if not config.env_kwargs:
             raise
         raise ConfigError("env_kwargs", config.env_kwargs, f"{config.env_id} does not take them ({error})") from None
-    check_against_env(config, env.spec)
-    algorithm = Algorithm(config, env, make, light_probe)
-    return CompiledEngine(algorithm) if env.spec.compiled else HostEngine(algorithm)
+    check_against_env(config, made.spec)
+    algorithm = Algorithm(config, made, make, light_probe)
+    return CompiledEngine(algorithm) if made.spec.compiled else HostEngine(algorithm)
 
 
 def check_against_env(config: Config, spec) -> None:

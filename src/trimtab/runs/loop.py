@@ -20,6 +20,7 @@ from trimtab import config as configuration
 from trimtab.algos.state import Info, State
 from trimtab.config import Config
 from trimtab.envs.base import derived_seed
+from trimtab.envs.own import name_of
 from trimtab.envs.procgen import normalized_return
 from trimtab.runs import device, snapshot
 from trimtab.runs.engine import Engine, Waiting
@@ -54,12 +55,21 @@ class Options:
     engines: Engines | None = None  # where engines are kept between runs
 
 
-def train(config: Config, run_dir: str | Path | None = None, **options: Any) -> Run:
-    """Train from the beginning in a new run directory."""
+def train(
+    config: Config, run_dir: str | Path | None = None, env: Callable[..., Any] | None = None, **options: Any
+) -> Run:
+    """Train from the beginning in a new run directory.
+
+    `env` makes the environment (a function or class that returns a gymnasium.Env) in place of config.env_id, which
+    becomes its name. A run whose `env` cannot be imported by that name (one in __main__, a lambda) can only be resumed
+    with `env` given again.
+    """
+    if env is not None:
+        config = config.replace(env_id=name_of(env))
     opts = Options(run_dir=Path(run_dir) if run_dir else None, **options)
     require_packages(opts.tensorboard, opts.track)
     device.prepare(device.threads_for(config.network))
-    engine = fitting(config, opts.engines)
+    engine = fitting(config, env, opts.engines)
     run = _new_run(opts.run_dir, config, engine)
     opts.announce(config, engine.algorithm.env.spec.backend)
     with run.writing(), _saying_how_to_go_on(run.path):
@@ -87,15 +97,15 @@ def _new_run(path: Path | None, config: Config, engine: Engine) -> RunDir:
                 raise
 
 
-def resume(run_dir: str | Path, **options: Any) -> Run:
-    """Go on from the newest good checkpoint."""
+def resume(run_dir: str | Path, env: Callable[..., Any] | None = None, **options: Any) -> Run:
+    """Go on from the newest good checkpoint; `env` as in `train`."""
     run = RunDir.open(run_dir)
     opts = Options(run_dir=run.path, **options)
     require_packages(opts.tensorboard, opts.track)
     config = configuration.from_dict(run.config())
     device.prepare(device.threads_for(config.network))
     with run.writing(), _saying_how_to_go_on(run.path):
-        engine = fitting(config, opts.engines)
+        engine = fitting(config, env, opts.engines)
         state = restore(run, config, engine, opts.say)
         return _Loop(config, engine, run, opts).go(state)
 

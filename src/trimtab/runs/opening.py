@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -17,9 +18,9 @@ from trimtab.runs.engines import Engines
 from trimtab.runs.records import Checkpoint, Damaged, RunDir, RunError
 
 
-def fitting(config: Config, engines: Engines | None = None) -> Engine:
+def fitting(config: Config, env: Callable[..., Any] | None = None, engines: Engines | None = None) -> Engine:
     """The engine, before it allocates anything; what cannot fit in memory is refused."""
-    engine = engines.get(config) if engines else build(config)
+    engine = engines.get(config) if engines and env is None else build(config, env)
     agent = engine.algorithm.agent
     layouts = (*agent.policy_layout.values(), *agent.value_layout.values())
     parameters = sum(math.prod(shape) for shape in layouts)

@@ -20,6 +20,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
@@ -78,7 +79,7 @@ def write_parquet(path: Path, frame, **metadata: str) -> None:
 
 def new_path(root: Path, env_id: str, algo: str, seed: int) -> Path:
     """runs/ENV/ALGO-seedS-K with the first free K."""
-    base = root / env_id.replace("/", "-")
+    base = root / re.sub(r"[^\w.-]", "-", env_id)
     return first_free(base / f"{algo}-seed{seed}-{k}" for k in count(1))
 
 

@@ -1,0 +1,112 @@
+"""Environments that are vectors themselves: a `gymnasium.vector` entry point, with its own way of resetting.
+
+NEXT_STEP: the step after an end ignores its action and returns the first observation of the next episode: a row that is
+not valid. SAME_STEP: the step that ends an episode returns it, and the final one in `final_obs`. DISABLED: it is asked
+to reset what has ended.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Num, Shaped
+
+from .base import EnvError, HostStep, Spec, refuse_bad_time_limit
+from .gym import refuse_unknown_arguments
+from .layout import Layout, actions_of, layout_of_space, without_precision_warnings
+from .own import told
+
+
+class VectorEnv:
+    """N environments behind one object of the user's, as a `HostEnv`."""
+
+    def __init__(
+        self, env_id: str, found: Any, num_envs: int, options: dict[str, Any], time_limit: int | None, seed: int
+    ) -> None:
+        import gymnasium
+
+        refuse_bad_time_limit(env_id, time_limit)
+        if found.vector_entry_point is None:
+            raise EnvError(f"env_kwargs: {env_id} has no vector entry point; nearest: vectorization: sync")
+        self.num_envs, self._env_id, self._seed, self._steps = num_envs, env_id, seed, 0
+        limit = found.max_episode_steps if time_limit is None else time_limit
+        options = options if time_limit is None else {**options, "max_episode_steps": time_limit}
+        refuse_unknown_arguments(env_id, found.vector_entry_point, options)
+        with without_precision_warnings():
+            self._vector = self._run("making", lambda: gymnasium.make_vec(found, num_envs, **options))
+        modes = gymnasium.vector.AutoresetMode
+        mode = modes((self._vector.metadata or {}).get("autoreset_mode", modes.NEXT_STEP))
+        self._same_step, self._next_step = mode is modes.SAME_STEP, mode is modes.NEXT_STEP
+        self._layout = layout_of_space(env_id, self._vector.single_observation_space)
+        self._actions = actions_of(env_id, self._vector.single_action_space)
+        if self._same_step and not isinstance(self._layout, Layout):
+            raise EnvError(f"env_id: {env_id} resets in the same step and does not observe arrays; autoreset NEXT_STEP")
+        shape, dtype, parts = self._layout.shape, self._layout.dtype, self._layout.parts
+        self.spec = Spec(env_id, "gymnasium", shape, dtype, self._actions.space, limit, compiled=False, parts=parts)
+
+    def reset(self, seed: int | None = None) -> Shaped[np.ndarray, "N ..."]:
+        seed = self._seed if seed is None else seed
+        obs, _ = self._run("reset", lambda: self._vector.reset(seed=seed))
+        self._obs, self._ended = self._read(obs), np.zeros(self.num_envs, bool)
+        return self._obs
+
+    def step(self, actions: Num[np.ndarray, "N ..."]) -> HostStep:
+        self._steps += 1
+        given = self._actions.convert(actions)
+        obs, reward, terminated, truncated, info = self._run("step", lambda: self._vector.step(given))
+        reward, terminated, truncated = (np.array(x).reshape(-1) for x in (reward, terminated, truncated))
+        if reward.shape != (self.num_envs,) or not np.isfinite(reward).all():
+            raise EnvError(f"env_id: step of {self._env_id} returned the rewards {reward}{self._when()}")
+        truncated = truncated & ~terminated
+        valid = ~self._ended if self._next_step else np.ones(self.num_envs, bool)
+        ended = (terminated | truncated) & valid
+        next_obs = self._final(obs, ended, info) if self._same_step else self._read(obs)
+        self._obs, self._ended = next_obs if not self._same_step else self._read(obs), ended
+        if ended.any() and not (self._same_step or self._next_step):
+            self.reset_some(ended)
+        return HostStep(self._obs, next_obs, reward.astype(np.float32), terminated & valid, truncated & valid, valid)
+
+    def _final(self, obs: Any, ended: Bool[np.ndarray, " N"], info: dict) -> Shaped[np.ndarray, "N ..."]:
+        final = np.array(obs)
+        for row in np.flatnonzero(ended):
+            final[row] = info["final_obs"][row]
+        return self._read(final)
+
+    def reset_some(self, mask: Bool[np.ndarray, " N"]) -> Shaped[np.ndarray, "N ..."]:
+        """Only what was made for it can reset a part."""
+        if not mask.any():
+            return self._obs
+        if self._next_step:
+            raise EnvError(f"stagger_resets: {self._env_id} cannot reset some of its environments; nearest: false")
+        options = {"reset_mask": np.asarray(mask, np.bool_)}
+        obs = self._read(self._run("reset", lambda: self._vector.reset(options=options))[0])
+        self._obs = np.where(mask.reshape(-1, *(1,) * (obs.ndim - 1)), obs, self._obs)
+        return self._obs
+
+    def _read(self, obs: Any) -> Shaped[np.ndarray, "N ..."]:
+        try:
+            obs = self._layout.convert(obs)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise EnvError(
+                f"env_id: {self._env_id} returned observations other than declared: {told(error)}{self._when()}"
+            ) from error
+        if obs.shape != (self.num_envs, *self.spec.obs_shape) or (obs.dtype.kind == "f" and not np.isfinite(obs).all()):
+            problem = f"shape {obs.shape}" if obs.shape[1:] != self.spec.obs_shape else "numbers that are not finite"
+            raise EnvError(f"env_id: {self._env_id} returned observations of {problem}{self._when()}")
+        return obs
+
+    def _run(self, what: str, work) -> Any:
+        try:
+            return work()
+        except Exception as error:  # whatever the environment's own code raises
+            raise EnvError(f"env_id: {what} of {self._env_id} raised {told(error)}{self._when()}") from error
+
+    def _when(self) -> str:
+        return f" (step {self._steps} of each)"
+
+    def stream(self) -> None:
+        return None
+
+    def close(self) -> None:
+        self._vector.close()

@@ -1,0 +1,86 @@
+"""What a user might bring: a module with environments of its own, and five ways of misbehaving."""
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+FAULTS = ("reset", "step", "reward", "observation", "shape", "dtype")
+
+
+class Corridor(gymnasium.Env):
+    """Walk right to the end of a corridor of `length`; `fault` at the third step (or at reset)."""
+
+    def __init__(self, length: int = 5, fault: str = ""):
+        self.length, self.fault = length, fault
+        self.observation_space = spaces.Box(0, 1, (2,), np.float32)
+        self.action_space = spaces.Discrete(2)
+
+    def observe(self):
+        return np.array([self.at / self.length, 1.0], np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        if self.fault == "reset":
+            raise RuntimeError("closed\ntoday")
+        self.at, self.time = 0, 0
+        return self.observe(), {}
+
+    def step(self, action):
+        self.at, self.time = max(0, self.at + (1 if action else -1)), self.time + 1
+        obs, reward = self.observe(), float(self.at >= self.length)
+        if self.time == 3:
+            if self.fault == "step":
+                raise ZeroDivisionError("division by zero")
+            reward = np.nan if self.fault == "reward" else reward
+            obs[0] = np.nan if self.fault == "observation" else obs[0]
+            obs = np.zeros(3, np.float32) if self.fault == "shape" else obs
+            obs = np.array(["a", "b"]) if self.fault == "dtype" else obs
+        return obs, reward, self.at >= self.length, False, {}
+
+
+class Corridors(gymnasium.vector.VectorEnv):
+    """The same, as a vector with the autoreset of `mode`."""
+
+    mode = gymnasium.vector.AutoresetMode.NEXT_STEP
+
+    def __init__(self, num_envs: int = 1, max_episode_steps: int | None = None):
+        self.num_envs, self.metadata = num_envs, {"autoreset_mode": self.mode}
+        self.single_observation_space = spaces.Box(0, 1, (2,), np.float32)
+        self.single_action_space = spaces.Discrete(2)
+
+    def observe(self):
+        return np.stack([self.at / 5, np.ones(self.num_envs)], 1).astype(np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        mask = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
+        self.at = np.where(mask, 0, getattr(self, "at", 0))
+        self.done = np.zeros(self.num_envs, bool)
+        return self.observe(), {}
+
+    def step(self, actions):
+        self.at = np.maximum(0, self.at + np.where(actions, 1, -1))
+        if self.mode is gymnasium.vector.AutoresetMode.NEXT_STEP:
+            self.at = np.where(self.done, 0, self.at)
+        self.done = self.at >= 5
+        obs, info, reward, done = self.observe(), {}, self.done.astype(float), self.done.copy()
+        if self.mode is gymnasium.vector.AutoresetMode.SAME_STEP:
+            info = {"final_obs": list(obs)}
+            self.at = np.where(done, 0, self.at)
+            obs = self.observe()
+        return obs, reward, done, np.zeros(self.num_envs, bool), info
+
+
+class SameStep(Corridors):
+    mode = gymnasium.vector.AutoresetMode.SAME_STEP
+
+
+class Disabled(Corridors):
+    mode = gymnasium.vector.AutoresetMode.DISABLED
+
+
+def limited():
+    return gymnasium.wrappers.TimeLimit(Corridor(), 40)
+
+
+gymnasium.register("trimtab-test/Corridor-v0", Corridor, max_episode_steps=50)
+gymnasium.register("trimtab-test/Corridors-v0", None, vector_entry_point=Corridors, max_episode_steps=50)

@@ -1,0 +1,117 @@
+"""Environments users bring: by name, as constructors, as vectors, as functions; and how misbehaviour is told."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+
+import trimtab
+from trimtab import envs
+from trimtab.envs.base import EnvError
+
+HERE = Path(__file__).parent
+IDS = [
+    "corridors:trimtab-test/Corridor-v0",
+    "corridors:trimtab-test/Corridors-v0",
+    "corridors:Corridor",
+    "corridors:limited",
+    "corridors:Corridors",
+    "corridors:SameStep",
+    "corridors:Disabled",
+]
+
+
+@pytest.fixture(autouse=True)
+def beside(monkeypatch):
+    monkeypatch.syspath_prepend(str(HERE))
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_every_way_of_bringing_one_gives_the_same_walk(env_id):
+    """To the right for seven steps: the end is reached at the fifth, with its true last observation."""
+    env = envs.make(env_id, num_envs=2)
+    np.testing.assert_array_equal(env.reset(0)[:, 0], [0, 0])
+    steps = [env.step(np.ones(2, np.int32)) for _ in range(7)]
+    rows = [step for step in steps if step.valid.all()]
+    assert len(rows) == (6 if env_id.endswith(("Corridors", "Corridors-v0")) else 7)
+    np.testing.assert_allclose([step.next_obs[0, 0] for step in rows[:5]], [0.2, 0.4, 0.6, 0.8, 1.0], rtol=1e-6)
+    np.testing.assert_array_equal(
+        [step.terminated[0] for step in rows], [*[False] * 4, True, *[False] * (len(rows) - 5)]
+    )
+    np.testing.assert_array_equal([step.reward[0] for step in rows[:5]], [0, 0, 0, 0, 1])
+    after = next(step for step in steps[4:] if step.obs[0, 0] == 0)
+    assert after.obs[1, 0] == 0 and rows[5].next_obs[0, 0] == np.float32(0.2)
+    env.close()
+
+
+def test_limits_of_registrations_and_wrappers_are_known():
+    assert envs.make("corridors:trimtab-test/Corridor-v0", num_envs=1).spec.time_limit == 50
+    assert envs.make("corridors:trimtab-test/Corridors-v0", num_envs=1).spec.time_limit == 50
+    assert envs.make("corridors:Corridor", num_envs=1, time_limit=7).spec.time_limit == 7
+
+
+@pytest.mark.parametrize(
+    "env_id, message",
+    [
+        ("corridors:Corrido", "corridors registers no 'Corrido'.*nearest: corridors:Corridor"),
+        ("nomodule:Corridor", "no module 'nomodule' in the current directory"),
+        ("broken:Thing", "importing broken raised ValueError: at import"),
+        ("__main__:make", "only in the Python program that made it"),
+    ],
+)
+def test_names_that_lead_nowhere_say_what_would(env_id, message, tmp_path, monkeypatch):
+    (tmp_path / "broken.py").write_text("raise ValueError('at import')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(EnvError, match=message):
+        envs.make(env_id, num_envs=1)
+
+
+TOLD = {
+    "reset": r"raised RuntimeError: closed today in reset \(step 0 of its episode 1\)",
+    "step": r"raised ZeroDivisionError: division by zero in step \(step 3 of its episode 1\)",
+    "reward": r"step of .* returned the reward nan \(step 3",
+    "observation": r"step of .* returned an observation with nan \(step 3",
+    "shape": r"shape \(3,\), declared is \(2,\) \(step 3",
+    "dtype": r"type <U1, declared is float32 \(step 3",
+}
+
+
+@pytest.mark.parametrize("fault", TOLD)
+def test_misbehaviour_ends_in_one_line_with_the_environment_and_the_step(fault):
+    env = envs.make("corridors:Corridor", num_envs=2, env_kwargs={"fault": fault})
+    with pytest.raises(EnvError, match=TOLD[fault]) as caught:
+        env.reset(0)
+        for _ in range(3):
+            env.step(np.zeros(2, np.int32))
+    assert "corridors:Corridor" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_run_whose_environment_fails_stays_readable_and_another_process_finds_the_module(tmp_path):
+    """Typed in a shell where the module lies: only the current directory leads to it."""
+    shutil.copy(HERE / "corridors.py", tmp_path / "brought.py")
+    program = "import sys; sys.path.pop(0); from trimtab.cli import main; sys.exit(main())"  # as the installed script
+    sizes = "--num-envs 2 --num-steps 2 --total-timesteps 16 --hidden-sizes 4 --num-minibatches 1 --update-epochs 1"
+    words = ["train", "brought:Corridor", "--env-kwargs", "{fault: step}", *sizes.split(), "--run-dir", "run"]
+    ended = subprocess.run([sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 2 and "Traceback" not in ended.stderr
+    assert "brought:Corridor raised ZeroDivisionError" in ended.stderr.splitlines()[-1]
+    run = trimtab.load(tmp_path / "run")
+    assert run.config.env_id == "brought:Corridor" and run.metrics.height == 1 and run.checkpoints
+
+
+def test_a_function_of_this_program_trains_and_must_be_given_again(runs):
+    from corridors import limited
+
+    config = tiny.config(num_steps=2, total_timesteps=8, num_minibatches=1)
+    run = trimtab.train(config, "inside", env=lambda: limited())
+    assert run.config.env_id.startswith("test_own:") and run.metrics.height == 2
+    with pytest.raises(EnvError, match="give it again"):
+        trimtab.resume("inside")
+    assert trimtab.resume("inside", env=limited).finished
+    assert trimtab.train(config, "outside", env=limited).config.env_id == "corridors:limited"
