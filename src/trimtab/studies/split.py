@@ -24,7 +24,7 @@ from trimtab.runs.records import RunDir, write_atomically, write_parquet
 from trimtab.runs.run import learning_frame, load
 from trimtab.studies.job import Probe, Train
 from trimtab.studies.study import Answer, Outcomes, Study, Work
-from trimtab.studies.weighing import contenders, marginal, name_of, stage_sentence, weigh
+from trimtab.studies.weighing import contenders, marginal, name_of, say_stage, stage_sentence, weigh
 
 ESTIMATES = ("variance", "individual", "covariance", "bias_sq", "mse", "grad_sq", "ess")
 MOST_ROWS = 2048  # rows per probe: enough for tight intervals, few enough for a bootstrap in a second
@@ -354,7 +354,7 @@ def _stages(rows: list[dict[str, Any]], steps: list[int]) -> list[dict[str, Any]
             | {"covariance_share": _share(r["stages"][k])}
             for r in rows
         ]
-        found.append({"stage": stage, "step": step, "rows": here})
+        found.append({"stage": stage, "step": step, "rows": here, "sentence": say_stage(here)})
     return found
 
 

@@ -171,28 +171,28 @@ def _doubts(rows: list[Row], left: list[Row]) -> list[str]:
     return doubts
 
 
+def say_stage(rows: list[Row]) -> str:
+    """One stage in words: covariance and effective samples of the longest rows, and who has the least error."""
+    longest = max(rows, key=lambda r: r["num_steps"])
+    share, ess = longest["covariance_share"], longest["ess"]
+    told = share["resolved"] and share["lo"] is not None and (share["lo"] > 0 or share["hi"] < 0)
+    covariance = f"covariance is {share['value']:.0%} of the variance" if told else "covariance is not told from 0"
+    samples = f", {ess['value']:,.0f} samples are effective" if ess["resolved"] else ""
+    best = least_error(rows)
+    error = f"the least error is that of {' or '.join(best)}" if best else "no split's error is resolved"
+    return f"at {name_of(longest)} {covariance}{samples}; {error}"
+
+
 def stage_sentence(stages: list[dict[str, Any]]) -> str:
-    """How the picture changes over training: covariance and effective samples, and who has the least error when."""
-    parts, bests = [], []
-    for stage in stages:
-        longest = max(stage["rows"], key=lambda r: r["num_steps"])
-        share, ess = longest["covariance_share"], longest["ess"]
-        told = share["resolved"] and share["lo"] is not None and (share["lo"] > 0 or share["hi"] < 0)
-        covariance = f"{share['value']:.0%} of the variance is covariance" if told else "covariance is not told from 0"
-        samples = f", {ess['value']:,.0f} effective samples" if ess["resolved"] else ""
-        parts.append(f"{stage['stage']} in training (step {stage['step']:,}) {covariance}{samples}")
-        bests.append((stage["stage"], least_error(stage["rows"])))
-    if not parts:
-        return ""
-    text = f"At {name_of(max(stages[0]['rows'], key=lambda r: r['num_steps']))}, " + "; ".join(parts) + "."
-    known = [(when, names) for when, names in bests if names]
-    if len(known) > 1 and not set.intersection(*(set(names) for _, names in known)):
-        said = "; ".join(f"{when}: {', '.join(names)}" for when, names in known)
-        return f"{text} Another split has the least error at another stage ({said})."
-    if len(known) > 1:
-        shared = [n for n in known[0][1] if all(n in names for _, names in known)]
-        return f"{text} At every stage {', '.join(shared)} {'is' if len(shared) == 1 else 'are'} among the least error."
-    return text
+    """Whether another split would be better early than late."""
+    known = [(stage["stage"], names) for stage in stages if (names := least_error(stage["rows"]))]
+    if len(known) < 2:
+        return "Whether another split would be better early or late is not resolved."
+    shared = [name for name in known[0][1] if all(name in names for _, names in known)]
+    if shared:
+        return f"No change of split over training is called for: {' or '.join(shared)} has the least error throughout."
+    said = ", ".join(f"{' or '.join(names)} {when}" for when, names in known)
+    return f"Another split has the least error at another stage of training: {said}."
 
 
 def least_error(rows: list[Row]) -> list[str]:

@@ -118,7 +118,11 @@ def _stages(result: dict[str, Any], drawn: list[Block]) -> list[Block]:
         return []
     said = [Paragraph(result["stage_sentence"])] if result.get("stage_sentence") else []
     rows = [
-        [stage["stage"], split_figures.label(row), estimate(row["covariance_share"]), estimate(row["ess"])]
+        [
+            stage["stage"],
+            split_figures.label(row),
+            *(estimate(Estimate.from_dict(row[name])) for name in ("covariance_share", "ess")),
+        ]
         for stage in stages
         for row in stage["rows"]
     ]

@@ -35,6 +35,8 @@ def print_split(result: dict[str, Any]) -> None:
         found = f"{value} ({spread})" if spread else value
         console.print(f"predicted at {row['num_envs']} × {row['num_steps']} ({kind}): variance {found}")
     console.print(f"\n[bold]{result['sentence']}[/bold]")
+    for stage in result.get("stages", ()):
+        console.print(f"{stage['stage'].capitalize()} (step {stage['step']:,}): {stage['sentence']}.")
     if result.get("stage_sentence"):
         console.print(result["stage_sentence"])
     console.print(result["marginal"])
