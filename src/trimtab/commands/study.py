@@ -1,26 +1,127 @@
-"""`trimtab study`: list, run and show studies."""
+"""`trimtab study`: the sources' experiments as studies: list, run, show, and the verdicts on their claims."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trimtab.commands.shared import Output, filled, parser
+from trimtab.commands.shared import Output, filled, numbered, parser
 from trimtab.config import ConfigError
 from trimtab.runs.records import RunError
+from trimtab.studies.study import Where
+from trimtab.wording import nearest
 
-VERBS = ("list", "run", "show")
+
+@dataclass
+class SizeFlags:
+    """How large."""
+
+    quick: bool = False
+    """A first answer in minutes."""
+    full: bool = False
+    """The source's own scale, for a cluster."""
+    plan: bool = False
+    """Only say what it would cost: runs, environment steps, hours, measured from a short calibration on this machine."""
+    seed: int = 1
+    """The first of its seeds."""
+    run_dir: str | None = None
+    """Where results go (default: runs/study-NAME-K)."""
 
 
 def study(argv: list[str]) -> int:
-    made = parser("study", Output, positional="verb", help="list, run NAME, or show DIR")
-    if not argv or argv[0] not in VERBS:
-        if argv and argv[0] in ("-h", "--help"):
-            made.print_help()
-            return 0
-        raise ConfigError("verb", argv[0] if argv else "", f"must be one of {', '.join(VERBS)}")
-    return {"list": _list, "run": _run, "show": _show}[argv[0]](argv[1:])
+    verbs = {"list": _list, "run": _run, "show": _show, "claims": _claims}
+    if not argv or argv[0] in ("-h", "--help"):
+        print("usage: trimtab study list | run NAME [--quick|--full] [--plan] | show DIR | claims [DIR ...]\n")
+        print("The sources' experiments as studies, each with the claims it judges by a rule declared beforehand.")
+        return 0
+    if argv[0] not in verbs:
+        near = ", ".join(nearest(argv[0], verbs) or verbs)
+        raise ConfigError("study", argv[0], f"must be one of {', '.join(verbs)}; nearest: {near}")
+    return verbs[argv[0]](argv[1:])
+
+
+def _list(argv: list[str]) -> int:
+    output = filled(Output, parser("study", Output).parse(argv))
+    from trimtab.studies.catalogue import DECLARED
+
+    rows = [
+        {"name": s.kind, "summary": s.summary, "source": s.source, "claims": [c.id for c in s.claims]}
+        for s in DECLARED.values()
+    ]
+    if output.json:
+        print(json.dumps(rows))
+        return 0
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("study", "what it asks", "source", "claims", box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(row["name"], row["summary"], row["source"], " ".join(row["claims"]))
+    Console(highlight=False).print(table)
+    print("\n`trimtab study run NAME --quick` for a first answer; without --quick half an hour or less on two cores.")
+    return 0
+
+
+def _run(argv: list[str]) -> int:
+    made = parser("study", SizeFlags, Output, Where, positional="name", help="study, as `trimtab study list` names it")
+    given = made.parse(argv)
+    size, output, where = filled(SizeFlags, given), filled(Output, given), filled(Where, given)
+    from trimtab.studies.catalogue import DECLARED
+    from trimtab.studies.study import begin
+
+    if given.name not in DECLARED:
+        near = ", ".join(nearest(given.name, DECLARED) or DECLARED)
+        raise ConfigError("study", given.name, f"no such study; nearest: {near}")
+    if size.quick and size.full:
+        raise ConfigError("full", True, "a study is quick or full, not both")
+    name = "quick" if size.quick else "full" if size.full else "default"
+    command = f"trimtab study run {' '.join(argv)}"
+    asked = DECLARED[given.name](size=name, seed=size.seed, command=command)
+    if size.plan:
+        from trimtab.studies.costs import cost_of, print_cost
+
+        cost = cost_of(asked, where)
+        print(json.dumps(cost)) if output.json else print_cost(cost)
+        return 0
+    out = Path(size.run_dir) if size.run_dir else numbered(f"study-{given.name.replace('/', '-')}")
+    return finish_study(given.name, begin(asked, out, where, command, output.quiet or output.json), output)
+
+
+def _show(argv: list[str]) -> int:
+    given = parser("study", Output, positional="dir", help="directory of a study").parse(argv)
+    from trimtab.studies import catalogue
+
+    path = Path(given.dir)
+    spec, file = catalogue.read(path), path / "result.json"
+    if not file.is_file():
+        raise RunError(f"{path} is not finished; `trimtab resume {path}` does what is left")
+    answer = json.loads(file.read_text()) | {"run": str(path), "page": str(path / "page.html")}
+    return finish_study(spec["kind"], answer, filled(Output, given))
+
+
+def _claims(argv: list[str]) -> int:
+    made = parser("study", Output)
+    made.add_argument(
+        "dirs", nargs="*", metavar="DIR", help="directories of studies, or that hold some (default: runs)"
+    )
+    made.add_argument("--page", metavar="FILE", help="also write the table as a page")
+    given = made.parse(argv)
+    from trimtab.studies.ledger import claims_page, gathered, print_ledger
+
+    rows = gathered([Path(d) for d in given.dirs] or [Path("runs")])
+    if given.page:
+        from trimtab.runs.records import write_atomically
+
+        write_atomically(Path(given.page), claims_page(rows).encode())
+    if filled(Output, given).json:
+        print(json.dumps(rows))
+    else:
+        print_ledger(rows)
+        if given.page:
+            print(f"page: {given.page}")
+    return 0
 
 
 def finish_study(kind: str, answer: dict[str, Any], output: Output) -> int:
@@ -37,18 +138,10 @@ def finish_study(kind: str, answer: dict[str, Any], output: Output) -> int:
         from trimtab.commands.tune import finish_tuning
 
         return finish_tuning(answer, output)
-    raise RunError(f"{kind}: no such kind of study")
+    if output.json:
+        print(json.dumps(answer))
+        return 0
+    from trimtab.studies.ledger import print_answer
 
-
-def _show(argv: list[str]) -> int:
-    made = parser("study", Output, positional="dir", help="directory of a study")
-    given = made.parse(argv)
-    from trimtab.studies import catalogue
-
-    path = Path(given.dir)
-    spec = catalogue.read(path)
-    file = path / "result.json"
-    if not file.is_file():
-        raise RunError(f"{path} is not finished; `trimtab resume {path}` does what is left")
-    answer = json.loads(file.read_text()) | {"run": str(path), "page": str(path / "page.html")}
-    return finish_study(spec["kind"], answer, filled(Output, given))
+    print_answer(answer)
+    return 0

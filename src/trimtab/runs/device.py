@@ -8,6 +8,7 @@ import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 def cache_dir() -> Path:
@@ -57,6 +58,11 @@ def threads_for(network: str) -> int | None:
 def cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine() -> dict[str, Any]:
+    """What a result ran on."""
+    return {"processor": processor(), "platform": platform.platform(), "cores": cores()}
 
 
 def processor() -> str:

@@ -8,12 +8,15 @@ from typing import Any
 
 from trimtab.runs.records import RunError
 from trimtab.studies import study
+from trimtab.studies.declared import Declared
 from trimtab.studies.seeds import Seeds
 from trimtab.studies.split import Split
 from trimtab.studies.study import HERE, SPEC, Answer, Study, Where
 from trimtab.studies.tune import Tune
 
-KINDS: dict[str, type[Study]] = {kind.kind: kind for kind in (Seeds, Split, Tune)}
+# Studies of the sources and of this library's own claims, in the order they are listed.
+DECLARED: dict[str, type[Declared]] = {}
+KINDS: dict[str, type[Study]] = {kind.kind: kind for kind in (Seeds, Split, Tune)} | DECLARED
 
 
 def read(out: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 
 import polars as pl
 
+from trimtab.runs.device import machine
 from trimtab.runs.records import write_atomically, write_parquet
 from trimtab.studies.claims import Claim, Verdict
 from trimtab.studies.job import Job
@@ -113,7 +114,7 @@ class Declared(Study):
         tables = {file.stem: pl.read_parquet(file) for file in sorted((out / "tables").glob("*.parquet"))}
         figures = self.figures(tables)
         seconds = sum(o.seconds for o in outcomes.values())
-        page = study_page(answer, figures, self.summary, self.source, seconds)
+        page = study_page(answer, figures, self.summary, self.source, seconds, machine())
         write_atomically(out / "page.html", page.encode())
         for name, figure in figures.items():
             for suffix in (".svg", ".png", ".pdf"):

@@ -125,7 +125,9 @@ class Train(Job):
             tick=bench.tick,
             engines=bench.engines,
         )
-        return run.summary() | {"area": run.area}
+        summary = run.summary() | {"area": run.area}
+        del summary["run"]  # where it was done is not what came of it
+        return summary
 
 
 @dataclass(frozen=True)

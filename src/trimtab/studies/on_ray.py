@@ -1,0 +1,195 @@
+"""The same workers as Ray actors: on this machine, or on the cluster at an address.
+
+Nodes need not share a file system. A job is done in a scratch directory of its node, what it needs travels there, and
+what it made travels back into the study's store. A lost node costs the jobs on it, which are tried once more elsewhere.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+import tarfile
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from trimtab.runs.device import cores
+from trimtab.runs.records import RunError
+from trimtab.runs.sinks import MissingPackage
+from trimtab.studies.executor import Queue, Tick
+from trimtab.studies.job import Job, from_dict
+from trimtab.studies.local import TRIES
+from trimtab.studies.store import Outcome, Store
+from trimtab.studies.worker import Workshop, words_of
+
+LOOK = 0.5  # seconds between two looks at how far jobs are
+
+
+def pack(place: Path) -> bytes:
+    """A job's directory as one archive; locks stay behind."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz", compresslevel=1) as archive:
+        archive.add(place, arcname=".", filter=lambda item: None if item.name.endswith(".lock") else item)
+    return data.getvalue()
+
+
+def unpack(data: bytes, place: Path) -> None:
+    """An archive as a job's directory: whole, or not there."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    temporary = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}.tmp")
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+        archive.extractall(temporary, filter="data")
+    shutil.rmtree(place, ignore_errors=True)
+    os.replace(temporary, place)
+
+
+class Actor:
+    """What lives on a node: a workshop, its scratch directory, and how far its job is."""
+
+    def __init__(self, study: str):
+        self._workshop, self._steps = Workshop(), 0
+        self._store = Store(Path(tempfile.gettempdir()) / f"trimtab-{study}")
+
+    def do(self, asked: dict[str, Any], inputs: dict[str, bytes]) -> dict[str, Any]:
+        """The archive of what a job made, or the words of what went wrong."""
+        job, self._steps = from_dict(asked), 0
+        try:
+            for need in job.needs:
+                if self._store.outcome(need) is None:
+                    unpack(inputs[need.identity], self._store.place(need))
+            outcome = self._workshop.do(job, self._store, self._tick)
+            return {"archive": pack(outcome.path)}
+        except Exception as error:
+            return {"error": words_of(error)}
+
+    def _tick(self, steps: int) -> None:
+        self._steps = steps
+
+    def steps(self) -> int:
+        return self._steps
+
+    def forget(self) -> None:
+        """Remove the scratch directory."""
+        shutil.rmtree(self._store.path, ignore_errors=True)
+
+
+class OnRay:
+    """Ray actors that stay between the jobs of a study."""
+
+    def __init__(self, address: str | None = None, workers: int | None = None):
+        try:
+            import ray
+        except ImportError:
+            raise MissingPackage("on: ray needs the package ray: pip install 'trimtab[ray]'") from None
+        self._ray, self._mine = ray, not ray.is_initialized()
+        if self._mine:
+            _start(ray, address, workers)
+        self.workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        self._study, self._actors = uuid.uuid4().hex[:12], []
+        self._sent: dict[str, Any] = {}  # archives of finished jobs that others need, in Ray's store
+
+    def run(self, jobs: Iterable[Job], store: Store, tick: Tick = lambda job, steps: None) -> Iterator[Outcome]:
+        ray, queue = self._ray, Queue(jobs)
+        tries, under_way = dict[str, int](), dict[Any, tuple[Any, Job]]()
+        try:
+            yield from queue.kept(store)
+            while queue.waiting or under_way:
+                yield from queue.hopeless(store)
+                for job in queue.ready(self._room() - len(under_way)):
+                    actor = self._idle([busy for busy, _ in under_way.values()])
+                    under_way[actor.do.remote(job.as_dict(), self._inputs(job, store))] = (actor, job)
+                done, _ = ray.wait(list(under_way), timeout=LOOK)
+                for reference in done:
+                    actor, job = under_way.pop(reference)
+                    outcome = self._settle(reference, actor, job, store, tries)
+                    if outcome is None:
+                        queue.waiting[job.identity] = job
+                    else:
+                        yield queue.settle(outcome)
+                self._look(under_way, tick)
+        except BaseException:  # interrupted, or nobody wants the rest
+            self.close()
+            raise
+
+    def _settle(self, reference, actor, job: Job, store: Store, tries: dict[str, int]) -> Outcome | None:
+        """What came of a job; None if it is to be tried once more."""
+        try:
+            answer = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:  # its process or its node is gone
+            self._actors.remove(actor)
+            tries[job.identity] = tries.get(job.identity, 1) + 1
+            if tries[job.identity] <= TRIES:
+                return None
+            why = str(error).strip().splitlines()
+            return Outcome(job, store.place(job), {}, error=f"its worker ended: {why[0] if why else 'no message'}")
+        if "error" in answer:
+            return Outcome(job, store.place(job), {}, error=answer["error"])
+        unpack(answer["archive"], store.place(job))
+        outcome = store.outcome(job)
+        if outcome is None:
+            raise RunError(f"{job}: what came back is not whole")
+        return outcome
+
+    def _room(self) -> int:
+        """Actors that fit: a lost node takes its processors along."""
+        return max(1, min(self.workers, int(self._ray.cluster_resources().get("CPU", 1))))
+
+    def _idle(self, busy: list[Any]) -> Any:
+        for actor in self._actors:
+            if actor not in busy:
+                return actor
+        # Two threads: one does the job, one says how far it is.
+        made = self._ray.remote(Actor).options(num_cpus=1, max_concurrency=2).remote(self._study)
+        self._actors.append(made)
+        return made
+
+    def _inputs(self, job: Job, store: Store) -> dict[str, Any]:
+        for need in job.needs:
+            if need.identity not in self._sent:
+                self._sent[need.identity] = pack(store.place(need))
+        return {need.identity: self._sent[need.identity] for need in job.needs}
+
+    def _look(self, under_way: dict[Any, tuple[Any, Job]], tick: Tick) -> None:
+        asked = {actor.steps.remote(): job for actor, job in under_way.values()}
+        answered, _ = self._ray.wait(list(asked), num_returns=len(asked), timeout=0.1) if asked else ([], [])
+        for reference in answered:
+            try:
+                tick(asked[reference], self._ray.get(reference))
+            except self._ray.exceptions.RayError:
+                continue  # it is gone: its job will say so
+
+    def close(self) -> None:
+        gone = [actor.forget.remote() for actor in self._actors]
+        if gone:
+            self._ray.wait(gone, num_returns=len(gone), timeout=2.0)
+        for actor in self._actors:
+            self._ray.kill(actor)
+        self._actors, self._sent = [], {}
+        if self._mine and self._ray.is_initialized():
+            self._ray.shutdown()
+
+
+def _start(ray: Any, address: str | None, workers: int | None) -> None:
+    """Join the cluster at an address, or begin one on this machine, for this process and on loopback only."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    paths = os.pathsep.join([*(path for path in sys.path if path), os.getcwd()])
+    threads = {"NPROC": "1", "TRIMTAB_THREADS": "1"}
+    quiet = {"log_to_driver": False, "logging_level": "error"}
+    if address:
+        try:
+            ray.init(address=address, runtime_env={"env_vars": threads}, **quiet)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise RunError(f"on: no Ray cluster at {address} ({str(error).splitlines()[0]})") from None
+        return
+    ray.init(
+        num_cpus=workers or cores(),
+        include_dashboard=False,
+        runtime_env={"env_vars": threads | {"PYTHONPATH": paths}},
+        _node_ip_address="127.0.0.1",
+        **quiet,
+    )
