@@ -23,7 +23,7 @@ class SizeFlags:
     full: bool = False
     """The source's own scale, for a cluster."""
     plan: bool = False
-    """Only say what it would cost: runs, environment steps, hours, measured from a short calibration on this machine."""
+    """Only say what it would cost: runs, environment steps, and hours by a short calibration on this machine."""
     seed: int = 1
     """The first of its seeds."""
     run_dir: str | None = None

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -191,10 +192,20 @@ def register(cls: type[Job]) -> type[Job]:
     return cls
 
 
+def _kind(name: str) -> type[Job]:
+    """A kind by its name; `module:Class` is one of a user's own, imported where it is needed."""
+    module, _, cls = name.partition(":")
+    if cls:
+        return getattr(import_module(module), cls)
+    if name not in KINDS:
+        import_module("trimtab.studies.catalogue")  # the studies bring kinds of their own
+    return KINDS[name]
+
+
 def from_dict(values: Mapping[str, Any]) -> Job:
     """The job that `as_dict` described."""
     values = dict(values)
-    cls = KINDS[values.pop("kind")]
+    cls = _kind(values.pop("kind"))
     if "config" in values:
         values["config"] = configuration.from_dict(values["config"])
     if cls is Probe:

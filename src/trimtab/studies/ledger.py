@@ -14,7 +14,7 @@ ORDER = "PDHN"
 
 
 def gathered(places: list[Path]) -> list[dict[str, Any]]:
-    """A row for every claim of every study: its verdict from the newest finished study of that kind, if there is one."""
+    """A row for every claim of every study: its verdict from the newest finished study of that kind, if any."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     files = [f for place in places for f in (place, *sorted(place.glob("*"))) if (f / "result.json").is_file()]
     for folder in sorted(files, key=lambda f: (f / "result.json").stat().st_mtime):

@@ -1,0 +1,124 @@
+"""Jobs that take no JAX, to see what executors do with them. What is done is counted in a file beside the store."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from trimtab.runs.records import RunError, write_json
+from trimtab.studies.job import Bench, Job
+
+
+def note(bench: Bench, text: str) -> None:
+    with open(bench.place.parent / "done.log", "a") as file:
+        file.write(text + "\n")
+
+
+@dataclass(frozen=True)
+class Count(Job):
+    """Count to `to`, slowly, with a checkpoint at every number; the result is the sum."""
+
+    kind: ClassVar[str] = "studies.jobs:Count"
+    to: int
+    pause: float = 0.0
+    name: str = ""
+
+    @property
+    def steps(self) -> int:
+        return self.to
+
+    @property
+    def threads(self) -> int:
+        return 1
+
+    @property
+    def label(self) -> str:
+        return f"{self.name or self.to}"
+
+    def do(self, bench: Bench) -> dict[str, Any]:
+        import json
+
+        file = bench.place / "checkpoint.json"
+        done = json.loads(file.read_text()) if file.exists() else {"at": 0, "sum": 0}
+        while done["at"] < self.to:
+            time.sleep(self.pause)
+            done = {"at": done["at"] + 1, "sum": done["sum"] + done["at"] + 1}
+            write_json(file, done)
+            bench.tick(done["at"])
+        note(bench, f"count {self.label}")
+        return {"sum": done["sum"]}
+
+
+@dataclass(frozen=True)
+class Add(Job):
+    """The sum of two counts."""
+
+    kind: ClassVar[str] = "studies.jobs:Add"
+    a: Count
+    b: Count
+
+    steps: ClassVar[int] = 1
+    threads: ClassVar[int] = 1
+
+    @property
+    def label(self) -> str:
+        return f"{self.a.label}+{self.b.label}"
+
+    def do(self, bench: Bench) -> dict[str, Any]:
+        import json
+
+        sums = [json.loads((bench.inputs[j.identity] / "checkpoint.json").read_text())["sum"] for j in (self.a, self.b)]
+        note(bench, f"add {self.label}")
+        return {"sum": sum(sums)}
+
+
+@dataclass(frozen=True)
+class Fail(Job):
+    """Fails in its own words."""
+
+    kind: ClassVar[str] = "studies.jobs:Fail"
+    words: str = "num_envs: 0 is not positive"
+    steps: ClassVar[int] = 1
+    threads: ClassVar[int] = 1
+    label: ClassVar[str] = "on purpose"
+
+    def do(self, bench: Bench) -> dict[str, Any]:
+        raise RunError(self.words)
+
+
+@dataclass(frozen=True)
+class Needy(Job):
+    """Needs what fails."""
+
+    kind: ClassVar[str] = "studies.jobs:Needy"
+    need: Fail
+    steps: ClassVar[int] = 1
+    threads: ClassVar[int] = 1
+    label: ClassVar[str] = "needy"
+
+    def do(self, bench: Bench) -> dict[str, Any]:
+        return {}
+
+
+@dataclass(frozen=True)
+class Die(Job):
+    """Takes its process with it, `times` times."""
+
+    kind: ClassVar[str] = "studies.jobs:Die"
+    times: int
+    steps: ClassVar[int] = 1
+    threads: ClassVar[int] = 1
+    label: ClassVar[str] = "deadly"
+
+    def do(self, bench: Bench) -> dict[str, Any]:
+        marks = Path(bench.place.parent / "deaths")
+        marks.mkdir(exist_ok=True, parents=True)
+        if len(list(marks.iterdir())) < self.times:
+            (marks / str(time.time_ns())).touch()
+            print("last words", flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"survived": True}
