@@ -13,55 +13,58 @@ from trimtab import cli
 from trimtab.config import Config, ConfigError, from_dict
 from trimtab.estimate import Estimate
 from trimtab.studies import tune
-from trimtab.studies.tune import PHASES, Trial, TuneOptions, check
+from trimtab.studies.store import Outcome, Store
+from trimtab.studies.study import conduct
+from trimtab.studies.tune import PHASES, Trial, Tune, TuneOptions, check
 
 
-@pytest.fixture
-def work(tmp_path, monkeypatch):
-    """Sweeps whose trials learn what a formula says: best at a learning rate of 1e-3 with two epochs."""
+class Formula:
+    """An executor whose runs learn what a formula says: best at a learning rate of 1e-3 with two epochs."""
 
-    def learned(self, trials, seeds):
-        for trial in (t for t in trials if not t.areas):
-            config = self.config_of(trial)
-            area = (config.learning_rate == 1e-3) * 10 + (config.update_epochs == 2) * 3 - config.gamma
-            trial.areas, trial.fps = [area + s for s in seeds], [1.0 for _ in seeds]
+    workers = 1
 
-    monkeypatch.setattr(tune._Work, "_train", learned)
-    return lambda **options: tune._Work(Config(), tmp_path, TuneOptions(**options))
+    def run(self, jobs, store, tick=lambda job, steps: None):
+        for job in jobs:
+            c = job.config
+            area = (c.learning_rate == 1e-3) * 10 + (c.update_epochs == 2) * 3 - c.gamma + c.seed
+            yield Outcome(job, store.place(job), {"area": area, "fps": 1.0})
 
 
-def test_each_sweep_starts_from_what_the_ones_before_it_kept(work):
-    job = work(phases="stability")
-    kept = {sweep["field"]: sweep["kept"] for sweep in job.sweep_all()}
+def tuned(tmp_path, config=None, **options):
+    answer, outcomes = conduct(Tune(config or Config(), TuneOptions(**options)), tmp_path, Formula(), Store(tmp_path))
+    return answer, outcomes
+
+
+def test_each_sweep_starts_from_what_the_ones_before_it_kept(tmp_path):
+    answer, _ = tuned(tmp_path, phases="stability")
+    kept = {sweep["field"]: sweep["kept"] for sweep in answer["sweeps"]}
     assert kept == {"learning_rate": 1e-3, "update_epochs": 2, "max_grad_norm": 0.5}
-    assert job.best.changes == {"learning_rate": 1e-3, "update_epochs": 2}
+    assert answer["changes"] == {"learning_rate": 1e-3, "update_epochs": 2} and answer["better"]
 
 
-def test_the_start_is_kept_where_nothing_is_better(work):
-    job = work(phases="polish")
-    assert [sweep["kept"] for sweep in job.sweep_all()] == ["constant", False, 0.0] and job.best.number == 0
+def test_the_start_is_kept_where_nothing_is_better(tmp_path):
+    answer, _ = tuned(tmp_path, phases="polish")
+    assert [sweep["kept"] for sweep in answer["sweeps"]] == ["constant", False, 0.0] and not answer["better"]
 
 
-def test_the_last_comparison_uses_new_seeds_and_has_the_start_in_it(work):
-    job = work(phases="stability,horizon", seeds=2, final_seeds=3)
-    job.sweep_all()
-    final = job.compare()
-    assert final[0].changes == {} and len(final) == 4
-    assert all(min(t.areas) > 900 for t in final), "the formula adds the seed: these are seeds no sweep has seen"
-    assert final[1].changes == job.best.changes
+def test_the_last_comparison_uses_new_seeds_and_has_the_start_in_it(tmp_path):
+    answer, outcomes = tuned(tmp_path, phases="stability,horizon", seeds=2, final_seeds=3)
+    final = answer["final"]
+    assert final[0]["changes"] == {} and len(final) == 4
+    assert all(min(row["areas"]) > 900 for row in final), "the formula adds the seed: these no sweep has seen"
+    seeds = {o.job.config.seed for o in outcomes.values()}
+    assert seeds == {1, 2, 1001, 1002, 1003}
 
 
 def test_values_an_algorithm_refuses_are_left_out(tmp_path):
-    job = tune._Work(Config(algo="reinforce", num_envs=1), tmp_path, TuneOptions())
-    assert job._changed("num_envs", 0) is None and job._changed("num_envs", 2) is not None
+    answer, _ = tuned(tmp_path, Config(algo="reinforce", num_envs=1), phases="throughput")
+    assert [trial["value"] for trial in answer["sweeps"][0]["trials"]] == [1, 2, 4], "half an environment is none"
 
 
-def test_where_there_is_nothing_to_try_it_says_so(work, monkeypatch):
+def test_where_there_is_nothing_to_try_it_says_so(tmp_path, monkeypatch):
     monkeypatch.setitem(PHASES, "variance", {"norm_reward": lambda c: (c.norm_reward,)})
-    job = work(phases="variance")
-    job.sweep_all()
     with pytest.raises(ConfigError, match="no value to try"):
-        job.compare()
+        tuned(tmp_path, phases="variance")
 
 
 @pytest.mark.parametrize(
@@ -107,11 +110,11 @@ def test_the_whole_job_writes_a_configuration_a_page_and_one_object_and_can_be_r
     assert [(s["field"], [t["value"] for t in s["trials"]]) for s in result["sweeps"]] == [
         ("norm_reward", [False, True])
     ]
-    assert {"value", "lo", "hi"} == set(result["gain"]) and isinstance(result["better"], bool)
+    assert {"value", "lo", "hi", "resolved"} == set(result["gain"]) and isinstance(result["better"], bool)
     assert len(result["final"]) == 2 and all(len(row["areas"]) == 2 for row in result["final"])
     assert from_dict(yaml.safe_load((out / "tuned.yaml").read_text())).hidden_sizes == (8,)
     assert "<html" in (out / "page.html").read_text() and (out / "figures" / "sweeps.png").exists()
-    times = {file: file.stat().st_mtime_ns for file in out.glob("outputs/*.txt")}
+    times = {file: file.stat().st_mtime_ns for file in out.glob("store/*/outcome.json")}
     assert cli.main(["resume", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == result
-    assert times == {file: file.stat().st_mtime_ns for file in out.glob("outputs/*.txt")}
+    assert times == {file: file.stat().st_mtime_ns for file in out.glob("store/*/outcome.json")}

@@ -20,6 +20,7 @@ from trimtab import stats
 from trimtab.anatomy.noise import predict_variance
 from trimtab.anatomy.options import ProbeOptions
 from trimtab.config import Config, ConfigError
+from trimtab.runs.device import cores
 from trimtab.runs.records import RunDir, write_atomically, write_parquet
 from trimtab.runs.run import learning_frame, load
 from trimtab.studies.job import Probe, Train
@@ -225,7 +226,8 @@ class Split(Study):
         """Whether a split may have more seeds: of seeds, or of time as the jobs themselves took it."""
         if self.options.budget is None:
             return len(row["areas"]) + MORE <= self.options.max_seeds
-        return sum(o.seconds for o in outcomes.values()) < 60 * self.options.budget and len(row["areas"]) + MORE <= 64
+        spent = sum(outcome.seconds for outcome in outcomes.values()) / cores()
+        return spent < 60 * self.options.budget and len(row["areas"]) + MORE <= 64
 
     def _row(self, split, seeds: int, outcomes: Outcomes, probes) -> dict[str, Any]:
         runs = [outcomes.of(self.trained(split, s)) for s in range(seeds)]
