@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from trimtab import ewma, normalize, returns
 from trimtab.algos import auxiliary, reinforce, rollout, update
-from trimtab.algos.optimizer import Hypers, anneal, schedule, transform, warmup
+from trimtab.algos.optimizer import Hypers, anneal, begin, schedule, warmup
 from trimtab.algos.rollout import Carry, Rollout
 from trimtab.algos.state import Batch, Info, Optimizer, Phase, State
 from trimtab.config import Config
@@ -85,8 +85,8 @@ class Algorithm:
         return self._with_buffers(state)
 
     def _optimizer(self, hypers: Hypers, params: Params) -> Optimizer:
-        direction = transform(self.config.optimizer, hypers)
-        return Optimizer(direction.init(params.policy), direction.init(params.value))
+        kind = self.config.optimizer
+        return Optimizer(begin(kind, params.policy), begin(kind, params.value))
 
     def _with_buffers(self, state: State) -> State:
         """Room for the staleness queue and the PPG phase, sized from an abstract batch."""

@@ -9,30 +9,31 @@ from __future__ import annotations
 
 TABULAR_IDS = ("FrozenLake-v1", "FrozenLake8x8-v1", "CliffWalking-v1", "CliffWalkingSlippery-v1", "Taxi-v4")
 
-NATIVE_IDS = (
-    "CartPole-v1",
-    "Pendulum-v1",
-    "Acrobot-v1",
-    "MountainCar-v0",
-    "Asterix-MinAtar",
-    "Breakout-MinAtar",
-    "Freeway-MinAtar",
-    "Seaquest-MinAtar",
-    "SpaceInvaders-MinAtar",
-    "Catch-bsuite",
-    "DeepSea-bsuite",
-    "MemoryChain-bsuite",
-    "UmbrellaChain-bsuite",
-    "DiscountingChain-bsuite",
-    "FourRooms-misc",
-    "MetaMaze-misc",
-    "PointRobot-misc",
-    "BernoulliBandit-misc",
-    "GaussianBandit-misc",
-    "Reacher-misc",
-    "Swimmer-misc",
-    "Pong-misc",
-)
+NATIVE_MODULES = {  # where gymnax keeps them: importing all of gymnax takes as long as everything else together
+    "CartPole-v1": "classic_control.cartpole:CartPole",
+    "Pendulum-v1": "classic_control.pendulum:Pendulum",
+    "Acrobot-v1": "classic_control.acrobot:Acrobot",
+    "MountainCar-v0": "classic_control.mountain_car:MountainCar",
+    "Asterix-MinAtar": "minatar.asterix:MinAsterix",
+    "Breakout-MinAtar": "minatar.breakout:MinBreakout",
+    "Freeway-MinAtar": "minatar.freeway:MinFreeway",
+    "Seaquest-MinAtar": "minatar.seaquest:MinSeaquest",
+    "SpaceInvaders-MinAtar": "minatar.space_invaders:MinSpaceInvaders",
+    "Catch-bsuite": "bsuite.catch:Catch",
+    "DeepSea-bsuite": "bsuite.deep_sea:DeepSea",
+    "MemoryChain-bsuite": "bsuite.memory_chain:MemoryChain",
+    "UmbrellaChain-bsuite": "bsuite.umbrella_chain:UmbrellaChain",
+    "DiscountingChain-bsuite": "bsuite.discounting_chain:DiscountingChain",
+    "FourRooms-misc": "misc.rooms:FourRooms",
+    "MetaMaze-misc": "misc.meta_maze:MetaMaze",
+    "PointRobot-misc": "misc.point_robot:PointRobot",
+    "BernoulliBandit-misc": "misc.bernoulli_bandit:BernoulliBandit",
+    "GaussianBandit-misc": "misc.gaussian_bandit:GaussianBandit",
+    "Reacher-misc": "misc.reacher:Reacher",
+    "Swimmer-misc": "misc.swimmer:Swimmer",
+    "Pong-misc": "misc.pong:Pong",
+}
+NATIVE_IDS = tuple(NATIVE_MODULES)
 
 NATIVE_LEFT_OUT = {
     "MountainCarContinuous-v0": "gymnax keeps the car's speed at the left wall, Gymnasium does not; "

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.util
 import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -32,7 +34,7 @@ from .base import (
     refuse_unknown_options,
     reset_key,
 )
-from .names import NATIVE_IDS, NATIVE_LEFT_OUT
+from .names import NATIVE_IDS, NATIVE_LEFT_OUT, NATIVE_MODULES
 
 Options = tuple[tuple[str, Any], ...]
 
@@ -59,8 +61,9 @@ class NativeEnv:
         # gymnax builds arrays; they must not belong to a trace
         with jax.ensure_compile_time_eval(), _gymnax_habits():
             game, params = _build(self.env_id, dict(self.options), self.time_limit)
-            obs, state = jax.eval_shape(lambda: _first_transition(game, params))
             action = _action_of(game, params)
+        with _gymnax_habits():
+            obs, state = jax.eval_shape(lambda: _first_transition(game, params))
         limit = int(params.max_steps_in_episode) if self.truncates else None
         spec = Spec(self.env_id, "native", obs.shape, "float32", action, limit, compiled=True)
         object.__setattr__(self, "spec", spec)
@@ -117,16 +120,18 @@ def _hashable(value: Any) -> Any:
 
 def _build(env_id: str, options: dict[str, Any], time_limit: int | None) -> tuple[Any, Any]:
     """gymnax's environment and parameters, the options shared out between the two."""
-    gymnax = _import_gymnax()
     if env_id not in NATIVE_IDS:
         reason = NATIVE_LEFT_OUT.get(env_id, "gymnax does not have it")
         raise EnvError(f"env_id: {env_id} does not run on backend native: {reason}")
-    game, params = gymnax.make(env_id)
-    arguments = set(inspect.signature(type(game)).parameters)
+    made = _class_of(env_id)
+    game = made()
+    params = game.default_params
+    arguments = set(inspect.signature(made).parameters)
     fields = {field.name for field in dataclasses.fields(params)}
     refuse_unknown_options(env_id, options, arguments | fields)
     if arguments & set(options):
-        game, params = gymnax.make(env_id, **{k: v for k, v in options.items() if k in arguments})
+        game = made(**{k: v for k, v in options.items() if k in arguments})
+        params = game.default_params
     changes = {name: value for name, value in options.items() if name not in arguments}
     if time_limit is not None:
         changes["max_steps_in_episode"] = time_limit
@@ -135,13 +140,34 @@ def _build(env_id: str, options: dict[str, Any], time_limit: int | None) -> tupl
     return game, _consistent_cart(params, changes) if env_id == "CartPole-v1" else params
 
 
-def _import_gymnax() -> Any:
+@cache
+def _class_of(env_id: str) -> Any:
+    """gymnax's class of an id, loaded without the rest of gymnax, and without what some of it draws with."""
+    module, _, name = NATIVE_MODULES[env_id].partition(":")
+    packages = ("gymnax", "gymnax.environments", f"gymnax.environments.{module.partition('.')[0]}")
     try:
-        with _put_off("matplotlib.pyplot", "seaborn"):  # gymnax draws with them; they take most of its import
-            import gymnax
+        with _bare(*packages), _put_off("matplotlib.pyplot", "seaborn"):
+            return getattr(importlib.import_module(f"gymnax.environments.{module}"), name)
     except ModuleNotFoundError as error:
         raise EnvError(f"backend: native needs the Python package {error.name!r}: pip install {error.name}") from error
-    return gymnax
+
+
+@contextmanager
+def _bare(*packages: str) -> Iterator[None]:
+    """What is imported meanwhile finds these packages without running what they import themselves."""
+    found = importlib.util.find_spec(packages[0])
+    if found is None or found.submodule_search_locations is None:
+        raise ModuleNotFoundError(name=packages[0])
+    root = Path(next(iter(found.submodule_search_locations)))
+    stands_in = {name: ModuleType(name) for name in packages if name not in sys.modules}
+    for name, module in stands_in.items():
+        module.__path__ = [str(root.joinpath(*name.split(".")[1:]))]
+        sys.modules[name] = module
+    try:
+        yield
+    finally:
+        for name in stands_in:
+            del sys.modules[name]
 
 
 @contextmanager

@@ -7,6 +7,8 @@ gradients single operations, and small networks train a third faster for it.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -153,7 +155,12 @@ def distribution_for(space) -> Distribution:
 
 def _layout(module) -> tuple:
     """(unravel, {tree path: shape}) of a module of abstract arrays, in raveling order."""
-    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), module)
-    _, unravel = ravel_pytree(zeros)
-    paths = jax.tree_util.tree_flatten_with_path(zeros)[0]
-    return unravel, {jax.tree_util.keystr(path).lstrip("."): leaf.shape for path, leaf in paths}
+    paths, tree = jax.tree_util.tree_flatten_with_path(module)
+    shapes = [leaf.shape for _, leaf in paths]
+    ends = list(itertools.accumulate(math.prod(shape) for shape in shapes))
+
+    def unravel(vector: Float[Array, " P"]):
+        parts = jnp.split(vector, ends[:-1])
+        return jax.tree.unflatten(tree, [part.reshape(shape) for part, shape in zip(parts, shapes)])
+
+    return unravel, {jax.tree_util.keystr(path).lstrip("."): shape for (path, _), shape in zip(paths, shapes)}

@@ -33,7 +33,7 @@ def prepare(threads: int | None = None) -> None:
     if "JAX_DEFAULT_MATMUL_PRECISION" not in os.environ:  # by default GPUs round the factors of products to 10 bits
         jax.config.update("jax_default_matmul_precision", "float32")
     jax.config.update("jax_compilation_cache_dir", str(cache_dir()))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # many small programs are a long start too
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 

@@ -20,6 +20,7 @@ from trimtab.algos.state import Info, State
 from trimtab.config import Config, ConfigError
 from trimtab.envs.base import derived_seed
 from trimtab.runs import device
+from trimtab.runs.programs import Flat, exported, shape_of
 
 Waiting = Callable[[], Info]  # blocks until iterations are done; their Infos, stacked on a leading axis
 
@@ -109,7 +110,7 @@ class CompiledEngine:
         self.algorithm, self.hypers = algorithm, hypers_of(algorithm.config)
         self.chunk = max(1, min(1024, 65_536 // algorithm.config.batch))
         self.compile_seconds = 0.0
-        self._init = jax.jit(lambda key, hypers: strong(algorithm.init(key, hypers)))
+        self._init: Callable | None = None
         self._run: Callable | None = None
 
     def take(self, config: Config) -> None:
@@ -117,7 +118,13 @@ class CompiledEngine:
         self.algorithm.config, self.hypers, self.compile_seconds = config, hypers_of(config), 0.0
 
     def init(self, seed: int) -> State:
-        return self._init(jax.random.key(seed), self.hypers)
+        key = jax.random.key_data(jax.random.key(seed))
+        if self._init is None:
+            begin = lambda key, hypers: strong(self.algorithm.init(jax.random.wrap_key_data(key), hypers))
+            flat = self._flat = Flat(jax.eval_shape(begin, key, self.hypers))
+            begin_flat = lambda key, hypers: flat.flatten(begin(key, hypers))
+            self._init = exported("init", shape_of(self.algorithm.config), begin_flat, (key, self.hypers))
+        return self._flat.unflatten(self._init(key, self.hypers))
 
     def adopt(self, state: State, iteration: int) -> State:
         return state
@@ -126,7 +133,16 @@ class CompiledEngine:
         if self._run is not None:
             return
         begun = time.perf_counter()
-        self._run = jax.jit(self._loop, donate_argnums=0).lower(state, self.hypers, 1).compile()
+        self._flat = Flat(state)
+
+        def loop(count, hypers, *leaves):
+            state, infos, done = self._loop(self._flat.unflatten(leaves), hypers, count)
+            return self._flat.flatten(state), infos._asdict(), done
+
+        leaves = self._flat.flatten(state)
+        given = (jnp.int32(1), self.hypers, *leaves)
+        donated = tuple(range(2, len(given)))  # the state's buffers become the next state's
+        self._run = exported("loop", (*shape_of(self.algorithm.config), self.chunk), loop, given, donated)
         self.compile_seconds += time.perf_counter() - begun
 
     def _loop(self, state: State, hypers, count):
@@ -147,8 +163,8 @@ class CompiledEngine:
         return strong(state), infos, done
 
     def launch(self, state: State, count: int) -> tuple[State, Waiting]:
-        state, infos, done = self._run(state, self.hypers, min(count, self.chunk))
-        return state, lambda: jax.tree.map(lambda x: np.asarray(x)[: int(done)], infos)
+        leaves, infos, done = self._run(jnp.int32(min(count, self.chunk)), self.hypers, *self._flat.flatten(state))
+        return self._flat.unflatten(leaves), lambda: jax.tree.map(lambda x: np.asarray(x)[: int(done)], Info(**infos))
 
     def close(self) -> None:
         pass

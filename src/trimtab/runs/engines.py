@@ -6,13 +6,9 @@ from collections import OrderedDict
 
 from trimtab.config import Config
 from trimtab.runs.engine import Engine, build
+from trimtab.runs.programs import shape_of
 
 MOST = 8  # engines kept: programs and environments of a few shapes, not of a whole sweep over shapes
-
-
-def shape_of(config: Config) -> tuple:
-    """What a compiled program depends on: every static field but the seed, which only starts it."""
-    return tuple(item for item in config.static_key() if item[0] != "seed")
 
 
 class Engines:
