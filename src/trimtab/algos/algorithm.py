@@ -277,23 +277,28 @@ class Algorithm:
         bonus = anneal(state.iteration / hypers["iterations"], hypers["ent_anneal"])
         return hypers["learning_rate"] * self.share(state, hypers), hypers["ent_coef"] * bonus
 
+    def prepared(
+        self, state: State, batch: Batch, hypers: Hypers
+    ) -> tuple[Batch, update.Proximal, normalize.AdvantageMoments]:
+        """The batch with its advantages normalized as asked, its proximal policy, and the moments from now on."""
+        decay = 1.0 - 2.0 / (hypers["norm_adv_span"] + 1.0) if self.config.norm_adv == "ewma" else 0.0
+        valid = (batch.weight > 0).astype(jnp.float32)
+        moments = normalize.update_advantage_moments(state.advantages, batch.advantage, valid, decay)
+        if self.config.norm_adv in ("batch", "ewma"):
+            batch = batch._replace(advantage=normalize.standardize(batch.advantage, moments.mean, moments.std))
+        return *self._proximal(state, batch), moments
+
+    def learner(self, state: State) -> update.Learner:
+        """What the gradient steps of an iteration start from."""
+        return update.Learner(state.params, state.optimizer, state.prox, state.gradient_steps, jnp.zeros((), bool))
+
     def _update(self, state: State, batch: Batch, hypers: Hypers, key: PRNGKeyArray):
         """Normalize advantages, place the proximal policy, take the epochs."""
         config = self.config
         valid = (batch.weight > 0).astype(jnp.float32)
-        moments = normalize.update_advantage_moments(
-            state.advantages,
-            batch.advantage,
-            valid,
-            1.0 - 2.0 / (hypers["norm_adv_span"] + 1.0) if config.norm_adv == "ewma" else 0.0,
-        )
         this = normalize.update_advantage_moments(normalize.advantage_moments(), batch.advantage, valid, 0.0)
-        raw = batch.advantage
-        if config.norm_adv in ("batch", "ewma"):
-            batch = batch._replace(advantage=normalize.standardize(raw, moments.mean, moments.std))
-        batch, proximal = self._proximal(state, batch)
-        rates = self.rates(state, hypers)
-        learner = update.Learner(state.params, state.optimizer, state.prox, state.gradient_steps, jnp.zeros((), bool))
+        batch, proximal, moments = self.prepared(state, batch, hypers)
+        rates, learner = self.rates(state, hypers), self.learner(state)
         learner, watched = update.update(config, self.agent, hypers, rates, learner, batch, proximal, key)
         metrics = {f"train/{name}": value for name, value in watched.items()}
         metrics |= {

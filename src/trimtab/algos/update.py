@@ -7,7 +7,8 @@ an EWMA of the weights.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -70,6 +71,11 @@ def policy_objective(
     )
 
 
+def mean_objective(config: Config, agent: Agent, hypers: Hypers, dist, batch: Batch, proximal: Proximal):
+    """The weighted mean of the policy objective over a minibatch."""
+    return (batch.weight * policy_objective(config, agent, hypers, dist, batch, proximal)).mean()
+
+
 def loss(
     config: Config,
     agent: Agent,
@@ -90,7 +96,7 @@ def loss(
     else:
         dist, value = None, agent.value(params, batch.obs)
     if train_policy:
-        objective = (batch.weight * policy_objective(config, agent, hypers, dist, batch, proximal)).mean()
+        objective = mean_objective(config, agent, hypers, dist, batch, proximal)
         entropy = (batch.weight * agent.dist.entropy(dist)).mean()
         total = total - objective - ent_coef * entropy
         watched = _watch_policy(config, agent, hypers, jax.lax.stop_gradient(dist), batch, proximal)
@@ -140,6 +146,13 @@ def proximal_now(config: Config, agent: Agent, learner: Learner, batch: Batch, p
     return Proximal(dist, agent.dist.logp(dist, batch.action))
 
 
+def ready(config: Config, agent: Agent, learner: Learner, batch: Batch, placed: Proximal) -> tuple[Batch, Proximal]:
+    """A minibatch as the objective takes it: advantages normalized over it if asked, the proximal policy of now."""
+    if config.norm_adv == "minibatch":
+        batch = batch._replace(advantage=_standardize_minibatch(batch))
+    return batch, proximal_now(config, agent, learner, batch, placed)
+
+
 def minibatch_step(
     config: Config,
     agent: Agent,
@@ -154,10 +167,8 @@ def minibatch_step(
     learning_rate, ent_coef = rates
     train_policy, train_value = which
     params = learner.params
-    if config.norm_adv == "minibatch":
-        batch = batch._replace(advantage=_standardize_minibatch(batch))
     if train_policy:
-        proximal = proximal_now(config, agent, learner, batch, proximal)
+        batch, proximal = ready(config, agent, learner, batch, proximal)
     (_, watched), gradient = jax.value_and_grad(
         lambda p: loss(config, agent, hypers, ent_coef, which, p, batch, proximal), has_aux=True
     )(params)
@@ -201,6 +212,9 @@ def _standardize_minibatch(batch: Batch) -> Float[Array, " B"]:
     return standardize(batch.advantage, mean, std)
 
 
+Look = Callable[[Learner, Batch, Proximal], Any]  # what is looked at before a policy step, on its minibatch
+
+
 def update(
     config: Config,
     agent: Agent,
@@ -211,23 +225,10 @@ def update(
     proximal: Proximal,
     key: PRNGKeyArray,
 ) -> tuple[Learner, dict[str, Float[Array, ""]]]:
-    """All epochs of an iteration: joint ones first, then what either network has more of."""
-    joint = min(config.update_epochs, config.epochs_of_value) if config.needs_value else 0
-    plan = [
-        ((True, True), joint),
-        ((True, False), config.update_epochs - joint),
-        ((False, True), config.epochs_of_value - joint if config.needs_value else 0),
-    ]
-    seen: list[Float[Array, "steps metrics"]] = []
+    """All epochs of an iteration, and the means of what was watched."""
     before = learner.gradient_steps
-    for which, epochs in plan:
-        if epochs == 0:
-            continue
-        key, epochs_key = jax.random.split(key)
-        learner, metrics = _epochs(config, agent, hypers, rates, which, learner, batch, proximal, epochs_key, epochs)
-        seen.append(metrics)
-    table = jnp.concatenate(seen)  # rows of steps not taken (after a KL stop) are NaN
-    means = jnp.nanmean(table, axis=0)
+    learner, table, _ = followed(config, agent, hypers, rates, learner, batch, proximal, key)
+    means = jnp.nanmean(table, axis=0)  # rows of steps not taken (after a KL stop) are NaN
     return learner, {
         **dict(zip(METRICS, means)),
         "first_ratio_error": table[0, METRICS.index("ratio_error")],
@@ -236,19 +237,54 @@ def update(
     }
 
 
-def _epochs(config, agent, hypers, rates, which, learner, batch, proximal, key, epochs):
+def followed(
+    config: Config,
+    agent: Agent,
+    hypers: Hypers,
+    rates: tuple[Float[Array, ""], Float[Array, ""]],
+    learner: Learner,
+    batch: Batch,
+    proximal: Proximal,
+    key: PRNGKeyArray,
+    look: Look = lambda learner, batch, proximal: (),
+) -> tuple[Learner, Float[Array, "steps metrics"], Any]:
+    """All epochs, joint ones first, then what either network has more of: step by step, with what `look` saw."""
+    joint = min(config.update_epochs, config.epochs_of_value) if config.needs_value else 0
+    plan = [
+        ((True, True), joint),
+        ((True, False), config.update_epochs - joint),
+        ((False, True), config.epochs_of_value - joint if config.needs_value else 0),
+    ]
+    tables: list[Float[Array, "steps metrics"]] = []
+    looks: list[Any] = []
+    for which, epochs in plan:
+        if epochs == 0:
+            continue
+        key, epochs_key = jax.random.split(key)
+        learner, (metrics, looked) = _epochs(
+            config, agent, hypers, rates, which, learner, batch, proximal, epochs_key, epochs, look
+        )
+        tables.append(metrics)
+        if which[0]:
+            looks.append(looked)
+    return learner, jnp.concatenate(tables), jax.tree.map(lambda *parts: jnp.concatenate(parts), *looks)
+
+
+def _epochs(config, agent, hypers, rates, which, learner, batch, proximal, key, epochs, look: Look):
     """`epochs` passes over the batch, each in a new order."""
 
     def step(learner: Learner, index):
         rows, near = jax.tree.map(lambda x: x[index], (batch, proximal))
 
         def take(learner):
-            return minibatch_step(config, agent, hypers, rates, which, learner, rows, near)
+            looked = look(learner, *ready(config, agent, learner, rows, near)) if which[0] else ()
+            learner, watched = minibatch_step(config, agent, hypers, rates, which, learner, rows, near)
+            return learner, (watched, looked)
 
         if config.target_kl is None or not which[0]:
             return take(learner)
-        skip = lambda learner: (learner, jnp.full(len(METRICS), jnp.nan))
-        return jax.lax.cond(learner.stopped, skip, take, learner)
+        nothing = jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), jax.eval_shape(take, learner)[1])
+        return jax.lax.cond(learner.stopped, lambda learner: (learner, nothing), take, learner)
 
     keys = jax.random.split(unrolled(key), epochs)
     order = jax.vmap(lambda k: minibatch.epoch(k, batch.weight.shape[0], config.minibatches))(keys)

@@ -135,7 +135,7 @@ def _minibatch(a: Any):
         first, last = float(found["drift"][:some].mean()), float(found["drift"][-some:].mean())
         clipped = float(found["clip_bias"][-some:].mean())
         yield "drift", f"{first:.2f} first, {last:.2f} last", "cosine of minibatch and batch gradients over the updates"
-        yield "clip bias", f"{clipped:.1%} in the last updates", "how far clipping moves the gradient"
+        yield "clip bias", f"{clipped:.1%} in the last updates", "how far the clip or KL penalty moves the gradient"
 
 
 # Plain numbers ---------------------------------------------------------------------------------------------
