@@ -38,6 +38,8 @@ from trimtab.runs import engine
         ({"env_id": ""}, "env_id", "name"),
         ({"minibatch_size": 100}, "minibatch_size", "nearest: 64, 128"),
         ({"num_minibatches": 5}, "num_minibatches", "nearest: 4, 8"),
+        ({"minibatch_by": "rows", "num_envs": 6, "num_minibatches": 4}, "num_minibatches", "nearest: 3, 6"),
+        ({"minibatch_by": "rows", "num_envs": 6, "minibatch_size": 96}, "minibatch_size", "nearest: 64, 128"),
         ({"num_minibatches": 4, "minibatch_size": 64}, "minibatch_size", "makes it 128"),
         ({"total_timesteps": 100}, "total_timesteps", "nearest: 512"),
         ({"clip_obs": 0.0, "norm_obs": True}, "clip_obs", "above 0"),
@@ -115,6 +117,7 @@ def test_derived_numbers_follow_from_the_fields():
     assert c.gradient_steps == 36 and c.proximal_com == 12.0 and c.proximal_decay == pytest.approx(12 / 13)
     assert Config(norm_adv="ewma", norm_adv_span=9.0).adv_decay == pytest.approx(0.8)
     assert Config(num_envs=3, num_steps=5, total_timesteps=15).minibatches == 3
+    assert Config(num_envs=10, num_steps=2, minibatch_by="rows").minibatches == 2
     assert c.traced()["prox_com"] == 12.0 and "clip_vloss" not in c.traced()
 
 
@@ -168,6 +171,7 @@ CHOICES = {
     "num_minibatches": [None, 1, 2, 3],
     "minibatch_size": [None, 4],
     "update_epochs": [1, 2],
+    "minibatch_by": ["samples", "rows"],
     "value_epochs": [None, 1, 2, 3],
     "surrogate": ["clip", "kl"],
     "clip_vloss": [None, 0.2],

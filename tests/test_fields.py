@@ -30,6 +30,7 @@ RESULTS = {
     "stagger_resets": ({}, True),
     "num_minibatches": ({}, 4),
     "minibatch_size": ({"num_minibatches": None}, 2),
+    "minibatch_by": ({}, "rows"),
     "update_epochs": ({}, 2),
     "value_epochs": ({}, 2),
     "surrogate": (HOT, "kl"),

@@ -13,7 +13,17 @@ from typing import Any, Literal
 
 from trimtab import fields
 from trimtab.algorithms import ALGORITHMS, Name, Traits, those
-from trimtab.fields import ConfigError, Declared, Need, is_traced, nearest_divisors, static, traced
+from trimtab.fields import (
+    ConfigError,
+    Declared,
+    Need,
+    divisors,
+    is_traced,
+    nearest_divisors,
+    neighbours,
+    static,
+    traced,
+)
 from trimtab.wording import horizon, nearest, steps
 
 __all__ = ["Config", "ConfigError", "from_dict", "nearest_divisors"]
@@ -74,6 +84,8 @@ class Config:
     """Minibatches per epoch (4 if neither this nor minibatch_size is given)."""
     minibatch_size: int | None = static(None, low=1, high=1 << 30)
     """Samples of one gradient step; the other way to give num_minibatches."""
+    minibatch_by: Literal["samples", "rows"] = static("samples")
+    """What is shuffled into minibatches: samples, or whole rows (cut in time only where rows are too few)."""
     update_epochs: int = static(4, low=1, high=10_000)
     """Passes of the policy over each batch; every pass visits every sample once."""
     value_epochs: int | None = static(None, CRITIC, DUAL, low=1, high=10_000)
@@ -200,6 +212,11 @@ class Config:
         if number and size and number * size != self.batch:
             made = f"num_minibatches={number} makes it {self.batch // number}; give one of the two"
             raise ConfigError("minibatch_size", size, made)
+        if self.minibatch_by == "rows" and self.minibatches not in (valid := minibatches_of_rows(*self.split)):
+            name, value = ("num_minibatches", number) if number else ("minibatch_size", size)
+            near = neighbours(valid if number else [self.batch // n for n in valid], value)
+            problem = f"does not make whole rows of num_envs={self.num_envs}, num_steps={self.num_steps}"
+            raise ConfigError(name, value, f"{problem} (minibatch_by=rows); nearest: {', '.join(map(str, near))}")
 
     def _check_iterations(self) -> None:
         """What iterations and phases must hold."""
@@ -229,16 +246,31 @@ class Config:
         return self.num_envs * self.num_steps
 
     @property
+    def split(self) -> tuple[int, int]:
+        """(N, T)."""
+        return self.num_envs, self.num_steps
+
+    @property
     def minibatches(self) -> int:
         """Minibatches per epoch."""
         if self.minibatch_size is not None:
             return self.batch // self.minibatch_size
-        return self.num_minibatches or default_minibatches(self.batch, self.traits.minibatches)
+        return self.num_minibatches or self._default_minibatches()
 
     @property
     def minibatch(self) -> int:
         """Samples of one gradient step."""
         return self.batch // self.minibatches
+
+    @property
+    def rows_of_minibatch(self) -> float:
+        """Rows, or part of one, in a minibatch of rows."""
+        return self.minibatch / self.num_steps
+
+    def _default_minibatches(self) -> int:
+        """As many per epoch as the algorithm wants if they make whole minibatches, else as many as do below."""
+        valid = divisors(self.batch) if self.minibatch_by == "samples" else minibatches_of_rows(*self.split)
+        return max(n for n in valid if n <= self.traits.minibatches)
 
     @property
     def iterations(self) -> int:
@@ -363,7 +395,8 @@ class Config:
         """What a user should see before a run starts."""
         rows: dict[str, Any] = {
             "batch (N × T)": f"{self.num_envs} × {self.num_steps} = {self.batch:,}",
-            "minibatch": f"{self.minibatch:,} × {self.minibatches} per epoch",
+            "minibatch": f"{self.minibatch:,} × {self.minibatches} per epoch"
+            + (f", each of {self.rows_of_minibatch:.3g} rows" if self.minibatch_by == "rows" else ""),
             "iterations": f"{self.iterations:,}",
             "environment steps": f"{self.steps:,}"
             + ("" if self.steps == self.total_timesteps else f" (of {self.total_timesteps:,}: whole iterations)"),
@@ -386,9 +419,9 @@ class Config:
         return rows
 
 
-def default_minibatches(batch: int, wanted: int) -> int:
-    """As many per epoch as wanted where that divides the batch, else the largest divisor below."""
-    return next(n for n in range(wanted, 0, -1) if batch % n == 0)
+def minibatches_of_rows(num_envs: int, num_steps: int) -> list[int]:
+    """How many minibatches whole rows can make: a divisor of N, or N times a divisor of T (rows cut in time)."""
+    return sorted({*divisors(num_envs), *(num_envs * pieces for pieces in divisors(num_steps))})
 
 
 def from_dict(values: dict[str, Any], base: Config | None = None) -> Config:

@@ -11,7 +11,7 @@ import functools
 import math
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Union
 
@@ -165,9 +165,17 @@ def check_needs(instance: Any) -> None:
                 raise ConfigError(item.name, value, f"{need.otherwise}; nearest: {plain(item.default)}")
 
 
+def divisors(total: int) -> list[int]:
+    """All of them, in order."""
+    return sorted({d for k in range(1, math.isqrt(total) + 1) if total % k == 0 for d in (k, total // k)})
+
+
+def neighbours(valid: Iterable[int], wanted: int) -> list[int]:
+    """The valid numbers on either side of `wanted`."""
+    below, above = [n for n in valid if n <= wanted], [n for n in valid if n >= wanted]
+    return sorted({*([max(below)] if below else []), *([min(above)] if above else [])})
+
+
 def nearest_divisors(total: int, wanted: int) -> list[int]:
     """The divisors of `total` on either side of `wanted`."""
-    divisors = sorted({d for k in range(1, math.isqrt(total) + 1) if total % k == 0 for d in (k, total // k)})
-    below = [d for d in divisors if d <= wanted][-1:]
-    above = [d for d in divisors if d >= wanted][:1]
-    return sorted({*below, *above})
+    return neighbours(divisors(total), wanted)

@@ -412,6 +412,15 @@ def test_warned_of(changes, options, text):
     assert warned(rescale(SMALL.replace(**changes), **options), text)
 
 
+def test_minibatches_of_rows_stay_and_must_be_whole():
+    config = Config(num_envs=8, num_steps=16, minibatch_by="rows", num_minibatches=8)
+    found = rescale(config, num_steps=32)
+    assert found.config.minibatch_by == "rows" and warned(found, "from 1 to 1 rows")
+    assert next(c for c in found.changes if c.field == "minibatch_by").rule == "kept"
+    with pytest.raises(ConfigError, match=r"minibatch_by=rows\); nearest: 6, 12"):
+        rescale(config, num_envs=6)
+
+
 def test_nothing_to_warn_of_in_the_papers_own_case():
     config = PAPER.replace(total_timesteps=65_536 * 1024)
     assert rescale(config, num_envs=16, noise_scale=1e5).warnings == []

@@ -270,6 +270,13 @@ def followed(
     return learner, jnp.concatenate(tables), jax.tree.map(lambda *parts: jnp.concatenate(parts), *looks)
 
 
+def epoch_order(config: Config, key: PRNGKeyArray) -> Int[Array, "minibatches size"]:
+    """The samples of each minibatch of one pass."""
+    if config.minibatch_by == "rows":
+        return minibatch.epoch_of_rows(key, config.num_envs, config.num_steps, config.minibatches)
+    return minibatch.epoch(key, config.batch, config.minibatches)
+
+
 def _epochs(config, agent, hypers, rates, which, learner, batch, proximal, key, epochs, look: Look):
     """`epochs` passes over the batch, each in a new order."""
 
@@ -287,5 +294,5 @@ def _epochs(config, agent, hypers, rates, which, learner, batch, proximal, key, 
         return jax.lax.cond(learner.stopped, lambda learner: (learner, nothing), take, learner)
 
     keys = jax.random.split(unrolled(key), epochs)
-    order = jax.vmap(lambda k: minibatch.epoch(k, batch.weight.shape[0], config.minibatches))(keys)
+    order = jax.vmap(lambda k: epoch_order(config, k))(keys)
     return jax.lax.scan(step, learner, order.reshape(epochs * config.minibatches, -1))

@@ -7,27 +7,50 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from trimtab import minibatch
 from trimtab.algos import update
 from trimtab.algos.algorithm import Algorithm
 from trimtab.algos.optimizer import Hypers
 from trimtab.algos.rollout import Rollout
 from trimtab.algos.state import Batch, State
+from trimtab.anatomy.noise import row_subsampling_variance, subsampling_variance
+from trimtab.config import minibatches_of_rows
 
-DRAWS = 256
+DRAWS = 256  # minibatches, at least, that are looked at
 
 
-def subsampling_measured(gram: Float[np.ndarray, "B B"], size: int, seed: int) -> float:
-    """Mean of |g_minibatch - G_B|² over random minibatches, from inner products: the formula's measured twin."""
-    rng = np.random.default_rng(seed)
-    batch = len(gram)
-    if size == batch:
-        return 0.0
-    weight = np.full((DRAWS, batch), -1.0 / batch)
-    for row in weight:
-        row[rng.choice(batch, size, replace=False)] += 1.0 / size
+def subsampling(
+    gram: Float[np.ndarray, "B B"], num_envs: int, num_steps: int, num_minibatches: int, seed: int
+) -> dict[str, float]:
+    """E |g_minibatch - G_B|² given the batch, of shuffled samples and of whole rows: by formula, and from the orders
+    that training draws. Sample (n, t) is at n T + t of the Gram matrix."""
+    batch = num_envs * num_steps
+    found = {"subsampling_formula": subsampling_variance(gram, max(1, batch // num_minibatches))}
+    keys = jax.random.split(jax.random.key(seed), -(-DRAWS // num_minibatches))
+    if batch % num_minibatches == 0:
+        order = jax.vmap(lambda k: minibatch.epoch(k, batch, num_minibatches))(keys)
+        found["subsampling_measured"] = subsampling_measured(gram, _by_row(order, num_envs, num_steps))
+    if num_minibatches in minibatches_of_rows(num_envs, num_steps):
+        order = jax.vmap(lambda k: minibatch.epoch_of_rows(k, num_envs, num_steps, num_minibatches))(keys)
+        found["subsampling_rows_formula"] = row_subsampling_variance(gram, num_envs, num_minibatches)
+        found["subsampling_rows_measured"] = subsampling_measured(gram, _by_row(order, num_envs, num_steps))
+    return found
+
+
+def subsampling_measured(gram: Float[np.ndarray, "B B"], chosen: Int[np.ndarray, "draws size"]) -> float:
+    """Mean of |g_minibatch - G_B|² over minibatches, from inner products: the formulas' measured twin."""
+    batch, size = len(gram), chosen.shape[1]
+    weight = np.full((len(chosen), batch), -1.0 / batch)
+    np.put_along_axis(weight, chosen, 1.0 / size - 1.0 / batch, axis=1)
     return float(np.einsum("db,bc,dc->d", weight, gram, weight, optimize=True).mean())
+
+
+def _by_row(order: Int[Array, "epochs minibatches size"], num_envs: int, num_steps: int) -> np.ndarray:
+    """[draws, size] from t N + n to n T + t."""
+    index = np.asarray(order).reshape(-1, order.shape[-1])
+    return index % num_envs * num_steps + index // num_envs
 
 
 def effects(algorithm: Algorithm, state: State, rows: Rollout, hypers: Hypers, seed: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from trimtab.anatomy import bias as biases
 from trimtab.anatomy import correlation, exact, minibatches, noise
 from trimtab.anatomy.estimate import UNRESOLVED, Estimate, bootstrap_weights, positive_estimate, resample
 from trimtab.anatomy.measure import Measured, Measurer, flat, measure
-from trimtab.anatomy.noise import NoiseScale, subsampling_variance
+from trimtab.anatomy.noise import NoiseScale
 from trimtab.anatomy.options import ProbeOptions, check
 from trimtab.anatomy.sampling import Rows, sampler, tail_length
 from trimtab.anatomy.variance import Decomposition, decompose_rows
@@ -305,8 +305,7 @@ class Prober:
         size = max(1, self.num_envs * self.num_steps // config.minibatches)
         found: dict[str, Any] = {"minibatch_size": size}
         if whole and 1 < gram.shape[0] == self.num_envs * self.num_steps and size <= gram.shape[0]:
-            found["subsampling_formula"] = subsampling_variance(gram, size)
-            found["subsampling_measured"] = minibatches.subsampling_measured(gram, size, self.options.seed)
+            found |= minibatches.subsampling(gram, self.num_envs, self.num_steps, config.minibatches, self.options.seed)
         if (self.num_envs, self.num_steps) == (
             config.num_envs,
             config.num_steps,

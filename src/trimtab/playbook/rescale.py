@@ -247,6 +247,7 @@ def _staying(old: Config, new: Config) -> list[Change]:
     steps, fixed = "counted in environment steps, which stay", "no rule moves coefficients"
     rows = [
         ("total_timesteps", "kept", steps, True),
+        ("minibatch_by", "kept", "whole rows keep their covariance together", old.minibatch_by == "rows"),
         ("anneal_lr", "kept", "over the same environment steps", old.anneal_lr != "constant"),
         ("warmup_steps", "kept", steps, old.warmup_steps > 0),
         ("gamma", "kept", fixed, True),
@@ -289,6 +290,9 @@ def _iteration_warnings(old: Config, new: Config) -> Iterator[str]:
     """What is counted in iterations or minibatches and cannot be rescaled."""
     if old.norm_adv == "minibatch":
         yield "norm_adv=minibatch ties results to the minibatch; batch and ewma can be rescaled"
+    if old.minibatch_by == "rows" and new.num_steps != old.num_steps:
+        rows = f"{old.rows_of_minibatch:.3g} to {new.rows_of_minibatch:.3g} rows"
+        yield f"minibatch_by=rows: a minibatch goes from {rows}, and its noise follows them; c_opt counts samples"
     if new.batch == old.batch:
         return
     if old.traits.with_ewma:

@@ -130,6 +130,9 @@ def _minibatch(a: Any):
     if "subsampling_measured" in found:
         both = f"{found['subsampling_measured']:.3g} measured, {found['subsampling_formula']:.3g} by formula"
         yield "sub-sampling variance", both, f"what minibatches of {found['minibatch_size']:,} add to each step"
+    if "subsampling_rows_measured" in found:
+        both = f"{found['subsampling_rows_measured']:.3g} measured, {found['subsampling_rows_formula']:.3g} by formula"
+        yield "sub-sampling by rows", both, "the same with minibatches of whole rows (minibatch_by rows)"
     if len(found.get("drift", ())):
         some = max(1, len(found["drift"]) // 8)
         first, last = float(found["drift"][:some].mean()), float(found["drift"][-some:].mean())
