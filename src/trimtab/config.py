@@ -42,6 +42,7 @@ DUAL = Need(lambda c: c.arch == "dual", "needs arch=dual (separate networks)")
 CARRIED = Need(lambda c: not c.whole_episodes, "every iteration starts from reset without a baseline")
 ADV_EWMA = Need(lambda c: c.norm_adv == "ewma", "needs norm_adv=ewma")
 ADAM = Need(lambda c: c.optimizer == "adam", "needs optimizer=adam")
+ADAPTIVE = Need(lambda c: c.anneal_lr == "adaptive", "needs anneal_lr=adaptive")
 SGD = Need(lambda c: c.optimizer == "sgd", "needs optimizer=sgd")
 IMPALA = Need(lambda c: c.network == "impala", "needs network=impala")
 MLP = Need(lambda c: c.network == "mlp", "needs network=mlp (IMPALA uses relu)")
@@ -95,6 +96,8 @@ class Config:
     """How updates are kept near the proximal policy: clipping the ratio or a KL penalty."""
     clip_coef: float = traced(0.2, CLIPPED, low=0.0)
     """Clip the ratio to the proximal policy to 1 ± this."""
+    clip_anneal: Literal["constant", "linear"] = static("constant", CLIPPED)
+    """How clip_coef falls to 0 over training."""
     kl_coef: float = traced(1.0, PENALIZED, low=0.0)
     """Weight of the KL penalty (surrogate kl)."""
     imp_samp_max: float = traced(100.0, SURROGATE, low=1.0)
@@ -124,8 +127,12 @@ class Config:
     """The optimizer."""
     learning_rate: float = traced(2.5e-4, low=0.0, high=1e3)
     """Step size."""
-    anneal_lr: Literal["constant", "linear", "cosine"] = static("constant")
-    """How the step size falls to 0 over training."""
+    value_learning_rate: float | None = traced(None, CRITIC, DUAL, low=0.0, high=1e3)
+    """Step size of the value network (learning_rate if not given; needs arch dual)."""
+    anneal_lr: Literal["constant", "linear", "cosine", "adaptive"] = static("constant")
+    """How the step size falls to 0 over training; adaptive moves it, minibatch by minibatch, to keep the KL desired."""
+    desired_kl: float = traced(0.01, ADAPTIVE, low=0.0, positive=True)
+    """KL[behavior, current] that anneal_lr adaptive steers to: ÷ 1.5 above twice this, × 1.5 below half of it."""
     warmup_steps: int = traced(0, low=0, high=MANY)
     """Environment steps over which the step size rises linearly from 0."""
     adam_beta1: float = traced(0.9, ADAM, low=0.0, high=0.999999)
@@ -147,8 +154,10 @@ class Config:
     """Widths of the MLP's hidden layers, or of the dense layer after the IMPALA stacks."""
     impala_channels: tuple[int, ...] = static((16, 32, 32), IMPALA)
     """Channels of the IMPALA stacks."""
-    activation: Literal["tanh", "relu"] = static("tanh", MLP)
+    activation: Literal["tanh", "relu", "elu", "silu", "gelu"] = static("tanh", MLP)
     """Nonlinearity of the MLP."""
+    ortho_init: bool = static(True, MLP)
+    """Start from orthogonal weights (gains √2, 0.01 for actions, 1 for values), or as PyTorch: U(±1/√inputs)."""
     arch: Literal["dual", "shared", "detach"] = static("dual", CRITIC)
     """Separate policy and value networks, one shared trunk, or a shared trunk the value loss does not train."""
     log_std_init: float = static(0.0, low=-10.0, high=5.0)
@@ -158,6 +167,8 @@ class Config:
     """Normalize observations by running mean and standard deviation."""
     norm_reward: bool = static(False)
     """Divide rewards by the running standard deviation of their discounted sum."""
+    norm_value: Literal["none", "popart"] = static("none", CRITIC)
+    """popart: values are learned with mean 0 and deviation 1, which clip_vloss counts in; predictions are kept."""
     clip_obs: float = traced(10.0, NORM_OBS, low=0.0, positive=True)
     """Clip normalized observations to ± this."""
     clip_reward: float = traced(10.0, NORM_REWARD, low=0.0, positive=True)

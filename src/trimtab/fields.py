@@ -89,6 +89,11 @@ def base_of(kind: Any) -> type:
     return typing.get_origin(kind) or kind
 
 
+def element_of(kind: Any) -> type:
+    """int for tuple[int, ...]."""
+    return typing.get_args(optional(kind)[0])[0]
+
+
 def choices_of(kind: Any) -> list[str] | None:
     """The words a Literal type allows; None for other types."""
     kind, _ = optional(kind)
@@ -118,20 +123,24 @@ def check_type(name: str, kind: Any, value: Any) -> None:
         return
     if value is None:
         raise ConfigError(name, value, "a value is needed")
+    if base is tuple:
+        base = (tuple, element_of(kind))
     if not _VALID[base](value):
         raise ConfigError(name, value, f"must be {_WANTED[base]}")
 
 
-_VALID: dict[type, Callable[[Any], bool]] = {
-    tuple: lambda v: isinstance(v, tuple) and all(isinstance(n, int) and 1 <= n <= WIDEST for n in v),
+_VALID: dict[Any, Callable[[Any], bool]] = {
+    (tuple, int): lambda v: isinstance(v, tuple) and all(isinstance(n, int) and 1 <= n <= WIDEST for n in v),
+    (tuple, str): lambda v: isinstance(v, tuple) and all(isinstance(word, str) and word for word in v),
     bool: lambda v: isinstance(v, bool),
     int: lambda v: isinstance(v, int) and not isinstance(v, bool),
     float: lambda v: isinstance(v, int | float) and not isinstance(v, bool) and not math.isnan(v),
     str: lambda v: isinstance(v, str) and v != "",
     dict: lambda v: isinstance(v, dict),
 }
-_WANTED: dict[type, str] = {
-    tuple: f"a list of widths from 1 to {WIDEST}, for example 64 64",
+_WANTED: dict[Any, str] = {
+    (tuple, str): "a list of names",
+    (tuple, int): f"a list of widths from 1 to {WIDEST}, for example 64 64",
     bool: "true or false",
     int: "a whole number",
     float: "a number",

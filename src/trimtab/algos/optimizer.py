@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
 Hypers = dict[str, Float[Array, ""]]
+
+LOWEST_RATE, HIGHEST_RATE = 1e-5, 1e-2  # of an adaptive step size
+
+
+class Rates(NamedTuple):
+    """Of one iteration: step sizes, entropy coefficient, and the share that schedule and warm-up leave of a step."""
+
+    learning_rate: Float[Array, ""]
+    ent_coef: Float[Array, ""]
+    value_learning_rate: Float[Array, ""]
+    share: Float[Array, ""]
 
 
 def transform(kind: str, hypers: Hypers) -> optax.GradientTransformation:
@@ -23,6 +36,16 @@ def schedule(kind: str, progress: Float[Array, ""]) -> Float[Array, ""]:
     if kind == "cosine":
         return 0.5 * (1.0 + jnp.cos(jnp.pi * progress))
     return jnp.ones(())
+
+
+def adapted(rate: Float[Array, ""], kl: Float[Array, ""], desired_kl: Float[Array, ""]) -> Float[Array, ""]:
+    """A step size that steers the KL: ÷ 1.5 above twice the desired one, × 1.5 below half of it, within bounds.
+
+    The rule of rsl_rl (Rudin et al. 2022, arXiv 2109.11978); a KL of 0 says nothing.
+    """
+    slower, faster = jnp.maximum(LOWEST_RATE, rate / 1.5), jnp.minimum(HIGHEST_RATE, rate * 1.5)
+    small = (kl < desired_kl / 2.0) & (kl > 0.0)
+    return jnp.where(kl > 2.0 * desired_kl, slower, jnp.where(small, faster, rate))
 
 
 def warmup(env_steps: Float[Array, ""], warmup_steps: Float[Array, ""], batch: int) -> Float[Array, ""]:

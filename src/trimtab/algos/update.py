@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from trimtab import ewma, minibatch, objectives
-from trimtab.algos.optimizer import Hypers, clip_factor, descend, global_norm
+from trimtab.algos.optimizer import Hypers, Rates, adapted, clip_factor, descend, global_norm
 from trimtab.algos.state import Batch, Optimizer
 from trimtab.config import Config
 from trimtab.ewma import Ewma
@@ -47,6 +47,7 @@ class Learner(NamedTuple):
     prox: Ewma | None
     gradient_steps: Int[Array, ""]
     stopped: Array
+    learning_rate: Float[Array, ""] | None = None  # an adaptive one
 
 
 class Proximal(NamedTuple):
@@ -120,6 +121,8 @@ def _watch_policy(config: Config, agent: Agent, hypers: Hypers, dist, batch: Bat
         "ratio_error": (jnp.where(batch.weight > 0, jnp.abs(ratio - 1.0), 0.0)).max(),
         "importance_ess": mean(ratio) ** 2 / jnp.maximum(mean(ratio**2) * mean(jnp.ones_like(ratio)), 1e-12),
     }
+    if config.anneal_lr == "adaptive":
+        watched["kl_behavior"] = mean(agent.dist.kl(batch.dist, dist))
     if config.has_surrogate:
         log_prox = logp - proximal.logp
         outside, zero = objectives.clip_binds(
@@ -157,34 +160,36 @@ def minibatch_step(
     config: Config,
     agent: Agent,
     hypers: Hypers,
-    rates,
+    rates: Rates,
     which: tuple[bool, bool],
     learner: Learner,
     batch: Batch,
-    proximal,
+    proximal: Proximal,
 ) -> tuple[Learner, Float[Array, " metrics"]]:
     """One gradient step on one minibatch."""
-    learning_rate, ent_coef = rates
     train_policy, train_value = which
     params = learner.params
     if train_policy:
         batch, proximal = ready(config, agent, learner, batch, proximal)
     (_, watched), gradient = jax.value_and_grad(
-        lambda p: loss(config, agent, hypers, ent_coef, which, p, batch, proximal), has_aux=True
+        lambda p: loss(config, agent, hypers, rates.ent_coef, which, p, batch, proximal), has_aux=True
     )(params)
     norm = global_norm(gradient.policy, gradient.value)
     if config.max_grad_norm is not None:
         factor = clip_factor(norm, hypers["max_grad_norm"])
         gradient = jax.tree.map(lambda g: factor * g, gradient)
 
+    adaptive, rate, value_rate = learner.learning_rate, rates.learning_rate, rates.value_learning_rate
+    if adaptive is not None:
+        adaptive = adapted(adaptive, watched["kl_behavior"], hypers["desired_kl"]) if train_policy else adaptive
+        rate = adaptive * rates.share
+        value_rate = rate if config.value_learning_rate is None else value_rate
     policy, policy_state = params.policy, learner.optimizer.policy
     if train_policy or config.arch == "shared":
-        policy, policy_state = descend(
-            config.optimizer, hypers, params.policy, gradient.policy, policy_state, learning_rate
-        )
+        policy, policy_state = descend(config.optimizer, hypers, params.policy, gradient.policy, policy_state, rate)
     value, value_state = params.value, learner.optimizer.value
     if train_value:
-        value, value_state = descend(config.optimizer, hypers, params.value, gradient.value, value_state, learning_rate)
+        value, value_state = descend(config.optimizer, hypers, params.value, gradient.value, value_state, value_rate)
 
     prox = learner.prox
     if config.is_ewma and train_policy:
@@ -196,11 +201,13 @@ def minibatch_step(
         prox,
         learner.gradient_steps + int(train_policy),
         stopped,
+        adaptive,
     )
     if config.target_kl is not None and train_policy:
         # As SB3: the minibatch that shows too large a KL is not stepped on, nor any after it.
         stopped = watched["approx_kl"] > 1.5 * hypers["target_kl"]
-        new = jax.tree.map(lambda old, new: jnp.where(stopped, old, new), learner, new)._replace(stopped=stopped)
+        kept = jax.tree.map(lambda old, new: jnp.where(stopped, old, new), learner, new)
+        new = kept._replace(stopped=stopped, learning_rate=adaptive)
     watched["grad_norm"] = norm
     return new, jnp.stack([watched.get(name, jnp.full((), jnp.nan)) for name in METRICS])
 
@@ -219,7 +226,7 @@ def update(
     config: Config,
     agent: Agent,
     hypers: Hypers,
-    rates: tuple[Float[Array, ""], Float[Array, ""]],
+    rates: Rates,
     learner: Learner,
     batch: Batch,
     proximal: Proximal,
@@ -241,7 +248,7 @@ def followed(
     config: Config,
     agent: Agent,
     hypers: Hypers,
-    rates: tuple[Float[Array, ""], Float[Array, ""]],
+    rates: Rates,
     learner: Learner,
     batch: Batch,
     proximal: Proximal,

@@ -74,7 +74,7 @@ def follow(
     """(drift, clip bias) at every policy step of the trainer's own update."""
     config, agent = algorithm.config, algorithm.agent
     batch, proximal, _ = algorithm.prepared(state, algorithm.batch_of(state, rows, hypers), hypers)
-    learner = algorithm.learner(state)
+    learner, hypers = algorithm.learner(state), algorithm.annealed(state, hypers)
     unbounded = hypers | {"clip_coef": jnp.inf, "kl_coef": jnp.zeros(())}
 
     def gradient(hypers: Hypers, learner: update.Learner, samples: Batch, near: update.Proximal):

@@ -157,6 +157,8 @@ class Prober:
             options = dataclasses.replace(options, start="reset")
         if options.objective == "full" and not config.needs_value:
             raise ConfigError("objective", "full", "there is no critic to have a value term; nearest: policy")
+        if options.objective == "full" and config.norm_value != "none":
+            raise ConfigError("objective", "full", "the units of values move with norm_value=popart; nearest: policy")
         self.options = options
         if options.start == "carry" and self.num_envs != config.num_envs:
             raise ConfigError(
@@ -349,7 +351,7 @@ class Prober:
         state = self.sampler.state
         obs = self.algorithm.seen(state.obs_stats, env.state_obs(), self.hypers)
         policy, score = exact.policy_tables(self.algorithm.agent, state.params, obs)
-        critic = exact.critic_table(self.algorithm.agent, state.params, obs)
+        critic = np.asarray(self.algorithm.critic(state, jnp.asarray(obs)[None])[0], np.float64)
         p = exact.problem(env.mdp, policy, config.gamma, env.spec.time_limit)
         true, returns = exact.true_gradient(p, score), exact.return_gradient(p, score)
         expected = exact.expected_gradient(p, score, critic, gae_lambda, self.num_steps)
