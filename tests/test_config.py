@@ -38,6 +38,8 @@ from trimtab.runs import engine
         ({"env_id": ""}, "env_id", "name"),
         ({"minibatch_size": 100}, "minibatch_size", "nearest: 64, 128"),
         ({"num_minibatches": 5}, "num_minibatches", "nearest: 4, 8"),
+        ({"minibatch_by": "rows", "num_envs": 6, "num_minibatches": 4}, "num_minibatches", "nearest: 3, 6"),
+        ({"minibatch_by": "rows", "num_envs": 6, "minibatch_size": 96}, "minibatch_size", "nearest: 64, 128"),
         ({"num_minibatches": 4, "minibatch_size": 64}, "minibatch_size", "makes it 128"),
         ({"total_timesteps": 100}, "total_timesteps", "nearest: 512"),
         ({"clip_obs": 0.0, "norm_obs": True}, "clip_obs", "above 0"),
@@ -63,6 +65,11 @@ def test_impossible_values_are_refused_with_the_field_and_the_nearest_valid_ones
         {"value_epochs": 2, "arch": "shared"},
         {"adam_eps": 1e-8, "optimizer": "sgd"},
         {"momentum": 0.9},
+        {"desired_kl": 0.02},
+        {"surrogate": "kl", "clip_anneal": "linear"},
+        {"value_learning_rate": 0.1, "arch": "shared"},
+        {"network": "impala", "ortho_init": False},
+        {"algo": "reinforce", "baseline": False, "norm_value": "popart"},
         {"impala_channels": (8,)},
         {"clip_obs": 5.0},
         {"clip_reward": 5.0},
@@ -115,6 +122,7 @@ def test_derived_numbers_follow_from_the_fields():
     assert c.gradient_steps == 36 and c.proximal_com == 12.0 and c.proximal_decay == pytest.approx(12 / 13)
     assert Config(norm_adv="ewma", norm_adv_span=9.0).adv_decay == pytest.approx(0.8)
     assert Config(num_envs=3, num_steps=5, total_timesteps=15).minibatches == 3
+    assert Config(num_envs=10, num_steps=2, minibatch_by="rows").minibatches == 2
     assert c.traced()["prox_com"] == 12.0 and "clip_vloss" not in c.traced()
 
 
@@ -168,6 +176,7 @@ CHOICES = {
     "num_minibatches": [None, 1, 2, 3],
     "minibatch_size": [None, 4],
     "update_epochs": [1, 2],
+    "minibatch_by": ["samples", "rows"],
     "value_epochs": [None, 1, 2, 3],
     "surrogate": ["clip", "kl"],
     "clip_vloss": [None, 0.2],
@@ -177,7 +186,12 @@ CHOICES = {
     "baseline": [True, False],
     "optimizer": ["adam", "sgd"],
     "momentum": [0.0, 0.9],
-    "anneal_lr": ["constant", "linear", "cosine"],
+    "anneal_lr": ["constant", "linear", "cosine", "adaptive"],
+    "value_learning_rate": [None, 0.001],
+    "activation": ["tanh", "relu", "elu", "silu", "gelu"],
+    "ortho_init": [True, False],
+    "clip_anneal": ["constant", "linear"],
+    "norm_value": ["none", "popart"],
     "max_grad_norm": [None, 0.5],
     "hidden_sizes": [(4,), (), (4, 3)],
     "arch": ["dual", "shared", "detach"],

@@ -34,3 +34,23 @@ def test_every_order_is_equally_likely(size):
     chi2 = ((counts - expected) ** 2 / expected).sum()
     freedom = len(counts) - 1
     assert abs(chi2 - freedom) < 5 * math.sqrt(2 * freedom)
+
+
+@pytest.mark.parametrize("num_envs, num_steps, minibatches", [(6, 4, 1), (6, 4, 3), (6, 4, 6), (6, 4, 12), (1, 4, 4)])
+def test_an_epoch_of_rows_keeps_them_whole_and_visits_every_sample_once(num_envs, num_steps, minibatches):
+    order = np.asarray(minibatch.epoch_of_rows(jax.random.key(0), num_envs, num_steps, minibatches))
+    assert sorted(order.ravel().tolist()) == list(range(num_envs * num_steps))
+    for chosen in order:
+        envs, times = chosen % num_envs, chosen // num_envs
+        if minibatches <= num_envs:  # each environment that is there is there from its first step to its last
+            assert sorted(zip(envs, times)) == [(n, t) for n in sorted(set(envs)) for t in range(num_steps)]
+        else:  # a piece of one row
+            assert len(set(envs)) == 1 and (np.diff(times) == 1).all()
+    pieces = max(1, minibatches // num_envs)
+    firsts = order[:, 0].reshape(-1, pieces)  # pieces of a row follow each other
+    assert (firsts % num_envs == firsts[:, :1] % num_envs).all() and (np.diff(firsts) > 0).all()
+    assert (
+        minibatches == 1
+        or (order != minibatch.epoch_of_rows(jax.random.key(1), num_envs, num_steps, minibatches)).any()
+        or num_envs == 1
+    )

@@ -13,7 +13,17 @@ from typing import Any, Literal
 
 from trimtab import fields
 from trimtab.algorithms import ALGORITHMS, Name, Traits, those
-from trimtab.fields import ConfigError, Declared, Need, is_traced, nearest_divisors, static, traced
+from trimtab.fields import (
+    ConfigError,
+    Declared,
+    Need,
+    divisors,
+    is_traced,
+    nearest_divisors,
+    neighbours,
+    static,
+    traced,
+)
 from trimtab.wording import horizon, nearest, steps
 
 __all__ = ["Config", "ConfigError", "from_dict", "nearest_divisors"]
@@ -32,6 +42,7 @@ DUAL = Need(lambda c: c.arch == "dual", "needs arch=dual (separate networks)")
 CARRIED = Need(lambda c: not c.whole_episodes, "every iteration starts from reset without a baseline")
 ADV_EWMA = Need(lambda c: c.norm_adv == "ewma", "needs norm_adv=ewma")
 ADAM = Need(lambda c: c.optimizer == "adam", "needs optimizer=adam")
+ADAPTIVE = Need(lambda c: c.anneal_lr == "adaptive", "needs anneal_lr=adaptive")
 SGD = Need(lambda c: c.optimizer == "sgd", "needs optimizer=sgd")
 IMPALA = Need(lambda c: c.network == "impala", "needs network=impala")
 MLP = Need(lambda c: c.network == "mlp", "needs network=mlp (IMPALA uses relu)")
@@ -74,6 +85,8 @@ class Config:
     """Minibatches per epoch (4 if neither this nor minibatch_size is given)."""
     minibatch_size: int | None = static(None, low=1, high=1 << 30)
     """Samples of one gradient step; the other way to give num_minibatches."""
+    minibatch_by: Literal["samples", "rows"] = static("samples")
+    """What is shuffled into minibatches: samples, or whole rows (cut in time only where rows are too few)."""
     update_epochs: int = static(4, low=1, high=10_000)
     """Passes of the policy over each batch; every pass visits every sample once."""
     value_epochs: int | None = static(None, CRITIC, DUAL, low=1, high=10_000)
@@ -83,6 +96,8 @@ class Config:
     """How updates are kept near the proximal policy: clipping the ratio or a KL penalty."""
     clip_coef: float = traced(0.2, CLIPPED, low=0.0)
     """Clip the ratio to the proximal policy to 1 ± this."""
+    clip_anneal: Literal["constant", "linear"] = static("constant", CLIPPED)
+    """How clip_coef falls to 0 over training."""
     kl_coef: float = traced(1.0, PENALIZED, low=0.0)
     """Weight of the KL penalty (surrogate kl)."""
     imp_samp_max: float = traced(100.0, SURROGATE, low=1.0)
@@ -112,8 +127,12 @@ class Config:
     """The optimizer."""
     learning_rate: float = traced(2.5e-4, low=0.0, high=1e3)
     """Step size."""
-    anneal_lr: Literal["constant", "linear", "cosine"] = static("constant")
-    """How the step size falls to 0 over training."""
+    value_learning_rate: float | None = traced(None, CRITIC, DUAL, low=0.0, high=1e3)
+    """Step size of the value network (learning_rate if not given; needs arch dual)."""
+    anneal_lr: Literal["constant", "linear", "cosine", "adaptive"] = static("constant")
+    """How the step size falls to 0 over training; adaptive moves it, minibatch by minibatch, to keep the KL desired."""
+    desired_kl: float = traced(0.01, ADAPTIVE, low=0.0, positive=True)
+    """KL[behavior, current] that anneal_lr adaptive steers to: ÷ 1.5 above twice this, × 1.5 below half of it."""
     warmup_steps: int = traced(0, low=0, high=MANY)
     """Environment steps over which the step size rises linearly from 0."""
     adam_beta1: float = traced(0.9, ADAM, low=0.0, high=0.999999)
@@ -135,8 +154,10 @@ class Config:
     """Widths of the MLP's hidden layers, or of the dense layer after the IMPALA stacks."""
     impala_channels: tuple[int, ...] = static((16, 32, 32), IMPALA)
     """Channels of the IMPALA stacks."""
-    activation: Literal["tanh", "relu"] = static("tanh", MLP)
+    activation: Literal["tanh", "relu", "elu", "silu", "gelu"] = static("tanh", MLP)
     """Nonlinearity of the MLP."""
+    ortho_init: bool = static(True, MLP)
+    """Start from orthogonal weights (gains √2, 0.01 for actions, 1 for values), or as PyTorch: U(±1/√inputs)."""
     arch: Literal["dual", "shared", "detach"] = static("dual", CRITIC)
     """Separate policy and value networks, one shared trunk, or a shared trunk the value loss does not train."""
     log_std_init: float = static(0.0, low=-10.0, high=5.0)
@@ -146,6 +167,8 @@ class Config:
     """Normalize observations by running mean and standard deviation."""
     norm_reward: bool = static(False)
     """Divide rewards by the running standard deviation of their discounted sum."""
+    norm_value: Literal["none", "popart"] = static("none", CRITIC)
+    """popart: values are learned with mean 0 and deviation 1, which clip_vloss counts in; predictions are kept."""
     clip_obs: float = traced(10.0, NORM_OBS, low=0.0, positive=True)
     """Clip normalized observations to ± this."""
     clip_reward: float = traced(10.0, NORM_REWARD, low=0.0, positive=True)
@@ -200,6 +223,11 @@ class Config:
         if number and size and number * size != self.batch:
             made = f"num_minibatches={number} makes it {self.batch // number}; give one of the two"
             raise ConfigError("minibatch_size", size, made)
+        if self.minibatch_by == "rows" and self.minibatches not in (valid := minibatches_of_rows(*self.split)):
+            name, value = ("num_minibatches", number) if number else ("minibatch_size", size)
+            near = neighbours(valid if number else [self.batch // n for n in valid], value)
+            problem = f"does not make whole rows of num_envs={self.num_envs}, num_steps={self.num_steps}"
+            raise ConfigError(name, value, f"{problem} (minibatch_by=rows); nearest: {', '.join(map(str, near))}")
 
     def _check_iterations(self) -> None:
         """What iterations and phases must hold."""
@@ -229,16 +257,31 @@ class Config:
         return self.num_envs * self.num_steps
 
     @property
+    def split(self) -> tuple[int, int]:
+        """(N, T)."""
+        return self.num_envs, self.num_steps
+
+    @property
     def minibatches(self) -> int:
         """Minibatches per epoch."""
         if self.minibatch_size is not None:
             return self.batch // self.minibatch_size
-        return self.num_minibatches or default_minibatches(self.batch, self.traits.minibatches)
+        return self.num_minibatches or self._default_minibatches()
 
     @property
     def minibatch(self) -> int:
         """Samples of one gradient step."""
         return self.batch // self.minibatches
+
+    @property
+    def rows_of_minibatch(self) -> float:
+        """Rows, or part of one, in a minibatch of rows."""
+        return self.minibatch / self.num_steps
+
+    def _default_minibatches(self) -> int:
+        """As many per epoch as the algorithm wants if they make whole minibatches, else as many as do below."""
+        valid = divisors(self.batch) if self.minibatch_by == "samples" else minibatches_of_rows(*self.split)
+        return max(n for n in valid if n <= self.traits.minibatches)
 
     @property
     def iterations(self) -> int:
@@ -363,7 +406,8 @@ class Config:
         """What a user should see before a run starts."""
         rows: dict[str, Any] = {
             "batch (N × T)": f"{self.num_envs} × {self.num_steps} = {self.batch:,}",
-            "minibatch": f"{self.minibatch:,} × {self.minibatches} per epoch",
+            "minibatch": f"{self.minibatch:,} × {self.minibatches} per epoch"
+            + (f", each of {self.rows_of_minibatch:.3g} rows" if self.minibatch_by == "rows" else ""),
             "iterations": f"{self.iterations:,}",
             "environment steps": f"{self.steps:,}"
             + ("" if self.steps == self.total_timesteps else f" (of {self.total_timesteps:,}: whole iterations)"),
@@ -386,9 +430,9 @@ class Config:
         return rows
 
 
-def default_minibatches(batch: int, wanted: int) -> int:
-    """As many per epoch as wanted where that divides the batch, else the largest divisor below."""
-    return next(n for n in range(wanted, 0, -1) if batch % n == 0)
+def minibatches_of_rows(num_envs: int, num_steps: int) -> list[int]:
+    """How many minibatches whole rows can make: a divisor of N, or N times a divisor of T (rows cut in time)."""
+    return sorted({*divisors(num_envs), *(num_envs * pieces for pieces in divisors(num_steps))})
 
 
 def from_dict(values: dict[str, Any], base: Config | None = None) -> Config:

@@ -11,7 +11,7 @@ import functools
 import math
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Union
 
@@ -89,6 +89,11 @@ def base_of(kind: Any) -> type:
     return typing.get_origin(kind) or kind
 
 
+def element_of(kind: Any) -> type:
+    """int for tuple[int, ...]."""
+    return typing.get_args(optional(kind)[0])[0]
+
+
 def choices_of(kind: Any) -> list[str] | None:
     """The words a Literal type allows; None for other types."""
     kind, _ = optional(kind)
@@ -118,20 +123,24 @@ def check_type(name: str, kind: Any, value: Any) -> None:
         return
     if value is None:
         raise ConfigError(name, value, "a value is needed")
+    if base is tuple:
+        base = (tuple, element_of(kind))
     if not _VALID[base](value):
         raise ConfigError(name, value, f"must be {_WANTED[base]}")
 
 
-_VALID: dict[type, Callable[[Any], bool]] = {
-    tuple: lambda v: isinstance(v, tuple) and all(isinstance(n, int) and 1 <= n <= WIDEST for n in v),
+_VALID: dict[Any, Callable[[Any], bool]] = {
+    (tuple, int): lambda v: isinstance(v, tuple) and all(isinstance(n, int) and 1 <= n <= WIDEST for n in v),
+    (tuple, str): lambda v: isinstance(v, tuple) and all(isinstance(word, str) and word for word in v),
     bool: lambda v: isinstance(v, bool),
     int: lambda v: isinstance(v, int) and not isinstance(v, bool),
     float: lambda v: isinstance(v, int | float) and not isinstance(v, bool) and not math.isnan(v),
     str: lambda v: isinstance(v, str) and v != "",
     dict: lambda v: isinstance(v, dict),
 }
-_WANTED: dict[type, str] = {
-    tuple: f"a list of widths from 1 to {WIDEST}, for example 64 64",
+_WANTED: dict[Any, str] = {
+    (tuple, str): "a list of names",
+    (tuple, int): f"a list of widths from 1 to {WIDEST}, for example 64 64",
     bool: "true or false",
     int: "a whole number",
     float: "a number",
@@ -165,9 +174,17 @@ def check_needs(instance: Any) -> None:
                 raise ConfigError(item.name, value, f"{need.otherwise}; nearest: {plain(item.default)}")
 
 
+def divisors(total: int) -> list[int]:
+    """All of them, in order."""
+    return sorted({d for k in range(1, math.isqrt(total) + 1) if total % k == 0 for d in (k, total // k)})
+
+
+def neighbours(valid: Iterable[int], wanted: int) -> list[int]:
+    """The valid numbers on either side of `wanted`."""
+    below, above = [n for n in valid if n <= wanted], [n for n in valid if n >= wanted]
+    return sorted({*([max(below)] if below else []), *([min(above)] if above else [])})
+
+
 def nearest_divisors(total: int, wanted: int) -> list[int]:
     """The divisors of `total` on either side of `wanted`."""
-    divisors = sorted({d for k in range(1, math.isqrt(total) + 1) if total % k == 0 for d in (k, total // k)})
-    below = [d for d in divisors if d <= wanted][-1:]
-    above = [d for d in divisors if d >= wanted][:1]
-    return sorted({*below, *above})
+    return neighbours(divisors(total), wanted)

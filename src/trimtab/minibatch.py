@@ -15,6 +15,20 @@ def epoch(key: PRNGKeyArray, batch: int, num_minibatches: int) -> Int[Array, "mi
     return shuffled(key, batch).reshape(num_minibatches, batch // num_minibatches)
 
 
+def epoch_of_rows(
+    key: PRNGKeyArray, num_envs: int, num_steps: int, num_minibatches: int
+) -> Int[Array, "minibatches size"]:
+    """Indices t N + n of one pass: environments shuffled, each minibatch N / minibatches whole rows.
+
+    With more minibatches than environments each is a piece of one row, a row's pieces following each other in time, as
+    in the code of Hilton et al. 2021 (arXiv 2110.00641).
+    """
+    pieces = max(1, num_minibatches // num_envs)
+    envs = shuffled(key, num_envs).reshape(num_minibatches // pieces, 1, 1, -1)
+    time = jnp.arange(num_steps).reshape(1, pieces, -1, 1)
+    return (time * num_envs + envs).reshape(num_minibatches, -1)
+
+
 def shuffled(key: PRNGKeyArray, size: int) -> Int[Array, " size"]:
     """0 … size-1 in random order.
 

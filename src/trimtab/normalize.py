@@ -1,4 +1,4 @@
-"""Running statistics of observations, rewards and advantages.
+"""Running statistics of observations, rewards, value targets and advantages.
 
 They are frozen while a batch is collected and learned from, and updated after.
 """
@@ -82,6 +82,14 @@ def update_reward_scale(
 
     last, totals = jax.lax.scan(step, scale.total, (reward, done, valid))
     return RewardScale(last, merge(scale.stats, totals.reshape(-1), valid.reshape(-1).astype(reward.dtype)))
+
+
+def popart(old: Moments, new: Moments) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """(scale, shift) of a normalized value head that keep μ + σ V as the moments change (van Hasselt et al. 2016).
+
+    V' = (σ V + μ - μ') / σ'
+    """
+    return old.std / new.std, (old.mean - new.mean) / new.std
 
 
 class AdvantageMoments(NamedTuple):

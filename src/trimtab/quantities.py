@@ -162,6 +162,18 @@ MINIBATCHES = (
         unit=GRADIENT_SQ,
     ),
     Quantity(
+        "minibatch_subsampling_rows_formula",
+        "sub-sampling variance by rows, by formula",
+        "the same with minibatches of whole rows (minibatch_by rows), by the finite-population formula",
+        unit=GRADIENT_SQ,
+    ),
+    Quantity(
+        "minibatch_subsampling_rows_measured",
+        "sub-sampling variance by rows",
+        "the same with minibatches of whole rows (minibatch_by rows), measured",
+        unit=GRADIENT_SQ,
+    ),
+    Quantity(
         "minibatch_drift",
         "drift",
         "cosine of each minibatch gradient with the batch gradient, over the updates of an iteration",

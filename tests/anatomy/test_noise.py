@@ -4,6 +4,7 @@ import pytest
 
 from trimtab.anatomy import noise
 from trimtab.anatomy.correlation import gram_matrix
+from trimtab.anatomy.minibatches import subsampling
 from trimtab.anatomy.variance import decompose, gradient_statistics
 
 
@@ -73,6 +74,19 @@ def test_subsampling_variance_over_all_minibatches(size):
     assert measured == pytest.approx(naive.subsampling_variance(samples, size), abs=1e-12)
     with pytest.raises(ValueError, match="minibatch_size"):
         noise.subsampling_variance(gram_matrix(samples), 7)
+
+
+@pytest.mark.parametrize("minibatches", [1, 2, 4, 8])
+def test_subsampling_by_rows_over_all_minibatches(minibatches):
+    samples = np.random.default_rng(5).normal(size=(4, 6, 3)) + np.arange(4)[:, None, None]  # 4 rows, unlike each other
+    pieces = max(1, minibatches // 4)
+    means = samples.reshape(4 * pieces, 6 // pieces, 3).mean(1)
+    wanted = naive.subsampling_variance(means, max(1, 4 // minibatches))
+    gram = gram_matrix(samples.reshape(24, 3))
+    assert noise.row_subsampling_variance(gram, 4, minibatches) == pytest.approx(wanted, abs=1e-12)
+    found = subsampling(gram, 4, 6, minibatches, seed=0)
+    assert found["subsampling_rows_measured"] == pytest.approx(wanted, rel=0.2, abs=1e-12)
+    assert found["subsampling_measured"] == pytest.approx(found["subsampling_formula"], rel=0.2, abs=1e-12)
 
 
 def test_noise_scale_and_error_take_plain_arrays():

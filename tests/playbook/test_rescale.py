@@ -403,6 +403,7 @@ def test_a_phase_that_could_not_end_is_refused():
         ({}, {"num_envs": 64}, "c is below 1 (a larger batch)"),
         ({}, {"num_steps": 64}, "look at gae_lambda=0.95"),
         ({}, {"num_envs": 4}, "ppo-ewma can keep it"),
+        ({"anneal_lr": "adaptive"}, {"num_envs": 4}, "from then on the KL sets it (desired_kl=0.01)"),
         ({"norm_adv": "minibatch"}, {"num_envs": 4}, "norm_adv=minibatch ties"),
         ({"staleness": 2}, {"num_envs": 4}, "staleness=2 counts iterations: in environment steps it goes from 4,096"),
         ({}, {"num_envs": 4, "rule": "fixed-inner"}, "proposed for growing N"),
@@ -410,6 +411,25 @@ def test_a_phase_that_could_not_end_is_refused():
 )
 def test_warned_of(changes, options, text):
     assert warned(rescale(SMALL.replace(**changes), **options), text)
+
+
+def test_minibatches_of_rows_stay_and_must_be_whole():
+    config = Config(num_envs=8, num_steps=16, minibatch_by="rows", num_minibatches=8)
+    found = rescale(config, num_steps=32)
+    assert found.config.minibatch_by == "rows" and warned(found, "its rows (1 before, 1 after)")
+    assert next(c for c in found.changes if c.field == "minibatch_by").rule == "kept"
+    with pytest.raises(ConfigError, match=r"minibatch_by=rows\); nearest: 6, 12"):
+        rescale(config, num_envs=6)
+
+
+def test_the_value_networks_own_step_size_follows_the_policys():
+    config = Config(num_envs=16, num_steps=16, value_learning_rate=1e-3, anneal_lr="adaptive")
+    found = rescale(config, num_envs=4)
+    assert found.config.value_learning_rate == pytest.approx(1e-3 / 2)
+    assert "where it starts" in next(c.why for c in found.changes if c.field == "learning_rate")
+    kept = Config(num_envs=16, num_steps=16, norm_value="popart", clip_anneal="linear")
+    rules = {c.field: c.rule for c in rescale(kept, num_envs=4).changes}
+    assert rules["norm_value"] == rules["clip_anneal"] == "kept"
 
 
 def test_nothing_to_warn_of_in_the_papers_own_case():

@@ -6,7 +6,8 @@ import pytest
 
 from trimtab import cli, presets
 from trimtab.config import Config, ConfigError
-from trimtab.playbook.translate import LIBRARIES, SILENT, translate
+from trimtab.playbook.libraries import LIBRARIES
+from trimtab.playbook.translate import translate
 
 ZOO = """
 CartPole-v1:
@@ -56,8 +57,38 @@ def test_rllib_says_n_times_t():
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_what_a_library_does_by_default_is_a_configuration_here(library):
     assert isinstance(translate(library, {}).config("CartPole-v1"), Config)
-    assert set(SILENT[library]) - {"train_batch_size"} <= set(LIBRARIES[library])
+    theirs = LIBRARIES[library]
+    assert set(theirs.silent) <= {*theirs.rules, *theirs.sizes}
     assert not set(translate(library, {}, defaults=False).fields) - {"num_envs"}
+
+
+def test_rows_of_brax_are_its_unrolls():
+    sizes = {"num_envs": 2048, "batch_size": 1024, "num_minibatches": 32, "unroll_length": 20, "num_timesteps": 1e8}
+    found = translate("brax", sizes | {"learning_rate_schedule": "ADAPTIVE_KL", "desired_kl": 0.02})
+    config = found.config("Pendulum-v1")
+    assert (config.num_envs, config.num_steps, config.minibatch_by) == (32_768, 20, "rows")
+    assert config.rows_of_minibatch == 1024 and (config.anneal_lr, config.desired_kl) == ("adaptive", 0.02)
+    assert config.activation == "silu" and any("one after the other" in note for note in found.notes)
+    with pytest.raises(ConfigError, match="give all"):
+        translate("brax", {"batch_size": 4}, defaults=False)
+
+
+def test_the_papers_code_gives_the_papers_preset():
+    found = translate("ppo-ewma", {"num_envs": 256, "aux_mbsize": 16, "kl_ewma_decay": 8 / 9})
+    config, preset = found.config("procgen/starpilot-hard"), presets.load("ppg-ewma/procgen")
+    own = {name: getattr(config, name) for name in preset}
+    own |= {"prox_com": pytest.approx(8), "value_epochs": config.epochs_of_value}
+    assert {name: list(v) if isinstance(v, tuple) else v for name, v in own.items()} == preset
+    assert config.minibatch_by == "rows"
+    phaseless = translate("ppo-ewma", {"n_aux_epochs": 0, "adv_ewma_decay": 0.5})
+    assert phaseless.config("procgen/starpilot-hard").algo == "ppo"
+    assert phaseless.fields["norm_adv_span"] == pytest.approx(3)
+
+
+def test_rsl_rl_adapts_its_step_size_here_too():
+    config = translate("rsl_rl", {"num_steps_per_env": 24, "init_noise_std": 0.5, "num_envs": 64}).config("Pendulum-v1")
+    assert (config.anneal_lr, config.desired_kl, config.activation, config.clip_vloss) == ("adaptive", 0.01, "elu", 0.2)
+    assert config.log_std_init == pytest.approx(-0.6931, abs=1e-3) and config.minibatch_by == "samples"
 
 
 def said(argv, capsys):

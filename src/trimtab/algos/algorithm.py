@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from trimtab import ewma, normalize, returns
 from trimtab.algos import auxiliary, reinforce, rollout, update
-from trimtab.algos.optimizer import Hypers, anneal, begin, schedule, warmup
+from trimtab.algos.optimizer import Hypers, Rates, anneal, begin, schedule, warmup
 from trimtab.algos.rollout import Carry, Rollout
 from trimtab.algos.state import Batch, Info, Optimizer, Phase, State
 from trimtab.config import Config
@@ -51,6 +51,7 @@ class Algorithm:
             critic=config.needs_value,
             auxiliary=config.is_ppg,
             log_std_init=config.log_std_init,
+            ortho_init=config.ortho_init,
         )
         self.restarts = config.whole_episodes  # so every iteration starts from reset
 
@@ -81,6 +82,8 @@ class Algorithm:
             iteration=jnp.zeros((), jnp.int32),
             gradient_steps=jnp.zeros((), jnp.int32),
             auxiliary=self._optimizer(hypers, params) if config.is_ppg else None,
+            learning_rate=hypers["learning_rate"] if config.anneal_lr == "adaptive" else None,
+            value_stats=normalize.moments() if config.norm_value == "popart" else None,
         )
         return self._with_buffers(state)
 
@@ -167,13 +170,18 @@ class Algorithm:
             return jax.lax.map(lambda row: self.agent.value(params, row), obs)
         return self.agent.value(params, obs.reshape(-1, *obs.shape[2:])).reshape(obs.shape[:2])
 
+    def critic(self, state: State, obs: Float[Array, "T N *shape"]) -> Float[Array, "T N"]:
+        """`values` in the units of rewards."""
+        value = self.values(state.params, obs)
+        return value if state.value_stats is None else state.value_stats.mean + state.value_stats.std * value
+
     def _next_values(self, state: State, rows: Rollout, value: Float[Array, "T N"], hypers: Hypers):
         """The critic after every step: the next row's value, but for the last row and where an episode was truncated.
 
         Those are evaluated, or everything if some environment was truncated more than once. What is said of a terminal
         observation is never used.
         """
-        evaluate = lambda obs: self.values(state.params, self.seen(state.obs_stats, obs, hypers))
+        evaluate = lambda obs: self.critic(state, self.seen(state.obs_stats, obs, hypers))
         known = jnp.concatenate([value[1:], evaluate(rows.next_obs[-1:])])
         cut = rows.truncated & ~rows.terminated
 
@@ -191,7 +199,7 @@ class Algorithm:
             reward = normalize.scale_reward(reward, state.reward_scale, hypers["clip_reward"])
         value = next_value = None
         if self.config.needs_value:
-            value = self.values(state.params, obs)
+            value = self.critic(state, obs)
             next_value = self._next_values(state, rows, value, hypers)
         if not self.config.uses_gae:
             advantage, target, valid = reinforce.advantages(rows, reward, value, next_value, hypers["gamma"])
@@ -226,7 +234,7 @@ class Algorithm:
         config = self.config
         key, update_key, aux_key = jax.random.split(state.key, 3)
         fresh = self.batch_of(state, rows, hypers)
-        state = replace(state, key=key)
+        state = self._keep_values(replace(state, key=key), fresh)
         probed = self._probe(state, fresh, rows)
         if config.staleness:
             slot = state.iteration % config.staleness
@@ -272,38 +280,72 @@ class Algorithm:
         left = schedule(self.config.anneal_lr, state.iteration / hypers["iterations"])
         return left * warmup(env_steps, hypers["warmup_steps"], self.config.batch)
 
-    def rates(self, state: State, hypers: Hypers) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Step size and entropy coefficient of this iteration."""
-        bonus = anneal(state.iteration / hypers["iterations"], hypers["ent_anneal"])
-        return hypers["learning_rate"] * self.share(state, hypers), hypers["ent_coef"] * bonus
+    def rates(self, state: State, hypers: Hypers) -> Rates:
+        """Step sizes and entropy coefficient of this iteration."""
+        bonus, share = anneal(state.iteration / hypers["iterations"], hypers["ent_anneal"]), self.share(state, hypers)
+        rate = hypers["learning_rate"] * share
+        value_rate = hypers["value_learning_rate"] * share if "value_learning_rate" in hypers else rate
+        return Rates(rate, hypers["ent_coef"] * bonus, value_rate, share)
+
+    def annealed(self, state: State, hypers: Hypers) -> Hypers:
+        """The numbers of this iteration: the clip range falls with training if asked."""
+        if self.config.clip_anneal == "constant":
+            return hypers
+        left = schedule(self.config.clip_anneal, state.iteration / hypers["iterations"])
+        return hypers | {"clip_coef": hypers["clip_coef"] * left}
+
+    def _keep_values(self, state: State, fresh: Batch) -> State:
+        """Add the fresh targets to the moments of values, and rescale the head so that every prediction stays."""
+        if state.value_stats is None:
+            return state
+        stats = normalize.merge(state.value_stats, fresh.target, (fresh.weight > 0).astype(jnp.float32))
+        value = self.agent.rescale_value(state.params.value, *normalize.popart(state.value_stats, stats))
+        return replace(state, params=state.params._replace(value=value), value_stats=stats)
+
+    def _in_units_of_values(self, state: State, value: Array) -> Array:
+        """Rewards' units to those the value network learns in."""
+        stats = state.value_stats
+        return value if stats is None else (value - stats.mean) / stats.std
+
+    def prepared(
+        self, state: State, batch: Batch, hypers: Hypers
+    ) -> tuple[Batch, update.Proximal, normalize.AdvantageMoments]:
+        """The batch, its advantages and values normalized as asked; its proximal policy; the moments from now on."""
+        decay = 1.0 - 2.0 / (hypers["norm_adv_span"] + 1.0) if self.config.norm_adv == "ewma" else 0.0
+        valid = (batch.weight > 0).astype(jnp.float32)
+        moments = normalize.update_advantage_moments(state.advantages, batch.advantage, valid, decay)
+        if self.config.norm_adv in ("batch", "ewma"):
+            batch = batch._replace(advantage=normalize.standardize(batch.advantage, moments.mean, moments.std))
+        target, value = (self._in_units_of_values(state, x) for x in (batch.target, batch.value))
+        return *self._proximal(state, batch._replace(target=target, value=value)), moments
+
+    def learner(self, state: State) -> update.Learner:
+        """What the gradient steps of an iteration start from."""
+        stopped = jnp.zeros((), bool)
+        return update.Learner(
+            state.params, state.optimizer, state.prox, state.gradient_steps, stopped, state.learning_rate
+        )
 
     def _update(self, state: State, batch: Batch, hypers: Hypers, key: PRNGKeyArray):
         """Normalize advantages, place the proximal policy, take the epochs."""
         config = self.config
         valid = (batch.weight > 0).astype(jnp.float32)
-        moments = normalize.update_advantage_moments(
-            state.advantages,
-            batch.advantage,
-            valid,
-            1.0 - 2.0 / (hypers["norm_adv_span"] + 1.0) if config.norm_adv == "ewma" else 0.0,
-        )
         this = normalize.update_advantage_moments(normalize.advantage_moments(), batch.advantage, valid, 0.0)
-        raw = batch.advantage
-        if config.norm_adv in ("batch", "ewma"):
-            batch = batch._replace(advantage=normalize.standardize(raw, moments.mean, moments.std))
-        batch, proximal = self._proximal(state, batch)
-        rates = self.rates(state, hypers)
-        learner = update.Learner(state.params, state.optimizer, state.prox, state.gradient_steps, jnp.zeros((), bool))
+        batch, proximal, moments = self.prepared(state, batch, hypers)
+        hypers = self.annealed(state, hypers)
+        rates, learner = self.rates(state, hypers), self.learner(state)
         learner, watched = update.update(config, self.agent, hypers, rates, learner, batch, proximal, key)
         metrics = {f"train/{name}": value for name, value in watched.items()}
         metrics |= {
-            "train/learning_rate": rates[0],
-            "train/ent_coef": rates[1],
+            "train/learning_rate": rates.learning_rate if learner.learning_rate is None else learner.learning_rate,
+            "train/ent_coef": rates.ent_coef,
             "train/adv_mean": this.mean,
             "train/adv_std": this.std,
             "train/adv_mean_ewma": moments.mean,
             "train/adv_std_ewma": moments.std,
         }
+        if config.clip_anneal != "constant":
+            metrics["train/clip_range"] = hypers["clip_coef"]
         if config.is_ewma:
             age = learner.prox.age
             metrics["train/prox_age_updates"] = age
@@ -315,6 +357,7 @@ class Algorithm:
             prox=learner.prox,
             gradient_steps=learner.gradient_steps,
             advantages=moments,
+            learning_rate=learner.learning_rate,
         )
         return state, metrics
 
@@ -344,10 +387,11 @@ class Algorithm:
         phase = jax.tree.map(lambda p, x: p.at[position].set(x), state.phase, kept)
         state = replace(state, phase=phase)
         share = self.share(state, hypers)
+        units = phase._replace(target=self._in_units_of_values(state, phase.target))
 
         def run(state: State):
             params, optimizer, watched = auxiliary.auxiliary_phase(
-                config, self.agent, hypers, state.params, state.auxiliary, phase, key, share
+                config, self.agent, hypers, state.params, state.auxiliary, units, key, share
             )
             # The weights have moved a lot: the average starts over with the next policy phase.
             prox = ewma.init(params.policy) if config.is_ewma else None

@@ -54,8 +54,8 @@ def auxiliary_phase(
             factor = clip_factor(global_norm(*gradient), hypers["max_grad_norm"])
             gradient = jax.tree.map(lambda g: factor * g, gradient)
         rate = share * hypers["aux_learning_rate"]
-        policy, policy_state = descend(config.optimizer, hypers, params.policy, gradient.policy, optimizer.policy, rate)
-        value, value_state = descend(config.optimizer, hypers, params.value, gradient.value, optimizer.value, rate)
+        policy, policy_state = descend(hypers, params.policy, gradient.policy, optimizer.policy, rate)
+        value, value_state = descend(hypers, params.value, gradient.value, optimizer.value, rate)
         return (Params(policy, value), Optimizer(policy_state, value_state)), watched
 
     keys = jax.random.split(unrolled(key), config.aux_epochs)

@@ -9,6 +9,17 @@ from jaxtyping import Array, Float, Int
 
 Hypers = dict[str, Float[Array, ""]]
 
+LOWEST_RATE, HIGHEST_RATE = 1e-5, 1e-2  # of an adaptive step size
+
+
+class Rates(NamedTuple):
+    """Of one iteration: step sizes, entropy coefficient, and the share that schedule and warm-up leave of a step."""
+
+    learning_rate: Float[Array, ""]
+    ent_coef: Float[Array, ""]
+    value_learning_rate: Float[Array, ""]
+    share: Float[Array, ""]
+
 
 class Adam(NamedTuple):
     """Moments of gradients so far, and of how many."""
@@ -55,6 +66,16 @@ def schedule(kind: str, progress: Float[Array, ""]) -> Float[Array, ""]:
     return jnp.ones(())
 
 
+def adapted(rate: Float[Array, ""], kl: Float[Array, ""], desired_kl: Float[Array, ""]) -> Float[Array, ""]:
+    """A step size that steers the KL: ÷ 1.5 above twice the desired one, × 1.5 below half of it, within bounds.
+
+    The rule of rsl_rl (Rudin et al. 2022, arXiv 2109.11978); a KL of 0 says nothing.
+    """
+    slower, faster = jnp.maximum(LOWEST_RATE, rate / 1.5), jnp.minimum(HIGHEST_RATE, rate * 1.5)
+    small = (kl < desired_kl / 2.0) & (kl > 0.0)
+    return jnp.where(kl > 2.0 * desired_kl, slower, jnp.where(small, faster, rate))
+
+
 def warmup(env_steps: Float[Array, ""], warmup_steps: Float[Array, ""], batch: int) -> Float[Array, ""]:
     """Linear rise over the first `warmup_steps` environment steps (whole iterations), then 1."""
     return jnp.minimum(1.0, (env_steps + batch) / jnp.maximum(warmup_steps, float(batch)))
@@ -74,7 +95,7 @@ def clip_factor(norm: Float[Array, ""], max_norm: Float[Array, ""]) -> Float[Arr
     return jnp.where(norm > max_norm, max_norm / jnp.maximum(norm, 1e-12), 1.0)
 
 
-def descend(kind: str, hypers: Hypers, params, gradient, opt_state, learning_rate):
+def descend(hypers: Hypers, params, gradient, opt_state, learning_rate):
     """θ ← θ - α (direction(g) + weight_decay · θ)."""
     towards, opt_state = direction(hypers, gradient, opt_state)
     return params - learning_rate * (towards + hypers["weight_decay"] * params), opt_state

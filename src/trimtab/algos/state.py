@@ -60,6 +60,8 @@ class State(eqx.Module):
     queue: Batch | None = None
     phase: Phase | None = None
     auxiliary: Optimizer | None = None
+    learning_rate: Float[Array, ""] | None = None
+    value_stats: Moments | None = None
 
 
 class Info(NamedTuple):

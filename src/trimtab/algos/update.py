@@ -7,14 +7,15 @@ an EWMA of the weights.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from trimtab import ewma, minibatch, objectives
-from trimtab.algos.optimizer import Hypers, clip_factor, descend, global_norm
+from trimtab.algos.optimizer import Hypers, Rates, adapted, clip_factor, descend, global_norm
 from trimtab.algos.state import Batch, Optimizer
 from trimtab.config import Config
 from trimtab.ewma import Ewma
@@ -46,6 +47,7 @@ class Learner(NamedTuple):
     prox: Ewma | None
     gradient_steps: Int[Array, ""]
     stopped: Array
+    learning_rate: Float[Array, ""] | None = None  # an adaptive one
 
 
 class Proximal(NamedTuple):
@@ -70,6 +72,11 @@ def policy_objective(
     )
 
 
+def mean_objective(config: Config, agent: Agent, hypers: Hypers, dist, batch: Batch, proximal: Proximal):
+    """The weighted mean of the policy objective over a minibatch."""
+    return (batch.weight * policy_objective(config, agent, hypers, dist, batch, proximal)).mean()
+
+
 def loss(
     config: Config,
     agent: Agent,
@@ -90,7 +97,7 @@ def loss(
     else:
         dist, value = None, agent.value(params, batch.obs)
     if train_policy:
-        objective = (batch.weight * policy_objective(config, agent, hypers, dist, batch, proximal)).mean()
+        objective = mean_objective(config, agent, hypers, dist, batch, proximal)
         entropy = (batch.weight * agent.dist.entropy(dist)).mean()
         total = total - objective - ent_coef * entropy
         watched = _watch_policy(config, agent, hypers, jax.lax.stop_gradient(dist), batch, proximal)
@@ -114,6 +121,8 @@ def _watch_policy(config: Config, agent: Agent, hypers: Hypers, dist, batch: Bat
         "ratio_error": (jnp.where(batch.weight > 0, jnp.abs(ratio - 1.0), 0.0)).max(),
         "importance_ess": mean(ratio) ** 2 / jnp.maximum(mean(ratio**2) * mean(jnp.ones_like(ratio)), 1e-12),
     }
+    if config.anneal_lr == "adaptive":
+        watched["kl_behavior"] = mean(agent.dist.kl(batch.dist, dist))
     if config.has_surrogate:
         log_prox = logp - proximal.logp
         outside, zero = objectives.clip_binds(
@@ -140,40 +149,47 @@ def proximal_now(config: Config, agent: Agent, learner: Learner, batch: Batch, p
     return Proximal(dist, agent.dist.logp(dist, batch.action))
 
 
+def ready(config: Config, agent: Agent, learner: Learner, batch: Batch, placed: Proximal) -> tuple[Batch, Proximal]:
+    """A minibatch as the objective takes it: advantages normalized over it if asked, the proximal policy of now."""
+    if config.norm_adv == "minibatch":
+        batch = batch._replace(advantage=_standardize_minibatch(batch))
+    return batch, proximal_now(config, agent, learner, batch, placed)
+
+
 def minibatch_step(
     config: Config,
     agent: Agent,
     hypers: Hypers,
-    rates,
+    rates: Rates,
     which: tuple[bool, bool],
     learner: Learner,
     batch: Batch,
-    proximal,
+    proximal: Proximal,
 ) -> tuple[Learner, Float[Array, " metrics"]]:
     """One gradient step on one minibatch."""
-    learning_rate, ent_coef = rates
     train_policy, train_value = which
     params = learner.params
-    if config.norm_adv == "minibatch":
-        batch = batch._replace(advantage=_standardize_minibatch(batch))
     if train_policy:
-        proximal = proximal_now(config, agent, learner, batch, proximal)
+        batch, proximal = ready(config, agent, learner, batch, proximal)
     (_, watched), gradient = jax.value_and_grad(
-        lambda p: loss(config, agent, hypers, ent_coef, which, p, batch, proximal), has_aux=True
+        lambda p: loss(config, agent, hypers, rates.ent_coef, which, p, batch, proximal), has_aux=True
     )(params)
     norm = global_norm(gradient.policy, gradient.value)
     if config.max_grad_norm is not None:
         factor = clip_factor(norm, hypers["max_grad_norm"])
         gradient = jax.tree.map(lambda g: factor * g, gradient)
 
+    adaptive, rate, value_rate = learner.learning_rate, rates.learning_rate, rates.value_learning_rate
+    if adaptive is not None:
+        adaptive = adapted(adaptive, watched["kl_behavior"], hypers["desired_kl"]) if train_policy else adaptive
+        rate = adaptive * rates.share
+        value_rate = rate if config.value_learning_rate is None else value_rate
     policy, policy_state = params.policy, learner.optimizer.policy
     if train_policy or config.arch == "shared":
-        policy, policy_state = descend(
-            config.optimizer, hypers, params.policy, gradient.policy, policy_state, learning_rate
-        )
+        policy, policy_state = descend(hypers, params.policy, gradient.policy, policy_state, rate)
     value, value_state = params.value, learner.optimizer.value
     if train_value:
-        value, value_state = descend(config.optimizer, hypers, params.value, gradient.value, value_state, learning_rate)
+        value, value_state = descend(hypers, params.value, gradient.value, value_state, value_rate)
 
     prox = learner.prox
     if config.is_ewma and train_policy:
@@ -185,11 +201,13 @@ def minibatch_step(
         prox,
         learner.gradient_steps + int(train_policy),
         stopped,
+        adaptive,
     )
     if config.target_kl is not None and train_policy:
         # As SB3: the minibatch that shows too large a KL is not stepped on, nor any after it.
         stopped = watched["approx_kl"] > 1.5 * hypers["target_kl"]
-        new = jax.tree.map(lambda old, new: jnp.where(stopped, old, new), learner, new)._replace(stopped=stopped)
+        kept = jax.tree.map(lambda old, new: jnp.where(stopped, old, new), learner, new)
+        new = kept._replace(stopped=stopped, learning_rate=adaptive)
     watched["grad_norm"] = norm
     return new, jnp.stack([watched.get(name, jnp.full((), jnp.nan)) for name in METRICS])
 
@@ -201,33 +219,23 @@ def _standardize_minibatch(batch: Batch) -> Float[Array, " B"]:
     return standardize(batch.advantage, mean, std)
 
 
+Look = Callable[[Learner, Batch, Proximal], Any]  # what is looked at before a policy step, on its minibatch
+
+
 def update(
     config: Config,
     agent: Agent,
     hypers: Hypers,
-    rates: tuple[Float[Array, ""], Float[Array, ""]],
+    rates: Rates,
     learner: Learner,
     batch: Batch,
     proximal: Proximal,
     key: PRNGKeyArray,
 ) -> tuple[Learner, dict[str, Float[Array, ""]]]:
-    """All epochs of an iteration: joint ones first, then what either network has more of."""
-    joint = min(config.update_epochs, config.epochs_of_value) if config.needs_value else 0
-    plan = [
-        ((True, True), joint),
-        ((True, False), config.update_epochs - joint),
-        ((False, True), config.epochs_of_value - joint if config.needs_value else 0),
-    ]
-    seen: list[Float[Array, "steps metrics"]] = []
+    """All epochs of an iteration, and the means of what was watched."""
     before = learner.gradient_steps
-    for which, epochs in plan:
-        if epochs == 0:
-            continue
-        key, epochs_key = jax.random.split(key)
-        learner, metrics = _epochs(config, agent, hypers, rates, which, learner, batch, proximal, epochs_key, epochs)
-        seen.append(metrics)
-    table = jnp.concatenate(seen)  # rows of steps not taken (after a KL stop) are NaN
-    means = jnp.nanmean(table, axis=0)
+    learner, table, _ = followed(config, agent, hypers, rates, learner, batch, proximal, key)
+    means = jnp.nanmean(table, axis=0)  # rows of steps not taken (after a KL stop) are NaN
     return learner, {
         **dict(zip(METRICS, means)),
         "first_ratio_error": table[0, METRICS.index("ratio_error")],
@@ -236,20 +244,62 @@ def update(
     }
 
 
-def _epochs(config, agent, hypers, rates, which, learner, batch, proximal, key, epochs):
+def followed(
+    config: Config,
+    agent: Agent,
+    hypers: Hypers,
+    rates: Rates,
+    learner: Learner,
+    batch: Batch,
+    proximal: Proximal,
+    key: PRNGKeyArray,
+    look: Look = lambda learner, batch, proximal: (),
+) -> tuple[Learner, Float[Array, "steps metrics"], Any]:
+    """All epochs, joint ones first, then what either network has more of: step by step, with what `look` saw."""
+    joint = min(config.update_epochs, config.epochs_of_value) if config.needs_value else 0
+    plan = [
+        ((True, True), joint),
+        ((True, False), config.update_epochs - joint),
+        ((False, True), config.epochs_of_value - joint if config.needs_value else 0),
+    ]
+    tables: list[Float[Array, "steps metrics"]] = []
+    looks: list[Any] = []
+    for which, epochs in plan:
+        if epochs == 0:
+            continue
+        key, epochs_key = jax.random.split(key)
+        learner, (metrics, looked) = _epochs(
+            config, agent, hypers, rates, which, learner, batch, proximal, epochs_key, epochs, look
+        )
+        tables.append(metrics)
+        if which[0]:
+            looks.append(looked)
+    return learner, jnp.concatenate(tables), jax.tree.map(lambda *parts: jnp.concatenate(parts), *looks)
+
+
+def epoch_order(config: Config, key: PRNGKeyArray) -> Int[Array, "minibatches size"]:
+    """The samples of each minibatch of one pass."""
+    if config.minibatch_by == "rows":
+        return minibatch.epoch_of_rows(key, config.num_envs, config.num_steps, config.minibatches)
+    return minibatch.epoch(key, config.batch, config.minibatches)
+
+
+def _epochs(config, agent, hypers, rates, which, learner, batch, proximal, key, epochs, look: Look):
     """`epochs` passes over the batch, each in a new order."""
 
     def step(learner: Learner, index):
         rows, near = jax.tree.map(lambda x: x[index], (batch, proximal))
 
         def take(learner):
-            return minibatch_step(config, agent, hypers, rates, which, learner, rows, near)
+            looked = look(learner, *ready(config, agent, learner, rows, near)) if which[0] else ()
+            learner, watched = minibatch_step(config, agent, hypers, rates, which, learner, rows, near)
+            return learner, (watched, looked)
 
         if config.target_kl is None or not which[0]:
             return take(learner)
-        skip = lambda learner: (learner, jnp.full(len(METRICS), jnp.nan))
-        return jax.lax.cond(learner.stopped, skip, take, learner)
+        nothing = jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), jax.eval_shape(take, learner)[1])
+        return jax.lax.cond(learner.stopped, lambda learner: (learner, nothing), take, learner)
 
     keys = jax.random.split(unrolled(key), epochs)
-    order = jax.vmap(lambda k: minibatch.epoch(k, batch.weight.shape[0], config.minibatches))(keys)
+    order = jax.vmap(lambda k: epoch_order(config, k))(keys)
     return jax.lax.scan(step, learner, order.reshape(epochs * config.minibatches, -1))

@@ -7,79 +7,88 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from trimtab import minibatch, normalize, objectives
+from trimtab import minibatch
 from trimtab.algos import update
 from trimtab.algos.algorithm import Algorithm
+from trimtab.algos.optimizer import Hypers
 from trimtab.algos.rollout import Rollout
-from trimtab.algos.state import State
+from trimtab.algos.state import Batch, State
+from trimtab.anatomy.noise import row_subsampling_variance, subsampling_variance
+from trimtab.config import minibatches_of_rows
 
-DRAWS = 256
+DRAWS = 256  # minibatches, at least, that are looked at
 
 
-def subsampling_measured(gram: Float[np.ndarray, "B B"], size: int, seed: int) -> float:
-    """Mean of |g_minibatch - G_B|² over random minibatches, from inner products: the formula's measured twin."""
-    rng = np.random.default_rng(seed)
-    batch = len(gram)
-    if size == batch:
-        return 0.0
-    weight = np.full((DRAWS, batch), -1.0 / batch)
-    for row in weight:
-        row[rng.choice(batch, size, replace=False)] += 1.0 / size
+def subsampling(
+    gram: Float[np.ndarray, "B B"], num_envs: int, num_steps: int, num_minibatches: int, seed: int
+) -> dict[str, float]:
+    """E |g_minibatch - G_B|² given the batch, of shuffled samples and of whole rows: by formula, and from the orders
+    that training draws. Sample (n, t) is at n T + t of the Gram matrix."""
+    batch = num_envs * num_steps
+    found = {"subsampling_formula": subsampling_variance(gram, max(1, batch // num_minibatches))}
+    keys = jax.random.split(jax.random.key(seed), -(-DRAWS // num_minibatches))
+    if batch % num_minibatches == 0:
+        order = jax.vmap(lambda k: minibatch.epoch(k, batch, num_minibatches))(keys)
+        found["subsampling_measured"] = subsampling_measured(gram, _by_row(order, num_envs, num_steps))
+    if num_minibatches in minibatches_of_rows(num_envs, num_steps):
+        order = jax.vmap(lambda k: minibatch.epoch_of_rows(k, num_envs, num_steps, num_minibatches))(keys)
+        found["subsampling_rows_formula"] = row_subsampling_variance(gram, num_envs, num_minibatches)
+        found["subsampling_rows_measured"] = subsampling_measured(gram, _by_row(order, num_envs, num_steps))
+    return found
+
+
+def subsampling_measured(gram: Float[np.ndarray, "B B"], chosen: Int[np.ndarray, "draws size"]) -> float:
+    """Mean of |g_minibatch - G_B|² over minibatches, from inner products: the formulas' measured twin."""
+    batch, size = len(gram), chosen.shape[1]
+    weight = np.full((len(chosen), batch), -1.0 / batch)
+    np.put_along_axis(weight, chosen, 1.0 / size - 1.0 / batch, axis=1)
     return float(np.einsum("db,bc,dc->d", weight, gram, weight, optimize=True).mean())
 
 
-def effects(algorithm: Algorithm, state: State, rows: Rollout, hypers, seed: int) -> dict[str, Any]:
-    """Follow the updates of one iteration from this checkpoint on one batch.
+def _by_row(order: Int[Array, "epochs minibatches size"], num_envs: int, num_steps: int) -> np.ndarray:
+    """[draws, size] from t N + n to n T + t."""
+    index = np.asarray(order).reshape(-1, order.shape[-1])
+    return index % num_envs * num_steps + index // num_envs
 
-    drift: cosine of each minibatch gradient with the batch gradient at the start; clip_bias: |clipped - importance-
-    weighted| mean gradient over the norm of the latter, on each minibatch as it is met.
+
+def effects(algorithm: Algorithm, state: State, rows: Rollout, hypers: Hypers, seed: int) -> dict[str, Any]:
+    """Follow the trainer's updates of one iteration from this checkpoint on one batch, as far as they are taken.
+
+    drift: cosine of each minibatch's policy gradient g with that of the whole batch at the start; clip_bias: |g - g'|
+    over |g'| on each minibatch as it is met, g' without the clip or the KL penalty.
     """
     if not algorithm.config.has_surrogate:
         return {}
     if "follow" not in algorithm.programs:
-        algorithm.programs["follow"] = jax.jit(lambda s, r, h, k: _follow(algorithm, s, r, h, k))
-    drift, clip_bias = algorithm.programs["follow"](state, rows, hypers, jax.random.key(seed))
-    return {"drift": np.asarray(drift), "clip_bias": np.asarray(clip_bias)}
+        algorithm.programs["follow"] = jax.jit(lambda s, r, h, k: follow(algorithm, s, r, h, k))
+    drift, clip_bias = map(np.asarray, algorithm.programs["follow"](state, rows, hypers, jax.random.key(seed)))
+    taken = np.isfinite(drift)  # the others come after a KL stop
+    return {"drift": drift[taken], "clip_bias": clip_bias[taken]}
 
 
-def _follow(algorithm: Algorithm, state: State, rows: Rollout, hypers, key):
+def follow(
+    algorithm: Algorithm, state: State, rows: Rollout, hypers: Hypers, key: PRNGKeyArray
+) -> tuple[Float[Array, " steps"], Float[Array, " steps"]]:
+    """(drift, clip bias) at every policy step of the trainer's own update."""
     config, agent = algorithm.config, algorithm.agent
-    batch = algorithm.batch_of(state, rows, hypers)
-    if config.norm_adv != "none":
-        moments = normalize.update_advantage_moments(normalize.advantage_moments(), batch.advantage, batch.weight, 0.0)
-        batch = batch._replace(advantage=normalize.standardize(batch.advantage, moments.mean, moments.std))
-    proximal = update.Proximal(batch.dist, batch.logp)
-    rates = algorithm.rates(state, hypers)
+    batch, proximal, _ = algorithm.prepared(state, algorithm.batch_of(state, rows, hypers), hypers)
+    learner, hypers = algorithm.learner(state), algorithm.annealed(state, hypers)
+    unbounded = hypers | {"clip_coef": jnp.inf, "kl_coef": jnp.zeros(())}
 
-    def weighted(policy, samples):  # importance-weighted objective, no clipping
-        logp = agent.dist.logp(agent.policy(policy, samples.obs), samples.action)
-        return (samples.weight * jnp.exp(logp - samples.logp) * samples.advantage).mean()
+    def gradient(hypers: Hypers, learner: update.Learner, samples: Batch, near: update.Proximal):
+        mean = lambda policy: update.mean_objective(
+            config, agent, hypers, agent.policy(policy, samples.obs), samples, near
+        )
+        return jax.grad(mean)(learner.params.policy)
 
-    def clipped(policy, samples, near):
-        logp = agent.dist.logp(agent.policy(policy, samples.obs), samples.action)
-        if config.surrogate == "kl":
-            return weighted(policy, samples)
-        return (
-            samples.weight * objectives.clipped(logp, near.logp, samples.logp, samples.advantage, hypers["clip_coef"])
-        ).mean()
+    whole = gradient(hypers, learner, *update.ready(config, agent, learner, batch, proximal))
 
-    whole = jax.grad(weighted)(state.params.policy, batch)
-
-    def step(learner: update.Learner, index):
-        samples, placed = jax.tree.map(lambda x: x[index], (batch, proximal))
-        near = update.proximal_now(config, agent, learner, samples, placed)
-        free = jax.grad(weighted)(learner.params.policy, samples)
-        bounded = jax.grad(clipped)(learner.params.policy, samples, near)
+    def look(learner: update.Learner, samples: Batch, near: update.Proximal):
+        bounded, free = gradient(hypers, learner, samples, near), gradient(unbounded, learner, samples, near)
         cosine = bounded @ whole / jnp.maximum(jnp.linalg.norm(bounded) * jnp.linalg.norm(whole), 1e-12)
-        bias = jnp.linalg.norm(bounded - free) / jnp.maximum(jnp.linalg.norm(free), 1e-12)
-        which = (True, config.needs_value)
-        learner, _ = update.minibatch_step(config, agent, hypers, rates, which, learner, samples, placed)
-        return learner, (cosine, bias)
+        return cosine, jnp.linalg.norm(bounded - free) / jnp.maximum(jnp.linalg.norm(free), 1e-12)
 
-    learner = update.Learner(state.params, state.optimizer, state.prox, state.gradient_steps, jnp.zeros((), bool))
-    keys = jax.random.split(key, config.update_epochs)
-    order = jax.vmap(lambda k: minibatch.epoch(k, config.batch, config.minibatches))(keys)
-    _, watched = jax.lax.scan(step, learner, order.reshape(config.update_epochs * config.minibatches, -1))
-    return watched
+    rates = algorithm.rates(state, hypers)
+    return update.followed(config, agent, hypers, rates, learner, batch, proximal, key, look)[2]

@@ -103,3 +103,15 @@ def subsampling_variance(gram: ArrayLike, minibatch_size: int) -> float:
         raise ValueError(f"minibatch_size: {minibatch_size} is not between 1 and the batch of {batch}")
     spread = (np.trace(gram) - gram.sum() / batch) / (batch - 1)
     return float((1 - minibatch_size / batch) / minibatch_size * spread)
+
+
+def row_subsampling_variance(gram: ArrayLike, num_envs: int, num_minibatches: int) -> float:
+    """The same where minibatches are whole rows, or pieces of one where there are more of them than rows.
+
+    (1 − k/R) / k · Σ_r |ḡ_r − ḡ|² / (R − 1), for k of R row means ḡ_r; sample (n, t) is at n T + t.
+    """
+    gram = np.asarray(gram, dtype=np.float64)
+    rows = num_envs * max(1, num_minibatches // num_envs)
+    length = len(gram) // rows
+    means = gram.reshape(rows, length, rows, length).mean(axis=(1, 3))
+    return 0.0 if rows == 1 else subsampling_variance(means, max(1, rows // num_minibatches))

@@ -22,7 +22,7 @@ from trimtab.anatomy import bias as biases
 from trimtab.anatomy import correlation, exact, minibatches, noise
 from trimtab.anatomy.bootstrap import bootstrap_weights, positive_estimate, resample
 from trimtab.anatomy.measure import Measured, Measurer, flat, measure
-from trimtab.anatomy.noise import NoiseScale, subsampling_variance
+from trimtab.anatomy.noise import NoiseScale
 from trimtab.anatomy.options import ProbeOptions, check
 from trimtab.anatomy.sampling import Rows, sampler, tail_length
 from trimtab.anatomy.variance import Decomposition, decompose_rows
@@ -190,6 +190,8 @@ class Prober:
             options = dataclasses.replace(options, start="reset")
         if options.objective == "full" and not config.needs_value:
             raise ConfigError("objective", "full", "there is no critic to have a value term; nearest: policy")
+        if options.objective == "full" and config.norm_value != "none":
+            raise ConfigError("objective", "full", "the units of values move with norm_value=popart; nearest: policy")
         self.options = options
         if options.start == "carry" and self.num_envs != config.num_envs:
             raise ConfigError(
@@ -338,8 +340,7 @@ class Prober:
         size = max(1, self.num_envs * self.num_steps // config.minibatches)
         found: dict[str, Any] = {"minibatch_size": size}
         if whole and 1 < gram.shape[0] == self.num_envs * self.num_steps and size <= gram.shape[0]:
-            found["subsampling_formula"] = subsampling_variance(gram, size)
-            found["subsampling_measured"] = minibatches.subsampling_measured(gram, size, self.options.seed)
+            found |= minibatches.subsampling(gram, self.num_envs, self.num_steps, config.minibatches, self.options.seed)
         if (self.num_envs, self.num_steps) == (
             config.num_envs,
             config.num_steps,
@@ -383,7 +384,7 @@ class Prober:
         state = self.sampler.state
         obs = self.algorithm.seen(state.obs_stats, env.state_obs(), self.hypers)
         policy, score = exact.policy_tables(self.algorithm.agent, state.params, obs)
-        critic = exact.critic_table(self.algorithm.agent, state.params, obs)
+        critic = np.asarray(self.algorithm.critic(state, jnp.asarray(obs)[None])[0], np.float64)
         p = exact.problem(env.mdp, policy, config.gamma, env.spec.time_limit)
         true, returns = exact.true_gradient(p, score), exact.return_gradient(p, score)
         expected = exact.expected_gradient(p, score, critic, gae_lambda, self.num_steps)

@@ -165,7 +165,7 @@ class CompiledSampler:
         env_state, keys = jax.tree.map(pick, before)
         tails = self._continue(state, hypers, env.without_time_limit(), env_state, keys, action, key)
         seen = algorithm.seen(state.obs_stats, rows.next_obs, hypers)
-        next_value = algorithm.values(state.params, seen)
+        next_value = algorithm.critic(state, seen)
         padded = jnp.concatenate([next_value, jnp.zeros((1, self.num_envs))])  # unused slots write to the last row
         next_value = padded.at[where, env_index].set(tails.reshape(self.num_envs, slots))[:num_steps]
         reward = self._reward(state, hypers, rows.reward)
@@ -196,7 +196,7 @@ class CompiledSampler:
 
         begin = (env_state, out.next_obs, jnp.ones(count), jnp.ones(()), jnp.zeros(count))
         (_, obs, alive, discount, total), _ = jax.lax.scan(step, begin, jnp.arange(self.tail))
-        rest = self.algorithm.agent.value(state.params, self.algorithm.seen(state.obs_stats, obs, hypers))
+        rest = self.algorithm.critic(state, self.algorithm.seen(state.obs_stats, obs, hypers)[None])[0]
         return total + alive * discount * rest
 
 

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import yaml
 
 from trimtab.commands import elsewhere
-from trimtab.fields import ConfigError, base_of, choices_of, optional, types_of
+from trimtab.fields import ConfigError, base_of, choices_of, element_of, optional, types_of
 from trimtab.wording import plain
 
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
@@ -134,7 +134,8 @@ def add_fields(group: argparse._ArgumentGroup, cls: type, only: Collection[str] 
         if kind is bool:
             group.add_argument(flag, metavar="true|false", **shared)
         elif kind is tuple:
-            group.add_argument(flag, nargs="*", metavar="N", **shared)
+            metavar = "N" if element_of(kinds[item.name]) is int else "NAME"
+            group.add_argument(flag, nargs="*", metavar=metavar, **shared)
         else:
             group.add_argument(flag, metavar="|".join(choices) if choices else kind.__name__.upper(), **shared)
 
@@ -169,7 +170,10 @@ _WANTED = {bool: "true or false", int: "a whole number", float: "a number", dict
 def parse(name: str, kind: Any, raw: Any) -> Any:
     """One value from text: 1e6 and 500_000 are whole numbers too, none is None."""
     if isinstance(raw, list):
-        return tuple(parse(name, int, part) for word in raw for part in word.replace(",", " ").split())
+        words = [part for word in raw for part in word.replace(",", " ").split()]
+        if optional(kind)[1] and words == ["none"]:
+            return None
+        return tuple(parse(name, element_of(kind), word) for word in words)
     if raw is None or not isinstance(raw, str):
         return raw
     if optional(kind)[1] and raw.lower() in ("none", "null", "off"):

@@ -19,7 +19,9 @@ from trimtab.wording import nearest
 
 
 def translate(argv: list[str]) -> int:
-    made = parser("translate", Output, positional="library", help="sb3 (also RL Zoo's), cleanrl or rllib")
+    made = parser(
+        "translate", Output, positional="library", help="sb3 (also RL Zoo's), cleanrl, rllib, rsl_rl, brax or ppo-ewma"
+    )
     made.add_argument("fields", nargs="*", metavar="FIELD=VALUE", help="hyperparameters, for example n_steps=2048")
     made.add_argument("--file", metavar="FILE", help="YAML file of hyperparameters, under the ones given here")
     made.add_argument("--env-id", metavar="ID", help="environment id; in a file of several, whose hyperparameters")

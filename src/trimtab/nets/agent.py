@@ -68,11 +68,12 @@ class Agent:
         critic: bool = True,
         auxiliary: bool = False,
         log_std_init: float = 0.0,
+        ortho_init: bool = True,
     ):
         self.dist, self.arch, self.critic, self.auxiliary = dist, arch, critic, auxiliary
         self._obs_shape, self._scale = obs_shape, 1 / 255 if obs_dtype == "uint8" else 1.0
         self._network, self._hidden, self._channels = network, hidden_sizes, impala_channels
-        self._activation, self._log_std_init = activation, log_std_init
+        self._activation, self._log_std_init, self._ortho_init = activation, log_std_init, ortho_init
         policy, value = jax.eval_shape(self._build, jax.random.key(0))
         self._policy_unravel, self.policy_layout = _layout(policy)
         self._value_unravel, self.value_layout = _layout(value)
@@ -83,19 +84,20 @@ class Agent:
         inputs = 1
         for size in self._obs_shape:
             inputs *= size
-        return MLP(key, inputs, self._hidden, self._activation)
+        return MLP(key, inputs, self._hidden, self._activation, self._ortho_init)
 
     def _build(self, key: PRNGKeyArray) -> tuple[PolicyNet, ValueNet]:
         trunk_key, head_key, value_key, value_head_key, aux_key = jax.random.split(key, 5)
         trunk = self._trunk(trunk_key)
         features = self._features()
         log_std = jnp.full(self.dist.d, self._log_std_init) if isinstance(self.dist, Gaussian) else None
-        auxiliary = Dense(aux_key, features, 1, 1.0) if self.auxiliary else None
-        policy = PolicyNet(trunk, Dense(head_key, features, self.dist.num_outputs, 0.01), log_std, auxiliary)
+        action_gain, value_gain = (0.01, 1.0) if self._ortho_init else (None, None)
+        auxiliary = Dense(aux_key, features, 1, value_gain) if self.auxiliary else None
+        policy = PolicyNet(trunk, Dense(head_key, features, self.dist.num_outputs, action_gain), log_std, auxiliary)
         if not self.critic:
             return policy, ValueNet(None, None)
         value_trunk = self._trunk(value_key) if self.arch == "dual" else None
-        return policy, ValueNet(value_trunk, Dense(value_head_key, features, 1, 1.0))
+        return policy, ValueNet(value_trunk, Dense(value_head_key, features, 1, value_gain))
 
     def _features(self) -> int:
         if self._hidden:
@@ -124,6 +126,14 @@ class Agent:
         net = self._value_unravel(params.value)
         trunk = net.trunk if net.trunk is not None else self._policy_unravel(params.policy).trunk
         return jax.vmap(net.head)(features_of(trunk, obs))[:, 0]
+
+    def rescale_value(
+        self, value: Float[Array, " V"], scale: Float[Array, ""], shift: Float[Array, ""]
+    ) -> Float[Array, " V"]:
+        """Value parameters whose predictions are scale · V + shift."""
+        net = self._value_unravel(value)
+        head = (scale * net.head.weight, scale * net.head.bias + shift)
+        return ravel_pytree(eqx.tree_at(lambda n: (n.head.weight, n.head.bias), net, head))[0]
 
     def both(self, params: Params, obs: Num[Array, "B ..."]) -> tuple[Float[Array, "B outputs"], Float[Array, " B"]]:
         """Distribution parameters and values, sharing the trunk where it is shared; `detach` cuts its gradient."""

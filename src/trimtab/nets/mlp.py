@@ -9,7 +9,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
-ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu}
+ACTIVATIONS = {
+    "tanh": jnp.tanh,
+    "relu": jax.nn.relu,
+    "elu": jax.nn.elu,
+    "silu": jax.nn.silu,
+    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
+}
 
 # Up to this many inputs or outputs a product is written out.
 _FEW_INPUTS, _FEW_OUTPUTS = 4, 8
@@ -41,14 +47,20 @@ def _columns(x: Float[Array, " inputs"], weight: Float[Array, "inputs outputs"])
 
 
 class Dense(eqx.Module):
-    """y = x W + b, W orthogonal times `gain`, b zero."""
+    """y = x W + b; W orthogonal times `gain` and b zero, or without a gain both uniform within ±1/√inputs."""
 
     weight: Float[Array, "inputs outputs"]
     bias: Float[Array, " outputs"]
 
-    def __init__(self, key: PRNGKeyArray, inputs: int, outputs: int, gain: float):
-        self.weight = jax.nn.initializers.orthogonal(gain)(key, (inputs, outputs), jnp.float32)
-        self.bias = jnp.zeros(outputs)
+    def __init__(self, key: PRNGKeyArray, inputs: int, outputs: int, gain: float | None):
+        if gain is None:
+            weight_key, bias_key = jax.random.split(key)
+            bound = inputs**-0.5
+            self.weight = jax.random.uniform(weight_key, (inputs, outputs), minval=-bound, maxval=bound)
+            self.bias = jax.random.uniform(bias_key, (outputs,), minval=-bound, maxval=bound)
+        else:
+            self.weight = jax.nn.initializers.orthogonal(gain)(key, (inputs, outputs), jnp.float32)
+            self.bias = jnp.zeros(outputs)
 
     def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
         return product(x, self.weight) + self.bias
@@ -60,10 +72,11 @@ class MLP(eqx.Module):
     layers: tuple[Dense, ...]
     activation: str = eqx.field(static=True)
 
-    def __init__(self, key: PRNGKeyArray, inputs: int, widths: Sequence[int], activation: str):
+    def __init__(self, key: PRNGKeyArray, inputs: int, widths: Sequence[int], activation: str, ortho_init: bool = True):
         sizes = [inputs, *widths]
         keys = jax.random.split(key, max(1, len(widths)))
-        self.layers = tuple(Dense(k, a, b, 2**0.5) for k, a, b in zip(keys, sizes, sizes[1:]))
+        gain = 2**0.5 if ortho_init else None
+        self.layers = tuple(Dense(k, a, b, gain) for k, a, b in zip(keys, sizes, sizes[1:]))
         self.activation = activation
 
     def __call__(self, x: Num[Array, "*shape"]) -> Float[Array, " features"]:

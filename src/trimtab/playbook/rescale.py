@@ -247,7 +247,11 @@ def _staying(old: Config, new: Config) -> list[Change]:
     steps, fixed = "counted in environment steps, which stay", "no rule moves coefficients"
     rows = [
         ("total_timesteps", "kept", steps, True),
-        ("anneal_lr", "kept", "over the same environment steps", old.anneal_lr != "constant"),
+        ("minibatch_by", "kept", "whole rows keep their covariance together", old.minibatch_by == "rows"),
+        ("anneal_lr", "kept", "over the same environment steps", old.anneal_lr in ("linear", "cosine")),
+        ("desired_kl", "kept", "what the step size steers to", old.anneal_lr == "adaptive"),
+        ("clip_anneal", "kept", "over the same environment steps", old.clip_anneal != "constant"),
+        ("norm_value", "kept", "its moments count samples, of which there are as many", old.norm_value != "none"),
         ("warmup_steps", "kept", steps, old.warmup_steps > 0),
         ("gamma", "kept", fixed, True),
         ("gae_lambda", "kept", fixed, old.uses_gae),
@@ -287,8 +291,16 @@ def _warnings(old: Config, new: Config, rule: Rule, noise_scale: float | None) -
 
 def _iteration_warnings(old: Config, new: Config) -> Iterator[str]:
     """What is counted in iterations or minibatches and cannot be rescaled."""
+    if old.anneal_lr == "adaptive" and new.minibatch != old.minibatch:
+        yield (
+            f"anneal_lr=adaptive: learning_rate is only where it starts; from then on the KL sets it (desired_kl="
+            f"{old.desired_kl:g}), which grows with the noise of a step: no rule says how it should change"
+        )
     if old.norm_adv == "minibatch":
         yield "norm_adv=minibatch ties results to the minibatch; batch and ewma can be rescaled"
+    if old.minibatch_by == "rows" and new.num_steps != old.num_steps:
+        rows = f"{old.rows_of_minibatch:.3g} before, {new.rows_of_minibatch:.3g} after"
+        yield f"minibatch_by=rows: the noise of a minibatch follows its rows ({rows}); c_opt counts samples"
     if new.batch == old.batch:
         return
     if old.traits.with_ewma:

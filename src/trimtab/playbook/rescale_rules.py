@@ -109,7 +109,12 @@ def _learning_rate(work: Work) -> None:
         if work.old.optimizer == "sgd"
         else "the linear ablation for Adam (the paper, Appendix D: worse at small batches)",
     }[symbol]
-    work.set("learning_rate", work.old.learning_rate / divisor, f"÷ {symbol}_opt", why)
+    for name in ("learning_rate", "value_learning_rate"):
+        if getattr(work.old, name) is not None:
+            work.set(name, getattr(work.old, name) / divisor, f"÷ {symbol}_opt", why)
+    if work.old.anneal_lr == "adaptive":
+        start = "where it starts; the schedule itself moves it from then on, by the KL"
+        work.set("learning_rate", work.values["learning_rate"], f"÷ {symbol}_opt", start)
 
 
 def _adam_betas(work: Work) -> None:
@@ -211,7 +216,7 @@ class Adjustment(NamedTuple):
 
 
 ADJUSTMENTS: dict[str, Adjustment] = {
-    "learning_rate": Adjustment(("learning_rate",), lambda c: True, _learning_rate),
+    "learning_rate": Adjustment(("learning_rate", "value_learning_rate"), lambda c: True, _learning_rate),
     "adam_betas": Adjustment(("adam_beta1", "adam_beta2"), lambda c: c.optimizer == "adam", _adam_betas),
     "prox_com": Adjustment(("prox_com",), lambda c: c.is_ewma, _prox_com),
     "norm_adv": Adjustment(("norm_adv", "norm_adv_span"), lambda c: c.norm_adv in ("batch", "ewma"), _norm_adv),

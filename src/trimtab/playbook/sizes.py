@@ -66,7 +66,10 @@ def _minibatch(config: Config, action: Action | None) -> Finding:
 
 
 def _mixture(config: Config) -> Finding:
-    held = config.num_envs * (1 - (1 - 1 / config.num_envs) ** config.minibatch)
+    if config.minibatch_by == "rows":
+        held = max(1.0, config.rows_of_minibatch)
+    else:
+        held = config.num_envs * (1 - (1 - 1 / config.num_envs) ** config.minibatch)
     seen = f"a minibatch holds samples of {held:.3g} of {config.num_envs} environments on average"
     if config.num_envs > 1:
         return Finding("mixture", "fine", seen, source="notes", value=held)

@@ -112,6 +112,9 @@ def _minibatch(a: Any):
     if "subsampling_measured" in found:
         both = f"{found['subsampling_measured']:.3g} measured, {found['subsampling_formula']:.3g} by formula"
         yield _told("minibatch_subsampling_measured", both, f" (minibatches of {found['minibatch_size']:,})")
+    if "subsampling_rows_measured" in found:
+        both = f"{found['subsampling_rows_measured']:.3g} measured, {found['subsampling_rows_formula']:.3g} by formula"
+        yield _told("minibatch_subsampling_rows_measured", both)
     if len(found.get("drift", ())):
         some = max(1, len(found["drift"]) // 8)
         shown = quantity("minibatch_drift").shown

@@ -1,0 +1,75 @@
+"""Stable-Baselines3 2.9, and RL Zoo's files. `batch_size` is the minibatch; the value loss is the squared error."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from trimtab.playbook.libraries.rules import Library, Translated, normalized, nothing, same, step_size, whole
+
+
+def _clip(value: Any, to: Translated) -> None:
+    """A number, or RL Zoo's lin_0.2: linear to 0."""
+    text = str(value)
+    to.fields["clip_coef"] = float(text.removeprefix("lin_"))
+    if text.startswith("lin_"):
+        to.fields["clip_anneal"] = "linear"
+
+
+def _vec_normalize(value: Any, to: Translated) -> None:
+    """RL Zoo: true, or the keyword arguments of VecNormalize as text."""
+    text = str(value)
+    to.fields["norm_obs"] = bool(value) and not re.search(r"norm_obs['\"]?\s*[:=]\s*False", text)
+    to.fields["norm_reward"] = bool(value) and not re.search(r"norm_reward['\"]?\s*[:=]\s*False", text)
+
+
+def _policy_kwargs(value: Any, to: Translated) -> None:
+    """Widths and activation out of policy_kwargs, given as a mapping or as RL Zoo's text."""
+    text = str(value)
+    widths = re.search(r"net_arch.*?\[\s*([\d,\s]+)\]", text)
+    if widths:
+        to.fields["hidden_sizes"] = [int(n) for n in widths[1].replace(" ", "").split(",") if n]
+    for name in ("tanh", "relu", "elu", "silu", "gelu"):
+        if re.search(rf"activation_fn[^,)]*\b{name}\b", text, re.IGNORECASE):
+            to.fields["activation"] = name
+    found = re.search(r"log_std_init['\"]?\s*[:=]\s*(-?[\d.]+)", text)
+    if found:
+        to.fields["log_std_init"] = float(found[1])
+    if re.search(r"ortho_init['\"]?\s*[:=]\s*False", text):
+        to.fields["ortho_init"] = False
+
+
+LIBRARY = Library(
+    rules={
+        **{
+            name: same(name) for name in ("gamma", "gae_lambda", "ent_coef", "max_grad_norm", "total_timesteps", "seed")
+        },
+        "n_envs": same("num_envs"),
+        "n_steps": same("num_steps"),
+        "batch_size": same("minibatch_size"),
+        "n_epochs": same("update_epochs"),
+        "n_timesteps": whole("total_timesteps"),
+        "learning_rate": step_size,
+        "clip_range": _clip,
+        "clip_range_vf": same("clip_vloss"),
+        "vf_coef": same("vf_coef"),
+        "target_kl": same("target_kl"),
+        "normalize_advantage": normalized,
+        "normalize": _vec_normalize,
+        "policy_kwargs": _policy_kwargs,
+        "policy": nothing("the network follows from the observation and --network"),
+        "use_sde": nothing("state-dependent exploration is not implemented"),
+        "sde_sample_freq": nothing("state-dependent exploration is not implemented"),
+        "env_wrapper": nothing("wrappers are Python code; register the wrapped environment"),
+        "frame_stack": nothing("frames are not stacked"),
+    },
+    silent={
+        "n_envs": 1,
+        "n_steps": 2048,
+        "batch_size": 64,
+        "n_epochs": 10,
+        "learning_rate": 3e-4,
+        "ent_coef": 0.0,
+        "normalize_advantage": True,
+    },
+)

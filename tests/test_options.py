@@ -1,0 +1,145 @@
+"""Options of training against what they are said to do: adaptive step sizes, PopArt, clips that fall, first weights."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny
+from tiny import forget_programs  # noqa: F401
+
+from trimtab import normalize
+from trimtab.algos import update
+from trimtab.algos.algorithm import hypers_of, replace
+from trimtab.algos.optimizer import adapted
+from trimtab.nets.mlp import ACTIVATIONS, MLP
+from trimtab.runs import snapshot
+
+# The adaptive step size ------------------------------------------------------------------------------------
+
+
+def steered(rate, kls, desired):
+    """The rule in plain Python: the rate used at each minibatch."""
+    rates = []
+    for kl in kls:
+        if kl > 2 * desired:
+            rate = max(1e-5, rate / 1.5)
+        elif 0 < kl < desired / 2:
+            rate = min(1e-2, rate * 1.5)
+        rates.append(rate)
+    return rates
+
+
+def test_the_step_size_follows_the_rule_and_stays_within_its_bounds():
+    kls = [0.0, 0.001, 0.004, 0.005, 0.02, 0.0201, *[1.0] * 20, 0.01, *[1e-9] * 30]
+    step = lambda rate, kl: 2 * (adapted(rate, kl, jnp.float32(0.01)),)
+    _, rates = jax.lax.scan(step, jnp.float32(1e-3), jnp.asarray(kls))
+    np.testing.assert_allclose(rates, steered(1e-3, kls, 0.01), rtol=1e-5)
+    assert min(rates) == pytest.approx(1e-5) and max(rates) == pytest.approx(1e-2)
+
+
+def test_training_steers_by_the_kl_of_each_minibatch_and_remembers_its_step_size():
+    config = tiny.config(anneal_lr="adaptive", desired_kl=1e-3, update_epochs=4, learning_rate=0.008)
+    bench, hypers = tiny.bench(config), hypers_of(config)
+    algorithm, agent = bench.algorithm, bench.algorithm.agent
+    (_, state), _ = bench.run(config, 1)
+
+    def follow(state, hypers):
+        state, rows = algorithm.collect(state, hypers)
+        batch, proximal, _ = algorithm.prepared(state, algorithm.batch_of(state, rows, hypers), hypers)
+        kl = lambda learner, samples, near: (
+            agent.dist.kl(samples.dist, agent.policy(learner.params.policy, samples.obs)).mean(),
+            learner.learning_rate,
+        )
+        rates, learner = algorithm.rates(state, hypers), algorithm.learner(state)
+        return update.followed(config, agent, hypers, rates, learner, batch, proximal, jax.random.key(3), kl)
+
+    learner, _, (kls, before) = jax.jit(follow, compiler_options=tiny.FAST)(state, hypers)
+    wanted = steered(float(state.learning_rate), np.asarray(kls), 1e-3)
+    np.testing.assert_allclose([*before[1:], learner.learning_rate], wanted, rtol=1e-5)
+    assert len(set(wanted)) > 2  # it moved
+    restored = snapshot.unpack(algorithm, bench.init(jax.random.key(0), hypers), snapshot.pack(algorithm, state))
+    assert float(restored.learning_rate) == float(state.learning_rate) != pytest.approx(0.008)
+
+
+# PopArt ----------------------------------------------------------------------------------------------------
+
+
+def test_new_moments_of_values_change_no_prediction():
+    config = tiny.config(env_id="Pendulum-v1", norm_value="popart", hidden_sizes=(4,))
+    bench, hypers = tiny.bench(config), hypers_of(config)
+    algorithm = bench.algorithm
+    (_, state), (info,) = bench.run(config, 1)
+    assert info.finite["value"]
+    state, rows = bench.collect(state, hypers)
+    batch = algorithm.batch_of(state, rows, hypers)
+    batch = batch._replace(target=50.0 + 3.0 * batch.target)  # far from anything before
+    after = algorithm._keep_values(state, batch)
+    before = np.asarray(algorithm.critic(state, rows.obs))
+    np.testing.assert_allclose(algorithm.critic(after, rows.obs), before, rtol=1e-4, atol=1e-4)
+    assert not np.allclose(
+        algorithm.values(after.params, rows.obs), algorithm.values(state.params, rows.obs), atol=0.01
+    )
+    # as the networks learn them, targets have the moments' mean 0 and deviation 1
+    fresh = replace(state, value_stats=normalize.moments())
+    own = algorithm._keep_values(fresh, batch)
+    target = np.asarray(algorithm.prepared(own, batch, hypers)[0].target)
+    assert target.mean() == pytest.approx(0, abs=1e-3) and target.std() == pytest.approx(1, rel=1e-3)
+    restored = snapshot.unpack(algorithm, bench.init(jax.random.key(0), hypers), snapshot.pack(algorithm, after))
+    np.testing.assert_array_equal(restored.value_stats.mean, after.value_stats.mean)
+
+
+def test_popart_is_the_affine_map_between_two_units():
+    old = normalize.merge(normalize.moments(), jnp.asarray([1.0, 5.0, 6.0]), jnp.ones(3))
+    new = normalize.merge(old, jnp.asarray([-30.0, 70.0]), jnp.ones(2))
+    scale, shift = normalize.popart(old, new)
+    value = jnp.asarray([-1.0, 0.0, 2.5])
+    np.testing.assert_allclose(new.mean + new.std * (scale * value + shift), old.mean + old.std * value, rtol=1e-5)
+
+
+# Schedules, step sizes, networks ---------------------------------------------------------------------------
+
+
+def of_iteration(iteration, **changes):
+    """(numbers, rates) of one of 4 iterations."""
+    config = tiny.config(**changes)
+    algorithm, hypers = tiny.bench(config).algorithm, hypers_of(config)
+    shapes = jax.eval_shape(algorithm.init, jax.random.key(0), hypers)
+    state = replace(jax.tree.map(lambda x: None, shapes), iteration=jnp.asarray(iteration, jnp.int32))
+    return algorithm.annealed(state, hypers), algorithm.rates(state, hypers)
+
+
+def test_the_clip_range_falls_linearly_if_asked():
+    ranges = [float(of_iteration(i, clip_anneal="linear", clip_coef=0.2)[0]["clip_coef"]) for i in range(4)]
+    assert ranges == pytest.approx([0.2, 0.15, 0.1, 0.05])
+    assert float(of_iteration(3, clip_coef=0.2)[0]["clip_coef"]) == pytest.approx(0.2)
+
+
+def test_the_value_network_has_a_step_size_of_its_own():
+    _, rates = of_iteration(1, value_learning_rate=0.1, anneal_lr="linear")
+    assert (rates.learning_rate, rates.value_learning_rate) == (pytest.approx(0.0075), pytest.approx(0.075))
+    _, rates = of_iteration(1)
+    assert rates.learning_rate == rates.value_learning_rate
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_are_what_their_names_say(name):
+    x = np.linspace(-4, 4, 33)
+    wanted = {
+        "tanh": np.tanh(x),
+        "relu": np.maximum(x, 0),
+        "elu": np.where(x > 0, x, np.expm1(x)),
+        "silu": x / (1 + np.exp(-x)),
+        "gelu": [v * 0.5 * (1 + math.erf(v / math.sqrt(2))) for v in x],
+    }[name]
+    np.testing.assert_allclose(ACTIVATIONS[name](jnp.asarray(x, jnp.float32)), wanted, atol=1e-6)
+
+
+def test_weights_start_orthogonal_or_uniform():
+    first, second = (MLP(jax.random.key(0), 16, (64,), "tanh", ortho).layers[0] for ortho in (True, False))
+    np.testing.assert_allclose(first.weight @ first.weight.T, 2 * np.eye(16), atol=1e-5)
+    assert not first.bias.any()
+    for array in (second.weight, second.bias):
+        assert abs(float(array.max()) - 0.25) < 0.02 and abs(float(array.min()) + 0.25) < 0.02
+    assert float(second.weight.std()) == pytest.approx(0.25 / math.sqrt(3), rel=0.05)
