@@ -15,7 +15,8 @@ from trimtab.anatomy.probe import Prober, probe
 from trimtab.anatomy.sampling import tail_length
 from trimtab.config import Config, ConfigError
 from trimtab.runs.engine import build
-from trimtab.runs.loop import opened, train
+from trimtab.runs.loop import train
+from trimtab.runs.opening import opened
 
 TINY = dict(num_minibatches=2, update_epochs=2, hidden_sizes=(8, 8), total_timesteps=512)
 

@@ -20,10 +20,11 @@ from trimtab.algos.state import State
 from trimtab.anatomy import bias as biases
 from trimtab.anatomy import correlation, exact, minibatches, noise
 from trimtab.anatomy.bootstrap import bootstrap_weights, positive_estimate, resample
+from trimtab.anatomy.hosting import HostSampler
 from trimtab.anatomy.measure import Measured, Measurer, flat, measure
 from trimtab.anatomy.noise import NoiseScale, subsampling_variance
 from trimtab.anatomy.options import ProbeOptions, check
-from trimtab.anatomy.sampling import Rows, sampler, tail_length
+from trimtab.anatomy.sampling import CompiledSampler, Rows, tail_length
 from trimtab.anatomy.variance import Decomposition, decompose_rows
 from trimtab.config import Config, ConfigError
 from trimtab.estimate import UNRESOLVED, Estimate
@@ -190,7 +191,8 @@ class Prober:
         except ValueError as error:
             raise ConfigError("method", options.method, str(error).split(": ", 1)[-1]) from None
         needs_reference = options.bias and options.objective == "policy" and options.advantages == "raw"
-        self.sampler = sampler(
+        make = CompiledSampler if spec.compiled else HostSampler
+        self.sampler = make(
             algorithm, state, self.hypers, self.num_envs, self.num_steps, options.start, needs_reference
         )
         self.measurer = Measurer(self.per_sample, state.params, by_env=options.start == "carry")
@@ -248,7 +250,7 @@ class Prober:
             paired = measured.differences.reshape(by_env) if options.start == "carry" else measured.differences
             bias_sq = biases.bias_sq(paired, options.seed)
             if measured.reference is not None:
-                true_grad_sq = biases.squared_norm_of_mean(measured.reference @ measured.reference.T, options.seed)
+                true_grad_sq = biases.squared_mean_of(biases.difference_statistics(measured.reference), options.seed)
                 mse = biases.mse(measured.rows, rows, self.num_envs, options.seed)
         lam = self.lambda_of(gae_lambda)
         return Anatomy(
