@@ -73,7 +73,7 @@ class HostSampler:
     ):
         self.algorithm, self.hypers = algorithm, hypers
         self.num_envs, self.num_steps, self.start = num_envs, num_steps, start
-        self.env = algorithm.make_env(num_envs)
+        self._env = None
         self._act = jax.jit(algorithm.act)
         self._finish = jax.jit(self._advantages)
         self.at(state)
@@ -84,8 +84,18 @@ class HostSampler:
         self._walk: Walk | None = None
         self._kept: dict[tuple[int, int], Rollout] = {}
 
+    @property
+    def env(self):
+        """The environments, made when they are first needed after a close."""
+        if self._env is None:
+            self._env = self.algorithm.make_env(self.num_envs)
+        return self._env
+
     def close(self) -> None:
-        self.env.close()
+        """Let go of the environments; what is compiled stays."""
+        if self._env is not None:
+            self._env.close()
+        self._env, self._walk = None, None
 
     def draw(self, seed: int, replicate: int, gae_lambda: float | None = None) -> Rows:
         """Host environments cannot be replayed, so rollouts are kept, and a replicate is always the same rows."""

@@ -162,7 +162,7 @@ def row_statistics(moments: Sequence[RowMoments], gradient: np.ndarray, num_stra
         raise ValueError("gradients: not all numbers are finite")
     return RowStatistics(
         residuals=Products.of(residual),
-        along_mean=residual @ gradient,
+        along_mean=residual @ np.asarray(gradient, residual.dtype),
         mean_sq=float(gradient @ gradient),
         individual=lag_products[:, 0],
         lag_products=lag_products,
