@@ -21,8 +21,8 @@ class Chosen(NamedTuple):
 def choose(run: Run) -> Chosen:
     """The last checkpoint after which the return still changed (the very last if it did so to the end).
 
-    After that there may be nothing left to measure. Changed: episodes up to the next checkpoint differ in mean return
-    from those since the checkpoint before, by three standard errors.
+    Later there may be nothing left to measure. Changed: the episodes of all later training differ in mean return from
+    those since the checkpoint before, by three standard errors.
     """
     steps = [checkpoint.step for checkpoint in run.checkpoints]
     if not steps:
@@ -32,7 +32,7 @@ def choose(run: Run) -> Chosen:
     ends = [step for step in steps if step > 0]
     cuts = [0, ends[0] // 2, *ends] if ends else []  # nothing is saved within the first stretch: its halves
     for begin, middle, end in reversed(list(zip(cuts, cuts[1:], cuts[2:]))):
-        before, after = returns[(at > begin) & (at <= middle)], returns[(at > middle) & (at <= end)]
+        before, after = returns[(at > begin) & (at <= middle)], returns[at > middle]
         change = stats.difference(before, after) if min(len(before), len(after)) >= FEWEST else None
         if change is None or change.lo <= 0 <= change.hi:
             continue

@@ -39,7 +39,13 @@ def probe(argv: list[str]) -> int:
     from trimtab.runs.progress import Progress
 
     with Progress(1, "probe", output.quiet or output.json, unit="batches") as bar:
-        found = measure(given.run, at, given.gae_lambda, save=False, tick=bar.count, **vars(options))
+
+        def tick(done: int, total: int, doing: str) -> None:
+            if done == 1:
+                bar.start(1)  # the first batch was compiling
+            bar.count(done, total, doing)
+
+        found = measure(given.run, at, given.gae_lambda, save=False, tick=tick, **vars(options))
     found = found if isinstance(found, list) else [found]
     table = write(Path(given.run), found)
     from trimtab.report.probe.tables import as_json, print_anatomy
