@@ -105,7 +105,8 @@ def full_probe_seconds() -> dict[str, float]:
     from trimtab.anatomy.probe import Prober
     from trimtab.config import from_dict
     from trimtab.presets import load
-    from trimtab.runs.loop import opened, train
+    from trimtab.runs.loop import train
+    from trimtab.runs.opening import opened
 
     with tempfile.TemporaryDirectory() as folder:
         config = from_dict(load("ppo/Pendulum-v1") | {"num_envs": 4, "num_steps": 256, "total_timesteps": 20_480})

@@ -1,9 +1,12 @@
 """Probes of real runs: what is in them, what they agree with, and what they refuse."""
 
+import dataclasses
+import inspect
 import json
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import polars as pl
 import pytest
@@ -87,6 +90,44 @@ def test_other_splits_several_checkpoints_and_several_lambdas(pendulum):
     assert [(a.step, a.gae_lambda) for a in several] == [(s, lam) for s in (0, 256, 512) for lam in (0.0, 1.0)]
     assert {a.split for a in several} == {"8x16"}
     assert several[-1].decomposition.individual.value != several[-2].decomposition.individual.value
+
+
+def test_another_run_of_the_same_shapes_compiles_nothing(pendulum, found, tmp_path, caplog):
+    """Seeds and traced numbers differ; programs are those of the first probe of this process."""
+    other = train(
+        pendulum.config.replace(seed=5, learning_rate=1e-3, gae_lambda=0.8), tmp_path / "other", checkpoints=2
+    )
+    with jax.log_compiles(), caplog.at_level("WARNING", logger="jax"):
+        again = [probe(other, at=at, replicates=4, save=False) for at in ("last", 256)]
+    assert not [r for r in caplog.records if "XLA compilation" in r.getMessage()]
+    assert again[0].gae_lambda == 0.8 and again[0].variance.value != found.variance.value
+    alone = prober_at(other, 512, replicates=4).anatomy(512)
+    assert again[0].variance == alone.variance and again[0].bias_sq == alone.bias_sq
+
+
+def test_a_prober_refuses_a_run_of_other_shapes(pendulum):
+    prober = prober_at(pendulum, 512, replicates=4)
+    with pytest.raises(ValueError, match="not those of this prober"):
+        prober.at(prober.sampler.state, pendulum.config.replace(gamma=0.99))
+
+
+def test_progress_counts_every_batch_of_both_passes(pendulum):
+    told = []
+    probe(pendulum, at="last", replicates=4, blocks=(16,), save=False, tick=lambda *now: told.append(now))
+    done, totals, doing = zip(*told)
+    assert list(done) == list(range(17)) and set(totals) == {16}
+    assert "compiling" in doing[0] and "means of replicate 4" in doing[4] and "blocks of 16" in doing[-1]
+
+
+def test_the_public_function_says_every_option_with_its_default():
+    stated = {name: p.default for name, p in inspect.signature(probe).parameters.items()}
+    assert {f.name: f.default for f in dataclasses.fields(ProbeOptions)}.items() <= stated.items()
+    assert all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in inspect.signature(probe).parameters.values())
+
+
+def test_an_anatomy_is_shown_in_a_line_and_in_a_notebook(found):
+    assert repr(found).startswith("Anatomy of 4x32 at step") and "\n" not in repr(found) and len(repr(found)) < 400
+    assert found._repr_html_().count("<tr>") == len(found.estimates) and "|G|²" in found._repr_html_()
 
 
 def test_the_number_of_replicates_compiles_nothing_again(pendulum):
@@ -240,7 +281,7 @@ def test_the_command_prints_one_object(pendulum):
         (dict(blocks=[8], advantages="fixed"), "advantages"),
         (dict(blocks=(8,), start="reset"), "start"),
         (dict(gae_lambda=1.5), "gae_lambda"),
-        (dict(at="last"), "at"),
+        (dict(at="middle"), "at"),
     ],
 )
 def test_what_would_be_ignored_or_misunderstood_is_refused(lake, options, field):
@@ -253,6 +294,12 @@ def test_a_single_environment_has_figures_too(lake):
     found = probe(lake, num_envs=1, num_steps=8, replicates=8, bias=False, save=False)
     for name, chart in found.charts().items():
         assert json.dumps(chart.to_dict(), allow_nan=False, default=str), name
+
+
+def prober_at(run, step: int, **options) -> Prober:
+    """A prober of its own at a checkpoint, which no other probe has used."""
+    config, engine, state, _ = opened(run.path, step)
+    return Prober(config, engine.algorithm, state, ProbeOptions(**options))
 
 
 def prober_of(config: Config, **options) -> Prober:

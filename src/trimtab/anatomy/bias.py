@@ -11,6 +11,7 @@ from trimtab.anatomy.variance import (
     carry_statistics,
     decompose_rows,
     gradient_statistics,
+    mean_statistics,
     squared_mean,
     summed_gram_statistics,
 )
@@ -22,8 +23,12 @@ def squared_norm_of_mean(gram: ArrayLike, seed: int = 0) -> Estimate:
 
     (|Σ_m D_m|² − Σ_m |D_m|²) / (M (M − 1)): pairs of different rows only
     """
-    rows = summed_gram_statistics(gram, gram, num_steps=1)
-    return squared_mean(rows, bootstrap_weights(rows.num_rows, seed)).estimate()
+    return squared_mean_of(summed_gram_statistics(gram, gram, num_steps=1), seed)
+
+
+def squared_mean_of(rows: RowStatistics, seed: int = 0) -> Estimate:
+    """|E row|² of rows with these statistics."""
+    return squared_mean(rows, bootstrap_weights(rows.num_rows, seed, rows.num_strata)).estimate()
 
 
 def bias_sq(differences: ArrayLike, seed: int = 0) -> Estimate:
@@ -34,12 +39,12 @@ def bias_sq(differences: ArrayLike, seed: int = 0) -> Estimate:
     differences = np.asarray(differences)
     carried = differences.ndim == 3
     rows = carry_statistics(differences[:, :, None, :]) if carried else difference_statistics(differences)
-    return squared_mean(rows, bootstrap_weights(rows.num_rows, seed, rows.num_strata)).estimate()
+    return squared_mean_of(rows, seed)
 
 
 def difference_statistics(differences: ArrayLike) -> RowStatistics:
     """Row statistics of the paired differences [rows, P]."""
-    return gradient_statistics(np.asarray(differences)[:, None, :])
+    return mean_statistics(np.asarray(differences))
 
 
 def mse(

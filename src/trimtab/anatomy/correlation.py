@@ -196,3 +196,12 @@ def _cosine(product, sample_sq, mean_sq, usable) -> np.ndarray:
     keep = (sample_sq >= SMALLEST_NORM**2) & (mean_sq >= SMALLEST_NORM**2) & usable
     norms = np.sqrt(np.where(keep, sample_sq * mean_sq, 1.0))
     return np.where(keep, np.clip(product / norms, -1, 1), np.nan)
+
+
+def alignment(
+    vectors: Float[np.ndarray, "samples P"], means: Float[np.ndarray, "batches P"], valid: Bool[np.ndarray, " samples"]
+) -> Float[np.ndarray, "batches samples"]:
+    """cos(g_i, mean of batch j); not a number where one of them has no direction."""
+    norms = np.linalg.norm(vectors, axis=1)[None] * np.linalg.norm(means, axis=1)[:, None]
+    usable = (norms > SMALLEST_NORM) & valid[None]
+    return np.where(usable, means @ vectors.T / np.where(usable, norms, 1.0), np.nan)

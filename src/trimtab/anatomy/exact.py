@@ -8,6 +8,7 @@ scores ∇ log π [S, A, P], so tabular and neural policies are the same thing h
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
@@ -185,19 +186,26 @@ def bias_sq(
 
 def policy_tables(agent, params, obs: Float[np.ndarray, S * shape]):
     """(π [S, A], ∇ log π [S, A, P]) of a categorical agent on every state's observation."""
+    policy, score = _tables_of(agent)(params.policy, obs)
+    return np.asarray(policy, np.float64), np.asarray(score, np.float64)
+
+
+@lru_cache(maxsize=8)
+def _tables_of(agent):
+    """The compiled tables of an agent, once for all its checkpoints."""
     import jax
     import jax.numpy as jnp
-
-    actions = jnp.arange(agent.dist.n)
-    obs = jnp.asarray(obs)
 
     def logp(policy, o, a):
         return agent.dist.logp(agent.policy(policy, o[None]), a[None])[0]
 
-    over_actions = jax.vmap(jax.grad(logp), in_axes=(None, None, 0))
-    score = jax.jit(jax.vmap(over_actions, in_axes=(None, 0, None)))(params.policy, obs, actions)
-    policy = jax.nn.softmax(agent.policy(params.policy, obs))
-    return np.asarray(policy, np.float64), np.asarray(score, np.float64)
+    scores = jax.vmap(jax.vmap(jax.grad(logp), in_axes=(None, None, 0)), in_axes=(None, 0, None))
+    return jax.jit(
+        lambda policy, obs: (
+            jax.nn.softmax(agent.policy(policy, obs)),
+            scores(policy, obs, jnp.arange(agent.dist.n)),
+        )
+    )
 
 
 def critic_table(agent, params, obs: Float[np.ndarray, S * shape]) -> Float[np.ndarray, " S"]:

@@ -78,9 +78,7 @@ class Measurer:
 
     def second(self, rows: Rows, means: np.ndarray, gradient: np.ndarray) -> Second:
         to = lambda x: jnp.asarray(x, jnp.float32)
-        return jax.tree.map(
-            lambda x: np.asarray(x, np.float64), self._second(self.params, rows, to(means), to(gradient))
-        )
+        return jax.tree.map(np.asarray, self._second(self.params, rows, to(means), to(gradient)))
 
 
 def lag_sums(gram: Float[Array, "T T"]) -> Float[Array, " T"]:
@@ -119,28 +117,52 @@ def measure(measurer: Measurer, draw, replicates: int, tick=lambda: None) -> Mea
         sums = PositionSums(firsts.total, firsts.count, count)
         gradient = sums.mean
         position_means = (sums.total - sums.count[:, None] * gradient) / sums.num_rows
-    moments, differences = [], []
+    seconds = _Seconds(replicates)
     for r in range(replicates):
-        second = measurer.second(draw(r), position_means, gradient)
-        moments.append(RowMoments(second.residual, second.lag_products, second.steps))
-        if second.difference is not None:
-            differences.append(second.difference)
+        seconds.keep(r, measurer.second(draw(r), position_means, gradient))
         tick()
-    together = np.concatenate(differences) if differences else None
+    moments, differences = seconds.moments, seconds.difference
     reference = None
-    if together is not None and not measurer.by_env:
-        means_of_rows = np.concatenate([m.residual / np.maximum(m.steps, 1)[:, None] for m in moments]) + gradient
-        reference = means_of_rows - together
+    if differences is not None and not measurer.by_env:  # row means less what the reference would have had
+        reference = (moments.residual / np.maximum(moments.steps, 1).astype(np.float32)[:, None]) - differences
+        reference += gradient.astype(np.float32)
     if measurer.by_env:
-        moments = by_environment(moments)
-    statistics = row_statistics(moments, gradient, num_strata=len(moments) if measurer.by_env else 1)
-    return Measured(statistics, together, reference, np.array(means), gradient)
+        moments = by_environment(moments, replicates)
+    statistics = row_statistics([moments], gradient, num_strata=seconds.num_envs if measurer.by_env else 1)
+    return Measured(statistics, differences, reference, np.array(means), gradient)
 
 
-def by_environment(moments: list[RowMoments]) -> list[RowMoments]:
+class _Seconds:
+    """What the second pass leaves of all replicates, each array allocated once, vectors in the precision they have."""
+
+    def __init__(self, replicates: int):
+        self.replicates, self.num_envs = replicates, 0
+        self._arrays: dict[str, np.ndarray] = {}
+
+    def keep(self, replicate: int, second: Second) -> None:
+        self.num_envs = len(second.steps)
+        rows = slice(replicate * self.num_envs, (replicate + 1) * self.num_envs)
+        for name, part in second._asdict().items():
+            if part is None:
+                continue
+            if name not in self._arrays:
+                kind = np.float32 if name in ("residual", "difference") else np.float64
+                self._arrays[name] = np.empty((self.replicates * self.num_envs, *part.shape[1:]), kind)
+            self._arrays[name][rows] = part
+
+    @property
+    def moments(self) -> RowMoments:
+        return RowMoments(*(self._arrays[name] for name in ("residual", "lag_products", "steps")))
+
+    @property
+    def difference(self) -> Float[np.ndarray, "M width"] | None:
+        return self._arrays.get("difference")
+
+
+def by_environment(moments: RowMoments, replicates: int) -> RowMoments:
     """Rows regrouped so that each environment's replicates are consecutive: one stratum each."""
-    stacked = [np.stack([getattr(m, name) for m in moments], axis=1) for name in ("residual", "lag_products", "steps")]
-    return [RowMoments(*(part[n] for part in stacked)) for n in range(stacked[0].shape[0])]
+    turned = lambda x: np.swapaxes(x.reshape(replicates, -1, *x.shape[1:]), 0, 1).reshape(x.shape)
+    return RowMoments(turned(moments.residual), turned(moments.lag_products), turned(moments.steps))
 
 
 def flat(samples: Samples) -> Samples:

@@ -1,141 +1,112 @@
-"""`trimtab probe`: open the gradient of a checkpoint and measure what it is made of."""
+"""`trimtab probe`: open the gradient of checkpoints and measure what it is made of."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-
-from trimtab import quantities
-from trimtab.algos.algorithm import Algorithm, hypers_of
-from trimtab.algos.gradients import FullObjective, PerSample, Samples, chunked_vectors
-from trimtab.algos.optimizer import Hypers
-from trimtab.algos.state import State
-from trimtab.anatomy import bias as biases
-from trimtab.anatomy import correlation, exact, minibatches, noise
-from trimtab.anatomy.bootstrap import bootstrap_weights, positive_estimate, resample
-from trimtab.anatomy.measure import Measured, Measurer, flat, measure
-from trimtab.anatomy.noise import NoiseScale
+from trimtab.anatomy.anatomy import Anatomy
+from trimtab.anatomy.checkpoint import choose
 from trimtab.anatomy.options import ProbeOptions, check
-from trimtab.anatomy.sampling import Rows, sampler, tail_length
-from trimtab.anatomy.variance import Decomposition, decompose_rows
-from trimtab.config import Config, ConfigError
-from trimtab.estimate import UNRESOLVED, Estimate
-from trimtab.runs.engines import Engines
+from trimtab.anatomy.prober import Prober, static_key
+from trimtab.anatomy.table import write
+from trimtab.config import ConfigError
+from trimtab.runs import snapshot
 from trimtab.runs.opening import opened
 from trimtab.runs.run import Run, load
 
-CORRELATED = 2048  # samples whose pairwise products are looked at
-SHOWN_REPLICATES = 5
+__all__ = ["Anatomy", "Prober", "measure", "probe"]
 
-
-@dataclass(frozen=True)
-class Anatomy:
-    """What one probe found; every part is an Estimate, an array, or a dataclass of them."""
-
-    step: int
-    num_envs: int
-    num_steps: int
-    gamma: float
-    gae_lambda: float
-    options: ProbeOptions
-    method: str
-    relative_error: float
-    reset_synchrony: float
-    decomposition: Decomposition
-    noise: NoiseScale
-    bias_sq: Estimate
-    mse: Estimate
-    true_grad_sq: Estimate
-    exact: dict[str, float]
-    predicted: dict[int, Estimate]
-    notes: tuple[str, ...]
-    cosine_correlation: correlation.CosineCorrelation | None = None
-    covariance_correlation: correlation.CovarianceCorrelation | None = None
-    alignment: correlation.TrajectoryAlignment | None = None
-    batch_alignment: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    replicate_alignment: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    replicate_cosines: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    minibatch: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def variance(self) -> Estimate:
-        return self.decomposition.variance
-
-    @property
-    def individual(self) -> Estimate:
-        return self.decomposition.individual
-
-    @property
-    def covariance(self) -> Estimate:
-        return self.decomposition.covariance
-
-    @property
-    def ess(self) -> Estimate:
-        return self.decomposition.ess
-
-    @property
-    def grad_sq(self) -> Estimate:
-        return self.decomposition.grad_sq
-
-    @property
-    def noise_scale(self) -> Estimate:
-        return self.noise.simple
-
-    @property
-    def noise_scale_trajectory(self) -> Estimate:
-        return self.noise.trajectory
-
-    @property
-    def noise_scale_environments(self) -> Estimate:
-        return self.noise.environments
-
-    @property
-    def estimates(self) -> dict[str, Estimate]:
-        """Every number with an interval, by the name it has in tables and JSON."""
-        return {quantity.name: getattr(self, quantity.name) for quantity in quantities.ESTIMATES}
-
-    @property
-    def split(self) -> str:
-        return f"{self.num_envs}x{self.num_steps}"
-
-    @property
-    def frame(self):
-        """The table of measurements (polars)."""
-        from trimtab.anatomy.table import frame_of
-
-        return frame_of([self])
-
-    def charts(self) -> dict[str, Any]:
-        """Altair figures by name."""
-        from trimtab.report.probe import figures
-
-        return figures.of_frame(self.frame)
+MOST_KEPT = 4  # probers whose programs stay compiled for the next probe of this process
+_kept: OrderedDict[tuple, Prober] = OrderedDict()
 
 
 def probe(
     run: Run | str | Path,
-    at: int | list[int] | str | None = None,
-    gae_lambda: float | list[float] | None = None,
+    at: int | Sequence[int] | Literal["last", "all"] | None = None,
+    gae_lambda: float | Sequence[float] | None = None,
+    *,
+    num_envs: int | None = None,
+    num_steps: int | None = None,
+    replicates: int = ProbeOptions.replicates,
+    start: Literal["stationary", "reset", "carry"] = ProbeOptions.start,
+    advantages: Literal["raw", "fixed", "batch"] = ProbeOptions.advantages,
+    objective: Literal["policy", "full"] = ProbeOptions.objective,
+    method: Literal["auto", "layers", "chunks", "projection"] = ProbeOptions.method,
+    bias: bool = ProbeOptions.bias,
+    blocks: Sequence[int] = ProbeOptions.blocks,
+    correlations: bool = ProbeOptions.correlations,
+    seed: int = ProbeOptions.seed,
     save: bool = True,
-    tick=lambda done, total: None,
-    **options: Any,
+    tick: Callable[[int, int, str], None] = lambda done, total, doing: None,
 ) -> Anatomy | list[Anatomy]:
-    """Measure checkpoints of a run: the last by default, one step, several, or "all". Saved with the run."""
+    """Measure the gradient at checkpoints of a run; a list where several checkpoints or several λ are asked for.
+
+    at: a step, several, "last" or "all"; by default the last checkpoint after which the return still changed.
+    gae_lambda: λ to measure. num_envs, num_steps: the split N × T. All three are the run's own by default.
+    replicates: independent batches to draw. start: where rows start: in the policy's stationary process, at resets, or
+    in the run's own environment states (carry). advantages: as they are (raw), standardized by an independent sample
+    (fixed) or by their own batch (batch). objective: the policy term alone, or with entropy and value terms (full).
+    method: how per-sample gradients are computed. bias: also simulate the paired reference. blocks: also predict the
+    variance at these smaller T. correlations: also look at pairs of samples, replicates and minibatches. seed: of the
+    replicates and of every bootstrap. save: write the table of measurements into the run. tick: called with the batches
+    done, all of them, and what is being done.
+    """
     run = run if isinstance(run, Run) else load(run)
-    opts = ProbeOptions(**options | {"blocks": tuple(options.get("blocks", ()))})
-    check(opts)
-    if isinstance(at, str) and at != "all":
-        raise ConfigError("at", at, "must be a step, several, or all; nearest: all")
-    several = isinstance(at, list | tuple) or at == "all" or isinstance(gae_lambda, list | tuple)
-    steps = [c.step for c in run.checkpoints] if at == "all" else list(at) if isinstance(at, list | tuple) else [at]
+    options = ProbeOptions(
+        num_envs, num_steps, replicates, start, advantages, objective, method, bias, tuple(blocks), correlations, seed
+    )
+    check(options)
+    lambdas = _lambdas(run, gae_lambda)
+    steps, reason = _steps(run, at)
+    found = measure(run, steps, lambdas, options, tick)
+    if reason:
+        found = [dataclasses.replace(anatomy, notes=(reason, *anatomy.notes)) for anatomy in found]
+    if save:
+        write(run.path, found)
+    several = at == "all" or isinstance(at, list | tuple) or isinstance(gae_lambda, list | tuple)
+    return found if several else found[0]
+
+
+def measure(
+    run: Run,
+    steps: Sequence[int],
+    lambdas: Sequence[float | None],
+    options: ProbeOptions,
+    tick: Callable[[int, int, str], None] = lambda done, total, doing: None,
+) -> list[Anatomy]:
+    """Every λ (None: the run's own) at every checkpoint; nothing is written."""
+    found: list[Anatomy] = []
+    prober: Prober | None = None
+    try:
+        for step in steps:
+            prober = _prober(run, step, options)
+            for value in lambdas:
+                told = _Told(tick, prober.passes, len(found), len(steps) * len(lambdas), step)
+                found.append(prober.anatomy(step, value, told))
+    finally:
+        if prober:
+            prober.close()
+    return found
+
+
+class _Told:
+    """Progress through one of several anatomies, told as progress through all of them."""
+
+    def __init__(self, tick: Callable[[int, int, str], None], passes: int, before: int, anatomies: int, step: int):
+        self.tick, self.done, self.total = tick, before * passes, anatomies * passes
+        self.where = f"step {step:,}, " if anatomies > 1 else ""
+        tick(self.done, self.total, f"{self.where}compiling")
+
+    def __call__(self, doing: str) -> None:
+        self.done += 1
+        self.tick(self.done, self.total, self.where + doing)
+
+
+def _lambdas(run: Run, gae_lambda: float | Sequence[float] | None) -> list[float | None]:
     lambdas = list(gae_lambda) if isinstance(gae_lambda, list | tuple) else [gae_lambda]
     for value in lambdas:
         if value is not None and not 0 <= value <= 1:
@@ -143,313 +114,34 @@ def probe(
     if gae_lambda is not None and not run.config.uses_gae:
         problem = f"{run.config.traits.title} has none (it is PPO's at 1); leave it out"
         raise ConfigError("gae_lambda", gae_lambda, problem)
-    found = measure_run(run.path, steps, lambdas, opts, tick)
-    if save:
-        from trimtab.anatomy.table import write
-
-        write(run.path, found)
-    return found if several else found[0]
+    return lambdas
 
 
-def measure_run(
-    path: Path,
-    steps: list[int | None],
-    lambdas: list[float | None],
-    options: ProbeOptions,
-    tick: Callable[[int, int], None] = lambda done, total: None,
-    engines: Engines | None = None,
-) -> list[Anatomy]:
-    """Every λ at every checkpoint (None: the last), nothing written; `tick` is told how many are done of how many."""
-    found, total = [], len(steps) * len(lambdas)
-    prober: Prober | None = None
-    try:
-        for step in steps:
-            config, engine, state, where = opened(path, step, engines)
-            engine.close()
-            prober = prober.at(state) if prober else Prober(config, engine.algorithm, state, options)
-            for value in lambdas:
-                tick(len(found), total)
-                found.append(prober.anatomy(where, value))
-    finally:
-        if prober:
-            prober.close()
-    tick(total, total)
-    return found
+def _steps(run: Run, at: int | Sequence[int] | str | None) -> tuple[list[int], str | None]:
+    """The checkpoints to measure, and why, if nobody named one."""
+    if at is None:
+        chosen = choose(run)
+        return [chosen.step], chosen.reason
+    if at in ("all", "last"):
+        return [c.step for c in run.checkpoints][0 if at == "all" else -1 :], None
+    if isinstance(at, str):
+        raise ConfigError("at", at, "must be a step, several, last or all; nearest: last, all")
+    return (list(at), None) if isinstance(at, list | tuple) else ([at], None)
 
 
-class Prober:
-    """Compiled pieces for one split of one run, used at many checkpoints and many λ."""
-
-    def __init__(self, config: Config, algorithm: Algorithm, state: State, options: ProbeOptions):
-        self.config, self.algorithm = config, algorithm
-        self.num_envs = options.num_envs or config.num_envs
-        self.num_steps = options.num_steps or config.num_steps
-        check(dataclasses.replace(options, num_steps=self.num_steps))
-        if algorithm.restarts:
-            self._refuse_for_whole_episodes(options)
-            options = dataclasses.replace(options, start="reset")
-        if options.objective == "full" and not config.needs_value:
-            raise ConfigError("objective", "full", "there is no critic to have a value term; nearest: policy")
-        if options.objective == "full" and config.norm_value != "none":
-            raise ConfigError("objective", "full", "the units of values move with norm_value=popart; nearest: policy")
-        self.options = options
-        if options.start == "carry" and self.num_envs != config.num_envs:
-            raise ConfigError(
-                "num_envs", self.num_envs, f"carried states are the run's own; nearest: {config.num_envs}"
-            )
-        spec = algorithm.env.spec
-        if options.start == "carry" and not spec.compiled:
-            raise ConfigError("start", "carry", f"states of {spec.env_id} cannot be saved; nearest: stationary, reset")
-        self.hypers = hypers_of(config)
-        full = FullObjective(config.ent_coef, config.vf_coef) if options.objective == "full" else None
-        try:
-            self.per_sample = PerSample(algorithm.agent, options.method, full, seed=options.seed)
-        except ValueError as error:
-            raise ConfigError("method", options.method, str(error).split(": ", 1)[-1]) from None
-        needs_reference = options.bias and options.objective == "policy" and options.advantages == "raw"
-        self.sampler = sampler(
-            algorithm, state, self.hypers, self.num_envs, self.num_steps, options.start, needs_reference
-        )
-        self.measurer = Measurer(self.per_sample, state.params, by_env=options.start == "carry")
-        self._cut: dict[int, Any] = {}
-        self._fixed: dict[float | None, tuple[float, float]] = {}
-        self._gram = jax.jit(self.per_sample.gram)
-        self._vectors = jax.jit(lambda p, s: chunked_vectors(self.per_sample, p, s))
-
-    def _refuse_for_whole_episodes(self, options: ProbeOptions) -> None:
-        """Without a baseline there are only whole episodes, which start at reset."""
-        limit, title = self.algorithm.env.spec.time_limit, self.config.traits.title
-        if limit is not None and self.num_steps < limit:
-            reason = f"{title} without a baseline needs whole episodes; nearest: {limit}"
-            raise ConfigError("num_steps", self.num_steps, reason)
-        if options.blocks:
-            reason = f"{title} without a baseline cannot be cut into blocks; leave it out"
-            raise ConfigError("blocks", options.blocks[0], reason)
-
-    def at(self, state: State) -> Prober:
-        """The same prober on another checkpoint; nothing compiles again."""
-        self.sampler.at(state)
-        self.measurer.params = state.params
-        self._fixed.clear()
-        return self
-
-    def close(self) -> None:
-        self.sampler.close()
-
-    def rows(self, replicate: int, gae_lambda: float | None) -> Rows:
-        rows = self.sampler.draw(self.options.seed, replicate, gae_lambda)
-        if self.options.advantages == "raw":
-            return rows
-        if self.options.advantages == "fixed" and gae_lambda not in self._fixed:
-            self._fixed[gae_lambda] = moments(self.sampler.draw(self.options.seed + 1, 0, gae_lambda))
-        mean, std = self._fixed[gae_lambda] if self.options.advantages == "fixed" else moments(rows)
-        advantage = (rows.samples.advantage - mean) / std
-        return rows._replace(samples=rows.samples._replace(advantage=advantage))
-
-    def measured(self, gae_lambda: float | None, replicates: int | None = None) -> Measured:
-        return measure(self.measurer, lambda r: self.rows(r, gae_lambda), replicates or self.options.replicates)
-
-    def anatomy(self, step: int, gae_lambda: float | None = None) -> Anatomy:
-        """Everything, at the sampler's current checkpoint."""
-        options, config = self.options, self.config
-        measured = self.measured(gae_lambda)
-        decomposition = decompose_rows(measured.rows, self.num_envs, options.seed)
-        scales = noise.noise_scale(measured.rows, options.seed)
-        if options.advantages == "batch":  # samples are coupled: only whole batches can be compared
-            decomposition = between_batches(decomposition, measured.means, options.seed)
-            scales = noise.NoiseScale(*6 * [UNRESOLVED])
-        bias_sq, mse, true_grad_sq = UNRESOLVED, UNRESOLVED, UNRESOLVED
-        if measured.differences is not None and len(measured.differences) == measured.rows.num_rows:
-            rows = biases.difference_statistics(measured.differences)
-            by_env = (options.replicates, self.num_envs, -1)
-            paired = measured.differences.reshape(by_env) if options.start == "carry" else measured.differences
-            bias_sq = biases.bias_sq(paired, options.seed)
-            if measured.reference is not None:
-                true_grad_sq = biases.squared_norm_of_mean(measured.reference @ measured.reference.T, options.seed)
-                mse = biases.mse(measured.rows, rows, self.num_envs, options.seed)
-        lam = self.lambda_of(gae_lambda)
-        return Anatomy(
-            step=step,
-            num_envs=self.num_envs,
-            num_steps=self.num_steps,
-            gamma=config.gamma,
-            gae_lambda=lam,
-            options=options,
-            method=self.per_sample.method,
-            relative_error=self.per_sample.relative_error,
-            reset_synchrony=synchrony(
-                np.asarray(self.sampler.state.env.episode_length), self.algorithm.env.spec.time_limit
-            ),
-            decomposition=decomposition,
-            noise=scales,
-            bias_sq=bias_sq,
-            mse=mse,
-            true_grad_sq=true_grad_sq,
-            exact=self.exactly(lam),
-            predicted={t: self.predicted(t, gae_lambda) for t in options.blocks},
-            notes=self._notes(measured),
-            **(self._pairs(measured, gae_lambda) if options.correlations else {}),
-        )
-
-    def lambda_of(self, gae_lambda: float | None) -> float:
-        """The λ that is measured: the one asked for, or the configuration's."""
-        return self.config.lambda_used if gae_lambda is None else gae_lambda
-
-    def _pairs(self, measured: Measured, gae_lambda: float | None) -> dict[str, Any]:
-        """What pairs of samples, replicates and minibatches show, on the first replicate."""
-        first = self.rows(0, gae_lambda)
-        shown = measured.means[:SHOWN_REPLICATES]
-        small = self._few(first)
-        gram = np.asarray(self._gram(self.measurer.params, flat(small.samples)), np.float64)
-        episode, valid = np.asarray(small.episode).T, np.asarray(small.valid).T
-        return {
-            "cosine_correlation": correlation.cosine_correlation(gram, episode, valid, self.options.seed),
-            "covariance_correlation": correlation.covariance_correlation(gram, episode, valid)
-            if len(episode) > 1
-            else None,
-            "alignment": correlation.trajectory_alignment(gram, episode, valid),
-            "batch_alignment": self._alignment(first, shown[:1])[0],
-            "replicate_alignment": self._alignment(first, shown),
-            "replicate_cosines": correlation.cosine_matrix(shown @ shown.T),
-            "minibatch": self._minibatch(first, gram, bool(valid.all()), self._hypers(gae_lambda)),
-        }
-
-    def _kept_rows(self) -> int:
-        return min(self.num_envs, max(2, CORRELATED // self.num_steps))
-
-    def _few(self, rows: Rows) -> Rows:
-        """As many whole rows as make CORRELATED samples, and at least two."""
-        keep = self._kept_rows()
-        return jax.tree.map(lambda x: x[:, :keep] if x.ndim > 1 else x[:keep], rows)
-
-    def _alignment(self, rows: Rows, means: np.ndarray) -> np.ndarray:
-        """cos(g_i of batch 0, mean of batch j), [j, samples]."""
-        some = self._few(rows)
-        vectors = np.asarray(self._vectors(self.measurer.params, flat(some.samples)), np.float64)
-        norms = np.linalg.norm(vectors, axis=1)[None] * np.linalg.norm(means, axis=1)[:, None]
-        usable = (norms > correlation.SMALLEST_NORM) & np.asarray(some.valid).T.reshape(-1)[None]
-        return np.where(usable, means @ vectors.T / np.where(usable, norms, 1.0), np.nan)
-
-    def _hypers(self, gae_lambda: float | None) -> Hypers:
-        """The run's hyperparameters, with another λ if one is given."""
-        return self.hypers if gae_lambda is None else self.hypers | {"gae_lambda": np.float32(gae_lambda)}
-
-    def _minibatch(self, rows: Rows, gram: np.ndarray, whole: bool, hypers: Hypers) -> dict[str, Any]:
-        """Sub-sampling (where every sample is experience) and the updates of one iteration (at the run's own split)."""
-        config = self.config
-        size = max(1, self.num_envs * self.num_steps // config.minibatches)
-        found: dict[str, Any] = {"minibatch_size": size}
-        if whole and 1 < gram.shape[0] == self.num_envs * self.num_steps and size <= gram.shape[0]:
-            found |= minibatches.subsampling(gram, self.num_envs, self.num_steps, config.minibatches, self.options.seed)
-        if (self.num_envs, self.num_steps) == (
-            config.num_envs,
-            config.num_steps,
-        ) and self.options.objective == "policy":
-            found |= minibatches.effects(self.algorithm, self.sampler.state, rows.rollout, hypers, self.options.seed)
-        return found
-
-    def predicted(self, num_steps: int, gae_lambda: float | None) -> Estimate:
-        """Var(G_B) of the same batch as rows of fewer steps: blocks of the measured rows, advantages computed anew.
-
-        Blocks of one row are not independent, so the interval resamples rows, each with the mean of its blocks.
-        """
-        if self.num_steps % num_steps or self.options.start != "stationary":
-            return UNRESOLVED
-        count = self.num_steps // num_steps
-        if num_steps not in self._cut:
-            self._cut[num_steps] = jax.jit(lambda state, rows, hypers: self._blocks(state, rows, hypers, num_steps))
-        hypers = self._hypers(gae_lambda)
-        cut = lambda r: self._cut[num_steps](self.sampler.state, self.rows(r, gae_lambda).rollout, hypers)
-        rows = measure(self.measurer, cut, self.options.replicates).rows
-        terms = rows.row_terms.reshape(self.options.replicates, count, self.num_envs).mean(1).reshape(-1)
-        scale = 1 / (self.num_envs * self.num_steps * num_steps)
-        columns = resample(scale * terms[:, None], bootstrap_weights(len(terms), self.options.seed))
-        return positive_estimate(columns, 0, len(terms))
-
-    def _blocks(self, state: State, rows, hypers, num_steps: int) -> Rows:
-        """A rollout [T, N] as [T', (T/T') N], column b N + n being block b of row n."""
-        cut = lambda x: jnp.moveaxis(x.reshape(-1, num_steps, *x.shape[1:]), 0, 1).reshape(num_steps, -1, *x.shape[2:])
-        rows = jax.tree.map(cut, rows)
-        advantage, target, _, valid, obs = self.algorithm.advantages(state, rows, hypers)
-        episode = jnp.zeros_like(valid, jnp.int32)
-        return Rows(Samples(obs, rows.action, advantage, target), None, valid, episode, episode[0], rows)
-
-    def exactly(self, gae_lambda: float) -> dict[str, float]:
-        """For finite MDPs: what the sampled numbers estimate, computed; for stationary starts."""
-        env, config, options = self.algorithm.env, self.config, self.options
-        if (options.advantages, options.objective, options.start) != ("raw", "policy", "stationary"):
-            return {}
-        if env.spec.backend != "tabular" or not config.needs_value or config.norm_reward:
-            return {}
-        state = self.sampler.state
-        obs = self.algorithm.seen(state.obs_stats, env.state_obs(), self.hypers)
-        policy, score = exact.policy_tables(self.algorithm.agent, state.params, obs)
-        critic = np.asarray(self.algorithm.critic(state, jnp.asarray(obs)[None])[0], np.float64)
-        p = exact.problem(env.mdp, policy, config.gamma, env.spec.time_limit)
-        true, returns = exact.true_gradient(p, score), exact.return_gradient(p, score)
-        expected = exact.expected_gradient(p, score, critic, gae_lambda, self.num_steps)
-        cosine = lambda a, b: float(a @ b / max(np.linalg.norm(a) * np.linalg.norm(b), 1e-300))
-        return {
-            "bias_sq": float((expected - true) @ (expected - true)),
-            "grad_sq": float(expected @ expected),
-            "true_grad_sq": float(true @ true),
-            "cosine_true_return": cosine(true, returns),
-            "cosine_expected_true": cosine(expected, true),
-        }
-
-    def _notes(self, measured: Measured) -> tuple[str, ...]:
-        notes = []
-        config, tail = self.config, tail_length(self.config.gamma)
-        if self.options.bias and measured.differences is None:
-            if not self.algorithm.env.spec.compiled:
-                notes.append("bias not resolved: this environment cannot be continued past its limit")
-            elif tail is None:
-                notes.append(f"bias not resolved: γ = {config.gamma:g} needs too long a reference rollout")
-        if self.per_sample.method == "projection":
-            notes.append(
-                f"gradients sketched: inner products carry a relative error of {self.per_sample.relative_error:.2%}"
-            )
-        kept = self._kept_rows()
-        if kept < self.num_envs and self.options.correlations:
-            notes.append(f"correlations from {kept} of {self.num_envs} rows")
-        if self.options.bias and (self.options.advantages, self.options.objective) != ("raw", "policy"):
-            notes.append("bias not measured: its reference is for raw advantages and the policy term")
-        elif self.options.bias and self.options.start == "carry":
-            notes.append("mean squared error not measured: rows from carried states are not alike")
-        if self.options.advantages == "batch":
-            notes.append("advantages couple the samples of a batch: only the variance between batches is known")
-        if self.algorithm.restarts:
-            notes.append(f"starts at reset: without a baseline {config.traits.title} learns from whole episodes")
-        if measured.rows.num_masked:
-            notes.append(f"{measured.rows.num_masked:,} samples were not experience and are left out")
-        return tuple(notes)
-
-
-def moments(rows: Rows) -> tuple[float, float]:
-    """Mean and standard deviation of the advantages, as training takes them: over experience only."""
-    advantage = np.asarray(rows.samples.advantage)[np.asarray(rows.valid)]
-    return float(advantage.mean()), float(advantage.std()) + 1e-8
-
-
-def between_batches(decomposition: Decomposition, means: np.ndarray, seed: int) -> Decomposition:
-    """Only the variance between whole batches, where advantages couple the samples within one."""
-    from trimtab.anatomy.variance import gradient_statistics
-
-    whole = decompose_rows(gradient_statistics(means[:, None, :]), 1, seed)
-    return dataclasses.replace(
-        decomposition,
-        variance=whole.variance,
-        individual=UNRESOLVED,
-        covariance=UNRESOLVED,
-        ess=UNRESOLVED,
-        grad_sq=whole.grad_sq,
-        lag_covariance=np.full_like(decomposition.lag_covariance, math.nan),
-        lag_interval=np.full_like(decomposition.lag_interval, math.nan),
-    )
-
-
-def synchrony(episode_length: np.ndarray, time_limit: int | None) -> float:
-    """|mean of e^(2πi phase)| over environments, phase = time into the episode / limit: 1 is lockstep, 0 is spread."""
-    if time_limit is None or len(episode_length) < 2:
-        return math.nan
-    return float(np.abs(np.exp(2j * np.pi * np.asarray(episode_length) / time_limit).mean()))
+def _prober(run: Run, step: int, options: ProbeOptions) -> Prober:
+    """A prober at a checkpoint: one of this process that has compiled the same already, or a new one."""
+    config = run.config
+    key = static_key(config, options)
+    if key in _kept:
+        prober = _kept[key]
+        tensors = run.files.read_checkpoint(run.files.checkpoint_at(step))
+        state = snapshot.unpack(prober.algorithm, prober.sampler.state, tensors)
+        _kept.move_to_end(key)
+        return prober.at(state, config, options.replicates)
+    config, engine, state, _ = opened(run.path, step)
+    engine.close()
+    _kept[key] = prober = Prober(config, engine.algorithm, state, options)
+    while len(_kept) > MOST_KEPT:
+        _kept.popitem(last=False)
+    return prober

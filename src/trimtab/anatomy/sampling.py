@@ -1,4 +1,4 @@
-"""Rows to measure: T steps in N environments under a frozen policy, again and again, each draw from its own key.
+"""Rows to measure: T steps in N compiled environments under a frozen policy, again and again, each from its own key.
 
 One draw is one replicate, of fixed shape, so the number of replicates never compiles anything again.
 """
@@ -6,7 +6,6 @@ One draw is one replicate, of fixed shape, so the number of replicates never com
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,13 +17,15 @@ from trimtab import normalize, returns
 from trimtab.algos import rollout
 from trimtab.algos.algorithm import Algorithm
 from trimtab.algos.gradients import Samples
+from trimtab.algos.optimizer import Hypers
 from trimtab.algos.rollout import Carry, Rollout
 from trimtab.algos.state import State
 from trimtab.anatomy import exact
-from trimtab.envs.base import derived_seed
 from trimtab.nets.heads import clip_action
 
 UNLIMITED_BURN_IN = 1000  # steps of burn-in where episodes have no time limit
+PATIENCE = 36  # time limits after which a row that has not found its start is left where it is
+KEPT_BYTES = 1 << 28  # of starts: every replicate is drawn at least twice, and its start is the costly part
 TAIL = 1e-3  # a reference rollout goes on until the discount has fallen to this
 LONGEST_TAIL = 5000
 
@@ -38,6 +39,13 @@ class Rows(NamedTuple):
     episode: Int[Array, "T N"]
     first_phase: Float[Array, " N"]
     rollout: Rollout
+
+
+def with_lambda(hypers: Hypers, gae_lambda: float | None) -> Hypers:
+    """The same numbers with another λ, where one is asked for and there is one."""
+    if gae_lambda is None or "gae_lambda" not in hypers:
+        return hypers
+    return hypers | {"gae_lambda": jnp.float32(gae_lambda)}
 
 
 def tail_length(gamma: float) -> int | None:
@@ -60,21 +68,24 @@ class CompiledSampler:
         self.num_envs, self.num_steps, self.start = num_envs, num_steps, start
         gamma = float(hypers["gamma"])
         self.tail = tail_length(gamma) if reference and algorithm.config.needs_value else None
-        self._draw = jax.jit(self._rows)
+        self._begin, self._draw = jax.jit(self._first), jax.jit(self._rows)
         self.at(state)
 
-    def at(self, state: State) -> None:
-        """Draw from another checkpoint."""
-        self.state = state
-        self._starts = self._stationary_table() if self.start == "stationary" else None
+    def at(self, state: State, hypers: Hypers | None = None) -> None:
+        """Draw from another checkpoint, of this run or (then with its `hypers`) of another."""
+        self.state, self.hypers = state, self.hypers if hypers is None else hypers
+        self._table = self._stationary_table() if self.start == "stationary" else None
+        self._starts: dict[tuple[int, int], Carry] = {}
 
     def draw(self, seed: int, replicate: int, gae_lambda: float | None = None) -> Rows:
         """Replicate number `replicate`; the same numbers for every λ."""
         key = jax.random.fold_in(jax.random.key(seed), replicate)
-        hypers = self.hypers
-        if gae_lambda is not None and "gae_lambda" in hypers:
-            hypers = hypers | {"gae_lambda": jnp.float32(gae_lambda)}
-        return self._draw(self.state, hypers, key, self._starts)
+        if (seed, replicate) not in self._starts:
+            start = self._begin(self.state, self.hypers, key, self._table)
+            if (len(self._starts) + 1) * sum(leaf.nbytes for leaf in jax.tree.leaves(start)) > KEPT_BYTES:
+                self._starts.clear()
+            self._starts[seed, replicate] = start
+        return self._draw(self.state, with_lambda(self.hypers, gae_lambda), key, self._starts[seed, replicate])
 
     def close(self) -> None:
         pass
@@ -94,46 +105,81 @@ class CompiledSampler:
         cumulative = np.cumsum(d.reshape(-1))
         return jnp.asarray(cumulative / cumulative[-1])
 
-    def _begin(self, state: State, hypers, key: PRNGKeyArray, table) -> Carry:
+    def _first(self, state: State, hypers: Hypers, key: PRNGKeyArray, table) -> Carry:
         env, num_envs = self.algorithm.env, self.num_envs
         if self.start == "carry":
             return state.env
-        reset_key, burn_key = jax.random.split(key)
+        reset_key, start_key = jax.random.split(jax.random.split(key, 3)[0])
         carry = rollout.start(env, reset_key, num_envs)
         if self.start == "reset":
             return carry
         if table is not None:
-            drawn = jnp.searchsorted(table, jax.random.uniform(burn_key, (num_envs,)), side="right")
+            drawn = jnp.searchsorted(table, jax.random.uniform(start_key, (num_envs,)), side="right")
             drawn = jnp.minimum(drawn, table.shape[0] - 1).astype(jnp.int32)
-            num_states = env.mdp.num_states
-            where = type(carry.env_state)(drawn % num_states, drawn // num_states)
-            return carry._replace(env_state=where, obs=env.state_obs()[drawn % num_states])
-        return self._burn_in(state, hypers, carry, burn_key)
+            at, time = drawn % env.mdp.num_states, drawn // env.mdp.num_states
+            return Carry(
+                type(carry.env_state)(at, time), env.state_obs()[at], carry.episode_return, time.astype(jnp.float32)
+            )
+        if env.spec.time_limit is None:
+            return self._walked(state, hypers, carry, start_key)
+        return self._stationary(state, hypers, carry, start_key, env.spec.time_limit)
 
-    def _burn_in(self, state: State, hypers, carry: Carry, key: PRNGKeyArray) -> Carry:
-        """One time limit of steps plus a random phase, acting by the policy: every row ends up at an iid phase."""
-        env, limit = self.algorithm.env, self.algorithm.env.spec.time_limit or UNLIMITED_BURN_IN
-        phase_key, key = jax.random.split(key)
-        length = limit + jax.random.randint(phase_key, (self.num_envs,), 0, limit)
-        policy, dist = self.algorithm.policy(state.params, state.obs_stats, hypers), self.algorithm.dist
+    def _stationary(self, state: State, hypers: Hypers, carry: Carry, key: PRNGKeyArray, limit: int) -> Carry:
+        """Every row somewhere in the policy's own stationary process, exactly: at a uniform time of some episode.
 
-        def step(t, carry: Carry) -> Carry:
+        A time k is drawn uniformly below the limit L and an episode followed up to it; if the episode ends before, both
+        are drawn anew. What is accepted is at (s, k) with probability ∝ (ρ C_πᵏ)(s), which is d(s, k). It takes L /
+        E[length] tries of at most E[length] steps, so at most L steps in expectation whatever the policy does, and more
+        than 3 j L with probability below 2⁻ʲ: of the rows, at most 2^(−PATIENCE / 3) stay where they happen to be.
+        """
+        wanted_key, key = jax.random.split(key)
+        wanted = lambda t: jax.random.randint(jax.random.fold_in(wanted_key, t), (self.num_envs,), 0, limit)
+        act = self._acting(state, hypers, key)
+
+        def looking(loop) -> Bool[Array, ""]:
+            t, carry, time = loop
+            return (t < PATIENCE * limit) & (carry.episode_length != time).any()
+
+        def step(loop):
+            t, carry, time = loop
+            there = carry.episode_length == time
+            new, done = act(t, carry)
+            carry = jax.tree.map(lambda a, b: rollout.where_rows(~there, a, b), new, carry)
+            return t + 1, carry, jnp.where(done & ~there, wanted(t + 1), time)
+
+        return jax.lax.while_loop(looking, step, (0, carry, wanted(0)))[1]
+
+    def _walked(self, state: State, hypers: Hypers, carry: Carry, key: PRNGKeyArray) -> Carry:
+        """Without a limit nothing bounds an episode: rows walk UNLIMITED_BURN_IN steps and up to as many more.
+
+        What is left of the start is what the process remembers after so many steps.
+        """
+        length_key, key = jax.random.split(key)
+        length = UNLIMITED_BURN_IN + jax.random.randint(length_key, (self.num_envs,), 0, UNLIMITED_BURN_IN)
+        act = self._acting(state, hypers, key)
+        step = lambda t, carry: jax.tree.map(lambda a, b: rollout.where_rows(t < length, a, b), act(t, carry)[0], carry)
+        return jax.lax.fori_loop(0, 2 * UNLIMITED_BURN_IN, step, carry)
+
+    def _acting(self, state: State, hypers: Hypers, key: PRNGKeyArray):
+        """(t, carry) -> (carry one step of the policy later, which episodes ended)."""
+        env, dist = self.algorithm.env, self.algorithm.dist
+        policy = self.algorithm.policy(state.params, state.obs_stats, hypers)
+
+        def act(t, carry: Carry) -> tuple[Carry, Bool[Array, " N"]]:
             noise_key, env_key = jax.random.split(jax.random.fold_in(key, t))
             action = dist.sample(policy(carry.obs), dist.noise(noise_key, (self.num_envs,)))
             keys = jax.random.split(env_key, self.num_envs)
             env_state, out = jax.vmap(env.step)(keys, carry.env_state, clip_action(dist, action))
             done = out.terminated | out.truncated
-            new = Carry(env_state, out.obs, carry.episode_return, jnp.where(done, 0.0, carry.episode_length + 1))
-            return jax.tree.map(lambda a, b: rollout.where_rows(t < length, a, b), new, carry)
+            return Carry(env_state, out.obs, carry.episode_return, jnp.where(done, 0.0, carry.episode_length + 1)), done
 
-        return jax.lax.fori_loop(0, 2 * limit, step, carry)
+        return act
 
     # Rows and their advantages ------------------------------------------------------------------------------
 
-    def _rows(self, state: State, hypers, key: PRNGKeyArray, table) -> Rows:
+    def _rows(self, state: State, hypers: Hypers, key: PRNGKeyArray, carry: Carry) -> Rows:
         algorithm = self.algorithm
-        start_key, collect_key, tail_key = jax.random.split(key, 3)
-        carry = self._begin(state, hypers, start_key, table)
+        _, collect_key, tail_key = jax.random.split(key, 3)
         policy = algorithm.policy(state.params, state.obs_stats, hypers)
         env = _Remembering(algorithm.env) if self.tail else algorithm.env
         _, rows = rollout.collect(env, algorithm.dist, policy, carry, collect_key, self.num_steps)
@@ -209,87 +255,3 @@ class _Remembering:
     def step(self, key: PRNGKeyArray, env_state: Any, action, fresh=None):
         following, out = self.env.step(key, env_state, action, fresh)
         return following, out._replace(next_obs=(out.next_obs, (env_state, key)))
-
-
-class HostSampler:
-    """Rows from a host environment: stepped in Python, never continued past its limit, so no reference."""
-
-    tail = None
-
-    def __init__(
-        self, algorithm: Algorithm, state: State, hypers, num_envs: int, num_steps: int, start: str, reference: bool
-    ):
-        self.algorithm, self.hypers = algorithm, hypers
-        self.num_envs, self.num_steps, self.start = num_envs, num_steps, start
-        self.env = algorithm.make_env(num_envs)
-        self._act = jax.jit(lambda params, stats, obs, noise: algorithm.act(params, stats, obs, noise, hypers))
-        self._finish = jax.jit(self._advantages)
-        self.at(state)
-
-    def at(self, state: State) -> None:
-        """Draw from another checkpoint; what was drawn before is another policy's."""
-        self.state = state
-        self._carry: Carry | None = None
-        self._kept: dict[tuple[int, int], tuple[Rollout, np.ndarray]] = {}
-
-    def close(self) -> None:
-        self.env.close()
-
-    def draw(self, seed: int, replicate: int, gae_lambda: float | None = None) -> Rows:
-        """Host environments cannot be replayed, so rollouts are kept, and a replicate is always the same rows."""
-        if (seed, replicate) not in self._kept:
-            self._kept[seed, replicate] = self._collect(seed, replicate)
-        rows, phase = self._kept[seed, replicate]
-        hypers = self.hypers
-        if gae_lambda is not None and "gae_lambda" in hypers:
-            hypers = hypers | {"gae_lambda": jnp.float32(gae_lambda)}
-        return self._finish(self.state, hypers, jax.tree.map(jnp.asarray, rows), jnp.asarray(phase))
-
-    def _collect(self, seed: int, replicate: int) -> tuple[Rollout, np.ndarray]:
-        zeros = lambda: np.zeros(self.num_envs, np.float32)
-        measured, before = jax.random.split(jax.random.fold_in(jax.random.key(seed), replicate))
-        if self._carry is None or self.start == "reset":
-            self._carry = Carry((), self.env.reset(derived_seed(seed, replicate)), zeros(), zeros())
-            if self.start == "stationary":
-                self._spread(before, seed)
-        elif self.start == "stationary":
-            self._pass(before, self._limit)  # a gap, so that replicates are independent
-        phase = np.array(self._carry.episode_length)
-        return self._walk(measured, self.num_steps), phase
-
-    @property
-    def _limit(self) -> int:
-        return self.env.spec.time_limit or UNLIMITED_BURN_IN
-
-    def _walk(self, key: PRNGKeyArray, steps: int) -> Rollout:
-        noise = np.asarray(self.algorithm.dist.noise(key, (steps, self.num_envs)))
-        act = partial(self._act, self.state.params, self.state.obs_stats)
-        self._carry, rows = rollout.collect_host(self.env, act, noise, self._carry)
-        return rows
-
-    def _pass(self, key: PRNGKeyArray, steps: int) -> None:
-        """Steps that only bring the environments elsewhere; never more of them in memory than are measured at once."""
-        for begin in range(0, steps, self.num_steps):
-            self._walk(jax.random.fold_in(key, begin), min(self.num_steps, steps - begin))
-
-    def _spread(self, key: PRNGKeyArray, seed: int) -> None:
-        """Bring episodes out of step: each environment is reset once at a random moment of a burn-in."""
-        phase = np.random.default_rng(seed).integers(0, self._limit, self.num_envs)
-        now = 0
-        for t in np.unique(phase).tolist():
-            self._pass(jax.random.fold_in(key, t), t - now)
-            now = t
-            obs = self.env.reset_some(phase == t)
-            length = np.where(phase == t, 0.0, self._carry.episode_length).astype(np.float32)
-            self._carry = Carry((), obs, self._carry.episode_return, length)
-        self._pass(jax.random.fold_in(key, self._limit), 2 * self._limit - now)
-
-    def _advantages(self, state: State, hypers, rows: Rollout, phase) -> Rows:
-        advantage, target, _, valid, obs = self.algorithm.advantages(state, rows, hypers)
-        done = (rows.terminated | rows.truncated).astype(jnp.int32)
-        episode = jnp.cumsum(done, axis=0) - done
-        return Rows(Samples(obs, rows.action, advantage, target), None, valid, episode, phase, rows)
-
-
-def sampler(algorithm: Algorithm, *args, **kwargs) -> CompiledSampler | HostSampler:
-    return (CompiledSampler if algorithm.env.spec.compiled else HostSampler)(algorithm, *args, **kwargs)

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from trimtab.anatomy.bootstrap import MIN_ROWS, percentile
+from trimtab.anatomy.products import Products
 from trimtab.estimate import Estimate
 
 NUM_DIRECTIONS = 4  # in which plausible means may differ from the measured one
@@ -51,27 +52,24 @@ class SquareErrors:
 
     def __init__(
         self,
-        residual_gram: Float[np.ndarray, "rows rows"],
+        residuals: Products,
         along_mean: Float[np.ndarray, " rows"],
         mean_sq: float,
         weights: Float[np.ndarray, "resamples rows"],
         num_strata: int = 1,
     ):
-        num_rows = len(residual_gram)
+        num_rows, own = len(residuals), residuals.diagonal
         unbiased = num_rows / (num_rows - num_strata)
-        own = np.diagonal(residual_gram) / num_rows
-        own = own - own.mean()
-        pairs = residual_gram.copy()
-        np.fill_diagonal(pairs, 0)
         excess = weights - 1
-        across = excess @ pairs / num_rows
+        across = (residuals.times(excess) - excess * own) / num_rows
         quadratic = unbiased * np.einsum("rm,rm->r", across, excess) / num_rows
 
-        self._mean_variance = unbiased * np.trace(residual_gram) / num_rows**2
+        self._mean_variance = unbiased * own.sum() / num_rows**2
         self.value = mean_sq - self._mean_variance
         self.num_rows = num_rows
-        self.directions = _directions(residual_gram, along_mean, mean_sq, unbiased)
-        self._noise = unbiased**2 * np.sum(pairs**2) / num_rows**4  # tr Σ²
+        self.directions = _directions(residuals, along_mean, mean_sq, unbiased)
+        self._noise = unbiased**2 * max(residuals.sum_of_squares - own @ own, 0.0) / num_rows**4  # tr Σ²
+        own = (own - own.mean()) / num_rows
         self.reported = math.sqrt(4 * unbiased * np.sum((along_mean - own) ** 2) / num_rows**2 + self._noise)
         self._quadratic = quadratic - quadratic.mean()
         self._linear = math.sqrt(unbiased) * excess @ self.directions.components / num_rows
@@ -117,9 +115,9 @@ class SquareErrors:
         return mean * math.sqrt(max(self.value, SMALLEST * self.reported) / mean_sq) if mean_sq > 0 else mean
 
 
-def _directions(gram, along_mean, mean_sq: float, unbiased: float) -> Directions:
+def _directions(residuals: Products, along_mean, mean_sq: float, unbiased: float) -> Directions:
     """Lanczos from the mean, where a vector is (a, b): a mean + Σ_m b_m r_m, and Σ = unbiased Σ_m r_m r_m' / M²."""
-    num_rows = len(gram)
+    num_rows = len(residuals)
     scale = unbiased / num_rows**2
     if mean_sq <= 0:
         return Directions(np.zeros(1), np.zeros(1), np.zeros((num_rows, 1)))
@@ -130,9 +128,9 @@ def _directions(gram, along_mean, mean_sq: float, unbiased: float) -> Directions
         for (a_old, b_old), row in 2 * list(zip(basis, components)):  # twice against rounding
             overlap = a * (a_old * mean_sq + along_mean @ b_old) + b @ row
             a, b = a - overlap * a_old, b - overlap * b_old
-        row = a * along_mean + gram @ b
+        row = a * along_mean + residuals.times(b)
         norm_sq = a * a * mean_sq + a * (along_mean @ b) + b @ row
-        if norm_sq <= 1e-12 * (scale * np.trace(gram)) ** 2:
+        if norm_sq <= 1e-12 * (scale * residuals.diagonal.sum()) ** 2:
             break
         norm = math.sqrt(norm_sq)
         basis.append((a / norm, b / norm))

@@ -29,6 +29,7 @@ from trimtab.anatomy.bootstrap import (
     resample,
     studentized,
 )
+from trimtab.anatomy.products import Products
 from trimtab.anatomy.squares import SquareErrors
 from trimtab.estimate import Estimate, unresolved
 
@@ -70,7 +71,7 @@ class RowStatistics:
     Rows of one stratum are identically distributed, and strata are equal, consecutive runs of rows.
     """
 
-    residual_gram: Float[np.ndarray, "rows rows"]
+    residuals: Products
     along_mean: Float[np.ndarray, " rows"]
     mean_sq: float
     individual: Float[np.ndarray, " rows"]
@@ -90,7 +91,7 @@ class RowStatistics:
     @property
     def row_terms(self) -> Float[np.ndarray, " rows"]:
         """One number per row whose mean is Tr Cov(S), with M − 1 (per stratum)."""
-        return self._unbiased(np.diagonal(self.residual_gram))
+        return self._unbiased(self.residuals.diagonal)
 
     @property
     def individual_terms(self) -> Float[np.ndarray, " rows"]:
@@ -153,14 +154,15 @@ def row_moments(gradients: ArrayLike, positions: PositionSums, mask=None, gradie
 
 def row_statistics(moments: Sequence[RowMoments], gradient: np.ndarray, num_strata: int = 1) -> RowStatistics:
     """Join the moments of all chunks, in the order of their rows."""
-    residual = np.concatenate([chunk.residual for chunk in moments])
-    lag_products = np.concatenate([chunk.lag_products for chunk in moments])
-    steps = np.concatenate([chunk.steps for chunk in moments])
+    joined = moments[0]
+    if len(moments) > 1:
+        joined = RowMoments(*(np.concatenate(parts) for parts in zip(*(vars(chunk).values() for chunk in moments))))
+    residual, lag_products, steps = joined.residual, joined.lag_products, joined.steps
     if not (np.isfinite(residual).all() and np.isfinite(gradient).all()):
         raise ValueError("gradients: not all numbers are finite")
     return RowStatistics(
-        residual_gram=residual @ residual.T,
-        along_mean=residual @ gradient,
+        residuals=Products.of(residual),
+        along_mean=residual @ np.asarray(gradient, residual.dtype),
         mean_sq=float(gradient @ gradient),
         individual=lag_products[:, 0],
         lag_products=lag_products,
@@ -180,6 +182,14 @@ def gradient_statistics(gradients: ArrayLike, mask: ArrayLike | None = None) -> 
     return row_statistics(moments, positions.mean)
 
 
+def mean_statistics(rows: Float[np.ndarray, "rows P"]) -> RowStatistics:
+    """Row statistics of rows that are one vector each, whose mean is what counts."""
+    mean = rows.mean(axis=0, dtype=np.float64)
+    residual = rows - mean.astype(rows.dtype)
+    own = np.einsum("mp,mp->m", residual, residual, dtype=np.float64)
+    return row_statistics([RowMoments(residual, own[:, None], np.ones(len(rows)))], mean)
+
+
 def gram_statistics(gram: ArrayLike, num_rows: int, num_steps: int) -> RowStatistics:
     """Row statistics from the inner products of all samples, [rows T, rows T], sample (m, t) at m T + t."""
     gram = np.asarray(gram, dtype=np.float64).reshape(2 * (num_rows, num_steps))
@@ -187,7 +197,7 @@ def gram_statistics(gram: ArrayLike, num_rows: int, num_steps: int) -> RowStatis
     both = half - half.mean(axis=2, keepdims=True)
     lag_products = _diagonal_sums(np.einsum("mtms->mts", both))
     return RowStatistics(
-        residual_gram=both.sum(axis=(1, 3)),
+        residuals=Products(None, both.sum(axis=(1, 3))),
         along_mean=half.mean(axis=(2, 3)).sum(axis=1),
         mean_sq=float(gram.mean()),
         individual=lag_products[:, 0],
@@ -202,7 +212,7 @@ def summed_gram_statistics(row_gram: ArrayLike, position_gram: ArrayLike, num_st
     position_gram = np.asarray(position_gram, dtype=np.float64)
     means, position_means = row_gram.mean(axis=0), position_gram.mean(axis=0)
     return RowStatistics(
-        residual_gram=row_gram - means - means[:, None] + means.mean(),
+        residuals=Products(None, row_gram - means - means[:, None] + means.mean()),
         along_mean=(means - means.mean()) / num_steps,
         mean_sq=float(means.mean()) / num_steps**2,
         individual=np.diagonal(position_gram) - 2 * position_means + position_means.mean(),
@@ -241,7 +251,7 @@ def decompose_rows(rows: RowStatistics, num_envs: int, seed: int = 0) -> Decompo
     covariance = Estimate(float(columns.mean[2]), float(lo[2]), float(hi[2]), rows.num_rows >= MIN_ROWS)
     ess = ratio_estimate(columns, rows.num_rows, num_envs * rows.mean_steps)
     lag_interval = np.stack([lo[3:], hi[3:]], axis=1)
-    if rows.mean_sq == 0 and not rows.residual_gram.any():  # every gradient is 0: nothing was seen
+    if rows.mean_sq == 0 and not rows.residuals.diagonal.any():  # every gradient is 0: nothing was seen
         variance = individual = unresolved(0.0)
     if rows.lag_products.shape[1] == 1:  # one step has no covariance, not even one of rounding errors
         covariance = Estimate(0.0, 0.0, 0.0, covariance.resolved)
@@ -261,8 +271,8 @@ def decompose_rows(rows: RowStatistics, num_envs: int, seed: int = 0) -> Decompo
 
 def squared_mean(rows: RowStatistics, weights: Float[np.ndarray, "resamples rows"]) -> SquareErrors:
     """|G|² without bias, |mean|² − Tr Cov(S) / (M T²), and its errors."""
-    gram, along_mean = rows.residual_gram / rows.mean_steps**2, rows.along_mean / rows.mean_steps
-    return SquareErrors(gram, along_mean, rows.mean_sq, weights, rows.num_strata)
+    residuals, along_mean = rows.residuals.scaled(1 / rows.mean_steps), rows.along_mean / rows.mean_steps
+    return SquareErrors(residuals, along_mean, rows.mean_sq, weights, rows.num_strata)
 
 
 def decompose(gradients: ArrayLike, num_envs: int, seed: int = 0, mask: ArrayLike | None = None) -> Decomposition:

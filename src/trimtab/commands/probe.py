@@ -16,7 +16,10 @@ def probe(argv: list[str]) -> int:
 
     made = parser("probe", ProbeOptions, Output, positional="run", help="run directory")
     made.add_argument(
-        "--at", nargs="+", metavar="STEP", help="checkpoints to measure: steps, or all (default: the last)"
+        "--at",
+        nargs="+",
+        metavar="STEP",
+        help="checkpoints to measure: steps, last or all (default: the last after which the return still changed)",
     )
     made.add_argument("--gae-lambda", nargs="+", type=float, metavar="λ", help="λ to measure (default: the run's own)")
     made.add_argument("--save", metavar="DIR", help="also save every figure there (.png, .svg, .pdf and .html)")
@@ -24,7 +27,8 @@ def probe(argv: list[str]) -> int:
     output, options = filled(Output, given), filled(ProbeOptions, given)
     at: Any = None
     if given.at:
-        at = "all" if given.at == ["all"] else [flags.parse("at", int, step) for step in given.at]
+        named = given.at in (["all"], ["last"])
+        at = given.at[0] if named else [flags.parse("at", int, step) for step in given.at]
     if given.save and Path(given.save).is_file():
         raise ConfigError("save", given.save, "is a file; name a directory")
     from trimtab.anatomy.options import check
@@ -34,8 +38,14 @@ def probe(argv: list[str]) -> int:
     from trimtab.anatomy.table import frame_of, write
     from trimtab.runs.progress import Progress
 
-    with Progress(1, "probe", output.quiet or output.json, unit="checkpoints") as bar:
-        found = measure(given.run, at, given.gae_lambda, save=False, tick=bar.count, **vars(options))
+    with Progress(1, "probe", output.quiet or output.json, unit="batches") as bar:
+
+        def tick(done: int, total: int, doing: str) -> None:
+            if done == 1:
+                bar.start(1)  # the first batch was compiling
+            bar.count(done, total, doing)
+
+        found = measure(given.run, at, given.gae_lambda, save=False, tick=tick, **vars(options))
     found = found if isinstance(found, list) else [found]
     table = write(Path(given.run), found)
     from trimtab.report.probe.tables import as_json, print_anatomy

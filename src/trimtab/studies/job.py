@@ -164,21 +164,15 @@ class Probe(Job):
         return f"{self.config.env_id} {self.config.algo} {n}x{t} seed {self.config.seed}"
 
     def do(self, bench: Bench) -> dict[str, Any]:
-        from trimtab.anatomy.probe import measure_run
+        from trimtab.anatomy.probe import measure
         from trimtab.anatomy.table import frame_of
         from trimtab.report.probe.tables import as_json
         from trimtab.runs.records import write_parquet
 
         path = bench.inputs[self.run.identity] if isinstance(self.run, Job) else Path(self.run)
         total = self.steps
-        found = measure_run(
-            path,
-            list(self.at),
-            list(self.gae_lambda) or [None],
-            self.options,
-            tick=lambda done, of: bench.tick(total * done // max(of, 1)),
-            engines=bench.engines,
-        )
+        tell = lambda done, of, doing: bench.tick(total * done // max(of, 1))
+        found = measure(load(path), self.at, self.gae_lambda or (None,), self.options, tell)
         write_parquet(bench.place / "measurements.parquet", frame_of(found))
         return {"probes": [as_json(anatomy) for anatomy in found]}
 
