@@ -48,7 +48,7 @@ class Bullets:
 @dataclass(frozen=True)
 class Table:
     """Rows of text under columns. `marked` rows stand out, `words` are columns that are not numbers, `badges` columns
-    of verdicts; lines of a cell after the first are small."""
+    of verdicts; lines of a cell after the first are small. `stacked`: on a phone a row becomes a card."""
 
     columns: list[str]
     rows: list[list[str]]
@@ -56,6 +56,7 @@ class Table:
     words: tuple[int, ...] = (0,)
     caption: str = ""
     badges: tuple[int, ...] = ()
+    stacked: bool = False
 
 
 @dataclass(frozen=True)

@@ -83,10 +83,10 @@ def _all(blocks: list[Block]) -> Iterator[Block]:
                 yield from (b for _, inner in frames for b in _all(inner))
 
 
-def _sections(blocks: list[Block]) -> list[str]:
+def _sections(blocks: list[Block]) -> tuple[str, ...]:
     """The titles of the list of contents: sections, folded or not."""
     titles = [b.text if isinstance(b, Heading) else b.title for b in blocks if _is_section(b)]
-    return list(dict.fromkeys(titles))
+    return tuple(dict.fromkeys(titles))
 
 
 def _is_section(block: Block) -> bool:
@@ -97,7 +97,7 @@ def _anchor(title: str) -> str:
     return re.sub(r"\W+", "-", title.lower()).strip("-")
 
 
-def _html(block: Block, titles: list[str] = []) -> str:
+def _html(block: Block, titles: tuple[str, ...] = ()) -> str:
     e = html.escape
     match block:
         case Answer(text, headline, label):
@@ -144,11 +144,12 @@ def _html(block: Block, titles: list[str] = []) -> str:
     raise TypeError(f"not a block: {block!r}")
 
 
-def _contents(titles: list[str]) -> str:
+def _contents(titles: tuple[str, ...]) -> str:
     if not titles:
         return ""
     links = "".join(f'<a href="#{_anchor(title)}">{html.escape(title)}</a>' for title in titles)
-    return f'<nav class="contents" aria-label="Contents">{links}<button type="button" class="unfold">open all</button></nav>'
+    button = '<button type="button" class="unfold">open all</button>'
+    return f'<nav class="contents" aria-label="Contents">{links}{button}</nav>'
 
 
 def _slider(slider: Slider) -> str:
@@ -184,7 +185,8 @@ def _table(table: Table) -> str:
     )
     caption = f'<p class="caption">{html.escape(table.caption)}</p>' if table.caption else ""
     head = f"<thead><tr>{cells(table.columns, 'th')}</tr></thead>" if any(table.columns) else ""
-    kind = "" if any(table.columns) else ' class="plain"'
+    kinds = ["stacked"] * table.stacked + ["plain"] * (not any(table.columns))
+    kind = f' class="{" ".join(kinds)}"' if kinds else ""
     return f'<div class="scroll"><table{kind}>{head}<tbody>{rows}</tbody></table></div>{caption}'
 
 
