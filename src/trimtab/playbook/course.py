@@ -40,7 +40,7 @@ def swings(returns: np.ndarray, bins: int) -> tuple[float, float]:
 
 
 def _swings(seen: Any) -> Finding:
-    bins = min(BINS, len(seen.returns) // FEWEST_EPISODES, seen.iterations)
+    bins = min(BINS, len(seen.returns) // FEWEST_EPISODES, max(seen.iterations, FEWEST_BINS))
     if bins < FEWEST_BINS:
         return Finding("swings", "unknown", "too few episodes finished to see whether returns swing")
     size, sure = swings(seen.returns, bins)

@@ -53,7 +53,11 @@ def diagnose(run: Run) -> Diagnosis:
     lengths = run.episodes["length"].to_numpy()
     length = float(np.median(lengths[len(lengths) // 2 :])) if len(lengths) else _limit(run)
     found = [*check_signs(seen), *check_sizes(seen.config, seen.action, length), _noise(run), _evaluation(run)]
-    findings = ordered([*_goal(seen), *(_eased(f) for f in found)] if _reached(seen) else [*_goal(seen), *found])
+    if _reached(seen):
+        found = [_eased(finding) for finding in found]
+    elif solved.as_known(seen.config, seen.returns):
+        found = [replace(f, verdict="watch") if f.verdict == "act" else f for f in found]
+    findings = ordered([*_goal(seen), *found])
     first = next((f for f in findings if f.verdict in ("act", "watch")), None)
     return Diagnosis(str(run.path), findings, _sentence(findings), _command(run, first))
 

@@ -40,6 +40,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 GOOD = ("recommended", "fine", "solved", "holds", "supported", "better")
 BAD = ("act", "does not hold", "refuted", "worse")
 MIXED = ("watch", "partly")
+ITEM = "• "  # begins a line of a cell that is one of several alike
 
 
 def page(title: str, blocks: list[Block]) -> str:
@@ -191,9 +192,11 @@ def _table(table: Table) -> str:
 
 
 def _cell(text: str) -> str:
-    """Lines of a cell: the first in full, the others small."""
+    """Lines of a cell: the first in full, the others small; or items, all alike."""
     first, *rest = text.replace(" × ", "\u00a0×\u00a0").split("\n")
     faint = ' class="faint"' if first == "not resolved" else ""
+    if first.startswith(ITEM):
+        return "".join(f'<span class="item">{html.escape(line.removeprefix(ITEM))}</span>' for line in [first, *rest])
     return f"<span{faint}>{html.escape(first)}</span>" + "".join(f"<small>{html.escape(line)}</small>" for line in rest)
 
 

@@ -65,7 +65,8 @@ def cheatsheet_page(symptoms: list[dict[str, Any]]) -> str:
 
 def cheatsheet_table(symptoms: list[dict[str, Any]]) -> Table:
     rows = [
-        [s["name"], "\n".join(["", *s["look"]]), "\n".join(["", *s["tries"]]), ", ".join(s["checks"])] for s in symptoms
+        [s["name"], *("\n".join(f"• {item}" for item in s[k]) for k in ("look", "tries")), ", ".join(s["checks"])]
+        for s in symptoms
     ]
     columns = ["symptom", "look at", "try, in this order", "the doctor's rule"]
     return Table(columns, rows, words=(0, 1, 2, 3), stacked=True)

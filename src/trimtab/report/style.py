@@ -114,6 +114,8 @@ def paneled(chart: Any, panels: list[str], columns: int = 2, height: Any = HEIGH
         facet=alt.Facet("panel:N", sort=panels, title=None, header=alt.Header(labelAnchor="start")), columns=columns
     )
     faceted = faceted.properties(usermeta={"columns": columns}, spacing=24)
+    if len(panels) % columns:  # a shared axis would also stand where there is no panel
+        faceted = faceted.resolve_axis(x="independent")
     return faceted.resolve_scale(**resolve) if resolve else faceted
 
 

@@ -58,26 +58,27 @@ def sweeps_chart(result: dict[str, Any]):
         {
             "panel": sweep["field"],
             "value": plain(trial["value"]),
-            "place": place,
             "area": area,
+            "mean": sum(trial["areas"]) / len(trial["areas"]),
             "fate": KEPT if trial["value"] == sweep["kept"] else TRIED,
         }
         for sweep in result["sweeps"]
         if len(sweep["trials"]) > 1
-        for place, trial in enumerate(sweep["trials"])
+        for trial in sweep["trials"]
         for area in trial["areas"]
     ]
     if not rows:
         return None
     x = alt.X("area:Q", title="area under the learning curve", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
     axis = alt.Axis(domain=False, ticks=False, grid=True)
-    y = alt.Y("value:N", title=None, sort=alt.EncodingSortField("place", op="min"), axis=axis)
+    y = alt.Y("value:N", title=None, sort=None, axis=axis)  # as they come: in order
     color = style.colored("fate", [KEPT, TRIED], [style.ORANGE, style.BLUE])
-    base = alt.Chart(pl.DataFrame(rows)).encode(y=y, color=color)
+    base = alt.Chart().encode(y=y, color=color)
     dots = base.mark_point(filled=True, size=46, opacity=0.75).encode(x=x)
-    ticks = base.mark_tick(thickness=2.5, size=16).encode(x=alt.X("mean(area):Q"))
+    ticks = base.mark_tick(thickness=2.5, size=16).encode(x="mean:Q")
     panels = list(dict.fromkeys(row["panel"] for row in rows))
-    chart = style.paneled(alt.layer(dots, ticks), panels, 2, alt.Step(24), y="independent")
+    most = max(len(sweep["trials"]) for sweep in result["sweeps"])
+    chart = style.paneled(alt.layer(dots, ticks, data=pl.DataFrame(rows)), panels, 2, 24 * most, y="independent")
     if len(panels) > 1:
         chart = chart.properties(usermeta={"columns": 2, "labels": 40})
     subtitle = "Every dot is a seed, the bar their mean; each sweep starts from what the ones before it kept."
@@ -126,7 +127,8 @@ def tune_page(result: dict[str, Any], drawn: dict[str, Any], manifest: dict[str,
         for s in result["sweeps"]
     ]
     worse = result["gain"]["hi"] < 0
-    why = "Train with what was found." if not worse else "What was found is worse than the start: train with the start."
+    why = "Train with what was found." if result["better"] else "Nothing is decided yet; more --final-seeds may tell."
+    why = "What was found is worse than the start: train with the start." if worse else why
     train = f"trimtab train --config {result['config']}" if not worse else f"trimtab train {result['env_id']}"
     blocks = [
         Answer(result["sentence"]),
