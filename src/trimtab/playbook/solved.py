@@ -75,7 +75,7 @@ def goal(config: Config) -> Goal | None:
 
 
 def reached(config: Config, returns: np.ndarray, evaluation: float | None) -> Reached | None:
-    """Solved by the mean of the last 100 episodes, by the last evaluation, or at the ceiling of its returns."""
+    """Solved by the mean of the last 100 episodes or the last evaluation; where nobody says, by a ceiling of returns."""
     wanted = goal(config)
     if wanted is not None:
         if len(returns) >= FEWEST and returns[-WINDOW:].mean() >= wanted.threshold:
@@ -83,6 +83,7 @@ def reached(config: Config, returns: np.ndarray, evaluation: float | None) -> Re
             return Reached(f"mean return {mean:.4g} over the last {count} episodes; {_asked(wanted)}", mean)
         if evaluation is not None and evaluation >= wanted.threshold:
             return Reached(f"mean return {evaluation:.4g} in the last evaluation; {_asked(wanted)}", evaluation)
+        return None  # short of what is asked, however steady
     return _ceiling(returns)
 
 
