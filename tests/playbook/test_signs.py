@@ -80,6 +80,18 @@ FAULTS = {
         "watch",
         "anneal_lr",
     ),
+    "wild swings": (
+        dict(returns=np.repeat(np.tile([10.0, 100.0], 20), 10) + np.linspace(0, 40, 400) + NOISE.normal(0, 5, 400)),
+        "swings",
+        "watch",
+        "num_envs",
+    ),
+    "a batch learned by heart": (
+        dict(metrics=of({"value_loss": np.geomspace(10, 0.1, ITERATIONS)}), evaluations=NOISE.normal(50, 1, 8)),
+        "overfitting",
+        "watch",
+        "update_epochs",
+    ),
     "lockstep": (dict(steps=800 * np.repeat(np.arange(100), 4)), "lockstep", "watch", "stagger_resets"),
     "infinite": (dict(not_finite=("policy parameters",), iterations=7), "finite", "act", "learning_rate"),
 }
@@ -91,7 +103,7 @@ def test_a_fault_is_found_and_only_it(fault):
     found = verdicts(healthy(**changes))
     assert found[check].verdict == verdict and field in found[check].change
     others = {name: f.verdict for name, f in found.items() if name != check}
-    allowed = {"lasting"} if check == "learning" else set()
+    allowed = {"lasting"} if check in ("learning", "swings") else set()
     assert {v for name, v in others.items() if name not in allowed} == {"fine"}
 
 
@@ -110,6 +122,16 @@ def test_a_stuck_run_is_told_why_if_something_else_is_wrong():
     assert clipped["learning"].change == clipped["clipping"].change == {"learning_rate": 3e-3}
     drowned = verdicts(healthy(returns=flat, metrics=of({"grad_norm": 50.0})))
     assert drowned["learning"].change == drowned["gradient"].change == {"norm_reward": True}
+
+
+def test_a_falling_loss_is_fine_while_evaluations_rise():
+    falling = of({"value_loss": np.geomspace(10, 0.1, ITERATIONS)})
+    rising = healthy(metrics=falling, evaluations=np.linspace(10, 100, 8))
+    assert verdicts(rising)["overfitting"].verdict == "fine"
+    steady = healthy(metrics=of({"value_loss": 1.0}), evaluations=NOISE.normal(50, 1, 8))
+    assert verdicts(steady)["overfitting"].verdict == "fine"
+    once = healthy(metrics=falling, evaluations=NOISE.normal(50, 1, 8), config={"update_epochs": 1})
+    assert verdicts(once)["overfitting"].change == {"num_envs": 2 * once.config.num_envs}
 
 
 def test_a_trend_is_no_swing():

@@ -1,5 +1,6 @@
 """Pages open in a real browser, from disk: everything drawn, nothing fetched, nothing wider than the window."""
 
+import polars as pl
 import pytest
 from report.browser import Browser
 from report.examples import curves_of, measured, result_of
@@ -8,6 +9,7 @@ from trimtab.config import Config
 from trimtab.report import numbers, page, style
 from trimtab.report.split import figures
 from trimtab.report.split.page import split_page
+from trimtab.report.staircase import staircase_note, steps_of
 
 READY = "document.documentElement.dataset.ready === '1' && document.readyState === 'complete'"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -54,6 +56,8 @@ def test_the_split_page_is_whole(browser, pages, which, width):
     assert browser.run("performance.getEntriesByType('resource').length") == 0
     assert browser.run("window.innerWidth") == width
     assert browser.run(OVERFLOW) <= 0
+    browser.run("document.querySelectorAll('details.folded').forEach(d => { d.open = true; })")
+    assert browser.run(OVERFLOW) <= 0
     edges = "Math.max(...[...document.querySelectorAll('svg.marks')].map(s => s.getBoundingClientRect().right))"
     assert browser.run(edges) <= width
 
@@ -66,6 +70,135 @@ def test_figures_follow_the_window(browser, pages):
     width = "document.querySelector('svg.marks').getBoundingClientRect().width"
     after = browser.eventually(f"{width} <= 500 && {width}")
     assert before > 700 and 300 < after <= 500
+
+
+VISIBLE = "[...document.querySelectorAll('svg.marks')].filter(s => s.checkVisibility()).length"
+
+
+def test_one_slider_moves_every_figure_of_its_group(browser, pages):
+    browser.open(pages / "large.html", 1280, READY)
+    browser.run("document.querySelectorAll('details.folded').forEach(d => { d.open = true; })")
+    label = "document.querySelector('.control output').textContent"
+    shown = (
+        "[...document.querySelectorAll('.frame.shown')].map(f => f.dataset.label + f.querySelectorAll('svg').length)"
+    )
+    before, first = browser.run(shown), browser.run(label)
+    browser.run(
+        "{const i = document.querySelector('.control input'); i.value = 0; i.dispatchEvent(new Event('input'));}"
+    )
+    after = browser.run(shown)
+    assert len(before) == len(after) == 1 and before != after
+    assert first == "step 2,000" and browser.run(label) == "step 1,000"
+    assert int(after[0].removeprefix("step 1,000")) >= 8
+
+
+def test_a_link_of_the_contents_opens_its_section(browser, pages):
+    browser.open(pages / "large.html", 390, READY)
+    before = browser.run(VISIBLE)
+    assert not browser.run("document.getElementById('inside-the-gradient').open")
+    browser.run("document.querySelector('nav.contents a[href=\"#inside-the-gradient\"]').click()")
+    assert browser.run("document.getElementById('inside-the-gradient').open") and browser.run(VISIBLE) > before
+    browser.run("document.querySelector('.unfold').click()")
+    assert browser.run("[...document.querySelectorAll('details.folded')].every(d => d.open)")
+
+
+LIGHTNESS = """(() => { const dot = document.createElement('canvas').getContext('2d');
+  return (color) => { dot.fillStyle = color; dot.fillRect(0, 0, 1, 1);
+    const [r, g, b] = dot.getImageData(0, 0, 1, 1).data; return (r + g + b) / 765; }; })()"""
+
+
+def shades(browser):
+    """Lightness of the paper, of the labels of axes and of the grid, as they are drawn."""
+    axis = "document.querySelector('svg.marks .role-axis-label text')"
+    grid = "document.querySelector('svg.marks .role-axis-grid line')"
+    read = lambda part, name: browser.run(f"{LIGHTNESS}(getComputedStyle({part})['{name}'])")
+    return read("document.body", "backgroundColor"), read(axis, "fill"), read(grid, "stroke")
+
+
+def test_dark_light_and_print_each_have_their_colours(browser, pages):
+    emulate = lambda media, scheme: browser.call(
+        "Emulation.setEmulatedMedia", media=media, features=[{"name": "prefers-color-scheme", "value": scheme}]
+    )
+    try:
+        emulate("", "dark")
+        browser.open(pages / "large.html", 1280, READY)
+        paper, label, grid = shades(browser)
+        assert paper < 0.15 and label > 0.5 and grid < 0.35
+        white = "[...document.querySelectorAll('svg.marks')].map(s => getComputedStyle(s).backgroundColor)"
+        assert set(browser.run(white)) == {"rgba(0, 0, 0, 0)"}
+        browser.run("document.querySelector('button.theme').click()")
+        paper, label, grid = shades(browser)
+        assert paper == 1 and label < 0.5 and grid > 0.85
+        browser.run("document.querySelector('button.theme').click()")
+        emulate("print", "dark")
+        assert shades(browser)[0] == 1 and shades(browser)[1] < 0.5
+        browser.run("window.dispatchEvent(new Event('beforeprint'))")
+        drawn = browser.run("document.querySelectorAll('svg.marks').length")
+        assert browser.run(VISIBLE) == drawn  # everything unfolded, also the frames of sliders
+    finally:
+        browser.run("localStorage.removeItem('trimtab-theme')")
+        emulate("", "light")
+
+
+def judged(result):
+    """The same result with verdicts, stages and a tie, as `split` weighs them."""
+    names = [f"{r['num_envs']}x{r['num_steps']}" for r in result["rows"]]
+    verdicts = dict(zip(names, ["ruled out", "left", "recommended"]))
+    rows = [row | {"verdict": verdicts[n], "seeds": 1 + i} for i, (n, row) in enumerate(zip(names, result["rows"]))]
+    share = {"value": 0.6, "lo": 0.5, "hi": 0.7, "resolved": True}
+    stage = lambda name, step: {
+        "stage": name,
+        "step": step,
+        "rows": [row | {"covariance_share": share} for row in result["rows"]],
+        "sentence": f"{name}: nothing to tell apart.",
+    }
+    return result | {
+        "rows": rows,
+        "recommended_set": names[1:],
+        "ruled_out": [{"split": names[0], "by": "learned less", "reason": "its return is 40 lower (10 to 70)"}],
+        "decided": False,
+        "tie_break": "of those left the one with the lowest variance is taken",
+        "stages": [stage("early", 1000), stage("late", 2000)],
+        "stage_sentence": "Early and late ask for the same split.",
+    }
+
+
+def test_verdicts_and_stages_are_on_the_page(browser, large, tmp_path):
+    text = split_page(judged(large))
+    assert text.count('class="badge good">recommended<') == 1 and text.count('class="badge grey">ruled out<') == 1
+    for said in (
+        "learned less",
+        "is out: its return is 40 lower (10 to 70).",
+        "Early and late ask for",
+        "lowest variance",
+    ):
+        assert text.count(said) == 1
+    (tmp_path / "judged.html").write_text(text, encoding="utf-8")
+    visit = browser.open(tmp_path / "judged.html", 390, READY)
+    assert visit.errors == [] and browser.run(OVERFLOW) <= 0
+
+
+def test_stages_are_relative_to_their_own_largest_error(large):
+    rows = _data(figures.stages(judged(large)))
+    for panel in ("early, step 1,000", "late, step 2,000"):
+        assert max(r["value"] for r in rows if r["panel"] == panel and r["part"] == "total") == pytest.approx(1.0)
+    assert figures.stages(large) is None
+
+
+def curve(values, every=1000):
+    return pl.DataFrame(
+        {"step": [every * (i + 1) for i in range(len(values))], "return": values, "series": "4 × 8", "seed": 0}
+    )
+
+
+def test_a_staircase_is_told_from_a_ceiling():
+    stairs = [float(i // 5) for i in range(40)]
+    assert steps_of(curve(stairs)) == 5000
+    assert steps_of(curve([*map(float, range(20)), *[20.0] * 60])) is None  # it arrived
+    assert steps_of(curve([1.0] * 20).with_columns(pl.col("step") + 51_200)) == 52_200  # no second episode yet
+    note = staircase_note(curve(stairs), {"4 × 8": 4, "8 × 4": 8})
+    assert "The line of 4 × 8 climbs in steps" in note and "the 4 environments" in note and "5,000" in note
+    assert staircase_note(curve([float(i) for i in range(40)]), {}) == ""
 
 
 def test_the_browser_would_notice(browser, tmp_path):

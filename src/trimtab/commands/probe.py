@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.commands import flags
-from trimtab.commands.shared import Output, filled, parser
+from trimtab.commands.shared import Output, add_page, filled, parser
 from trimtab.config import ConfigError
 
 
@@ -23,6 +23,7 @@ def probe(argv: list[str]) -> int:
     )
     made.add_argument("--gae-lambda", nargs="+", type=float, metavar="λ", help="λ to measure (default: the run's own)")
     made.add_argument("--save", metavar="DIR", help="also save every figure there (.png, .svg, .pdf and .html)")
+    add_page(made, "RUN/probes.html")
     given = made.parse(argv)
     output, options = filled(Output, given), filled(ProbeOptions, given)
     at: Any = None
@@ -56,6 +57,10 @@ def probe(argv: list[str]) -> int:
         for anatomy in found:
             print_anatomy(anatomy)
         print(f"table: {table}")
+    if given.page is not None:
+        where = _page(given.run, given.page, frame_of(found))
+        if not output.json:
+            print(f"page: {where}")
     if given.save:
         from trimtab.report import style
         from trimtab.report.probe import figures
@@ -66,3 +71,17 @@ def probe(argv: list[str]) -> int:
         if not output.json:
             print(f"figures: {given.save}")
     return 0
+
+
+def _page(path: str, page: str, frame: Any) -> Path:
+    """Write the page of some probes of a run; returns where it is."""
+    from trimtab.report.files import write_page
+    from trimtab.report.probe import figures
+    from trimtab.report.probe.page import probe_page
+    from trimtab.runs.run import load
+
+    run = load(path)
+    where = Path(page or run.path / "probes.html")
+    text = probe_page(frame, run.config.as_dict(), run.files.manifest())
+    write_page(where, text, figures.of_frame(frame))
+    return where

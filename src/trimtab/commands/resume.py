@@ -16,7 +16,7 @@ def resume(argv: list[str]) -> int:
     made = parser("resume", Output, Where, positional="run", help="directory of a run or a study")
     made.add_argument("--tensorboard", action="store_true", help="also write TensorBoard events")
     made.add_argument("--track", action="store_true", help="also log to Weights & Biases")
-    made.add_argument("--checkpoints", type=int, default=20, help="checkpoints over the run, as in train")
+    made.add_argument("--checkpoints", type=int, default=None, help="checkpoints over the run, as in train")
     given = made.parse(argv)
     output, where = filled(Output, given), filled(Where, given)
     refuse_no_checkpoints(given.checkpoints)

@@ -83,6 +83,12 @@ def add_source(made: Parser) -> None:
     made.add_argument("--config", metavar="FILE", help="YAML file of fields, over the preset, under the flags")
 
 
+def add_page(made: Parser, default: str) -> None:
+    """--page [FILE]: also as a page; an empty name means the default place."""
+    text = f"also write a page, with its figures beside it (default: {default})"
+    made.add_argument("--page", nargs="?", const="", default=None, metavar="FILE", help=text)
+
+
 def config_from(given) -> Config:
     """The configuration asked for by position, preset, file and flags."""
     if given.env is not None:

@@ -21,8 +21,8 @@ class RunFlags:
     """Directory of the run (default: runs/ENV/ALGO-seedS-K)."""
     seeds: int = 1
     """Train this many seeds, counting up from --seed, one per core at a time."""
-    checkpoints: int = 20
-    """Checkpoints over the run, evenly spaced."""
+    checkpoints: int | None = None
+    """Checkpoints over the run, evenly spaced; without a number 20, or fewer so that all take at most 512 MB."""
     tensorboard: bool = False
     """Also write TensorBoard events."""
     track: bool = False
@@ -66,8 +66,8 @@ def _train_seeds(config: Config, options: RunFlags, output: Output, where: Where
     return finish_seeds(begin(study, out, where, command, quiet=output.quiet or output.json), output)
 
 
-def refuse_no_checkpoints(count: int) -> None:
-    if count < 1:
+def refuse_no_checkpoints(count: int | None) -> None:
+    if count is not None and count < 1:
         raise ConfigError("checkpoints", count, "must be at least 1; nearest: 1")
 
 

@@ -93,8 +93,10 @@ InvertedPendulum-v5 Pusher-v2 Pusher-v4 Pusher-v5 Reacher-v2 Reacher-v4 Reacher-
 Swimmer-v5 Walker2d-v3 Walker2d-v4 Walker2d-v5
 """
 
+ATARI_IDS = tuple(f"{game}-v5" for game in _ATARI.split())
+
 ENVPOOL_IDS = (
-    *(f"{game}-v5" for game in _ATARI.split()),
+    *ATARI_IDS,
     *_MUJOCO.split(),
     *PROCGEN_ALIASES.values(),
     "CartPole-v1",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from trimtab.playbook import solved
 from trimtab.playbook.finding import Finding, ordered
 from trimtab.playbook.signs import Evidence, check_signs
 from trimtab.playbook.sizes import Action, check_sizes
@@ -24,6 +26,18 @@ class Diagnosis:
     sentence: str
     command: str | None
 
+    def __repr__(self) -> str:
+        """The sentence and what is behind it, one line each; the series stay with the findings."""
+        told = [f for f in self.findings if f.verdict in ("solved", "act", "watch")]
+        lines = [f"  {f.verdict:<7} {f.check}: {f.seen}" for f in told]
+        return "\n".join([f"<Diagnosis of {self.run}: {self.sentence}", *lines]) + ">"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks."""
+        from trimtab.report.findings import findings_html
+
+        return findings_html(self.as_dict())
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "run": self.run,
@@ -39,9 +53,37 @@ def diagnose(run: Run) -> Diagnosis:
     lengths = run.episodes["length"].to_numpy()
     length = float(np.median(lengths[len(lengths) // 2 :])) if len(lengths) else _limit(run)
     found = [*check_signs(seen), *check_sizes(seen.config, seen.action, length), _noise(run), _evaluation(run)]
-    findings = ordered(found)
-    first = findings[0] if findings[0].verdict in ("act", "watch") else None
+    if _reached(seen):
+        found = [_eased(finding) for finding in found]
+    elif solved.as_known(seen.config, seen.returns):
+        found = [replace(f, verdict="watch") if f.verdict == "act" else f for f in found]
+    findings = ordered([*_goal(seen), *found])
+    first = next((f for f in findings if f.verdict in ("act", "watch")), None)
     return Diagnosis(str(run.path), findings, _sentence(findings), _command(run, first))
+
+
+def _reached(seen: Evidence) -> solved.Reached | None:
+    """Whether the environment is solved; not if the run broke off."""
+    last = float(seen.evaluations[-1]) if len(seen.evaluations) else None
+    return None if seen.not_finite else solved.reached(seen.config, seen.returns, last)
+
+
+def _goal(seen: Evidence) -> Iterator[Finding]:
+    """What the environment asks for, where that is known, and whether the run has reached it."""
+    done, wanted = _reached(seen), solved.goal(seen.config)
+    if done is not None:
+        yield Finding("goal", "solved", done.words, value=done.value)
+    elif wanted is not None and len(seen.returns):
+        mean = float(seen.returns[-solved.WINDOW :].mean())
+        said = f"{mean:.4g} over the last episodes; {wanted.threshold:g} counts as solved ({wanted.source})"
+        yield Finding("goal", "note", said, value=mean)
+
+
+def _eased(finding: Finding) -> Finding:
+    """What is unusual about a run that solved its environment is worth knowing, and no reason to change it."""
+    if finding.verdict not in ("act", "watch"):
+        return finding
+    return replace(finding, verdict="note", advice="unusual, and it learned all the same", change={})
 
 
 def evidence(run: Run) -> Evidence:
@@ -57,6 +99,7 @@ def evidence(run: Run) -> Evidence:
         steps=episodes["step"].to_numpy(),
         action=Action(**action) if action else None,
         not_finite=tuple(rows[-1].get("not_finite", ())) if rows else (),
+        evaluations=np.array([row["eval/mean_reward"] for row in run.files.evaluations()], float),
     )
 
 
@@ -103,6 +146,8 @@ def _evaluation(run: Run) -> Finding:
 
 def _sentence(findings: list[Finding]) -> str:
     """One sentence for all of it."""
+    if findings[0].verdict == "solved":
+        return f"Solved: {findings[0].seen}. Nothing to act on."
     count = {verdict: [f.check for f in findings if f.verdict == verdict] for verdict in ("act", "watch", "unknown")}
     if count["act"]:
         return f"To act on: {', '.join(count['act'])}. Change one thing at a time."

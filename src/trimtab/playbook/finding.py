@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Verdict = Literal["act", "watch", "fine", "unknown"]
-VERDICTS = ("act", "watch", "unknown", "fine")  # in the order they are shown
+Verdict = Literal["solved", "act", "watch", "unknown", "note", "fine"]
+# In the order they are shown. A note is worth knowing and nothing to do about: unusual numbers of a run that is solved.
+VERDICTS = ("solved", "act", "watch", "unknown", "note", "fine")
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Finding:
     value: float | None = None
     lo: float | None = None
     hi: float | None = None
-    series: tuple[float, ...] = ()
+    series: tuple[float, ...] = field(default=(), repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; the series is in the run's own records."""

@@ -17,6 +17,7 @@ from trimtab import stats
 from trimtab.config import Config
 from trimtab.estimate import Estimate
 from trimtab.playbook import ladders
+from trimtab.playbook.course import check_course
 from trimtab.playbook.finding import Finding
 from trimtab.playbook.sizes import Action
 
@@ -41,6 +42,7 @@ class Evidence:
     steps: np.ndarray = field(default_factory=lambda: np.zeros(0))  # at which they finished
     action: Action | None = None
     not_finite: tuple[str, ...] = ()  # what stopped the run
+    evaluations: np.ndarray = field(default_factory=lambda: np.zeros(0))  # mean returns with exploration off, in order
 
     def middle(self, name: str) -> np.ndarray:
         """A metric over the middle half of training."""
@@ -58,6 +60,7 @@ def check_signs(seen: Evidence) -> Iterator[Finding]:
     yield _finite(seen)
     yield _learning(seen)
     yield _lasting(seen)
+    yield from check_course(seen)
     yield _gradient(seen)
     if seen.config.is_clipped:
         yield _clipping(seen)

@@ -47,8 +47,11 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under columns. `marked` rows stand out, `words` are columns that are not numbers, `badges` columns
-    of verdicts; lines of a cell after the first are small."""
+    """Rows of text under columns.
+
+    `marked` rows stand out, `words` are columns that are not numbers, `badges` columns of verdicts. Lines of a cell
+    after the first are small, unless each begins with •. `stacked`: on a phone a row becomes a card.
+    """
 
     columns: list[str]
     rows: list[list[str]]
@@ -56,6 +59,7 @@ class Table:
     words: tuple[int, ...] = (0,)
     caption: str = ""
     badges: tuple[int, ...] = ()
+    stacked: bool = False
 
 
 @dataclass(frozen=True)

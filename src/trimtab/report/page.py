@@ -40,6 +40,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 GOOD = ("recommended", "fine", "solved", "holds", "supported", "better")
 BAD = ("act", "does not hold", "refuted", "worse")
 MIXED = ("watch", "partly")
+ITEM = "• "  # begins a line of a cell that is one of several alike
 
 
 def page(title: str, blocks: list[Block]) -> str:
@@ -83,10 +84,10 @@ def _all(blocks: list[Block]) -> Iterator[Block]:
                 yield from (b for _, inner in frames for b in _all(inner))
 
 
-def _sections(blocks: list[Block]) -> list[str]:
+def _sections(blocks: list[Block]) -> tuple[str, ...]:
     """The titles of the list of contents: sections, folded or not."""
     titles = [b.text if isinstance(b, Heading) else b.title for b in blocks if _is_section(b)]
-    return list(dict.fromkeys(titles))
+    return tuple(dict.fromkeys(titles))
 
 
 def _is_section(block: Block) -> bool:
@@ -144,7 +145,7 @@ def _html(block: Block, titles: Sequence[str] = ()) -> str:
     raise TypeError(f"not a block: {block!r}")
 
 
-def _contents(titles: list[str]) -> str:
+def _contents(titles: tuple[str, ...]) -> str:
     if not titles:
         return ""
     links = "".join(f'<a href="#{_anchor(title)}">{html.escape(title)}</a>' for title in titles)
@@ -185,14 +186,17 @@ def _table(table: Table) -> str:
     )
     caption = f'<p class="caption">{html.escape(table.caption)}</p>' if table.caption else ""
     head = f"<thead><tr>{cells(table.columns, 'th')}</tr></thead>" if any(table.columns) else ""
-    kind = "" if any(table.columns) else ' class="plain"'
+    kinds = ["stacked"] * table.stacked + ["plain"] * (not any(table.columns))
+    kind = f' class="{" ".join(kinds)}"' if kinds else ""
     return f'<div class="scroll"><table{kind}>{head}<tbody>{rows}</tbody></table></div>{caption}'
 
 
 def _cell(text: str) -> str:
-    """Lines of a cell: the first in full, the others small."""
+    """Lines of a cell: the first in full, the others small; or items, all alike."""
     first, *rest = text.replace(" × ", "\u00a0×\u00a0").split("\n")
     faint = ' class="faint"' if first == "not resolved" else ""
+    if first.startswith(ITEM):
+        return "".join(f'<span class="item">{html.escape(line.removeprefix(ITEM))}</span>' for line in [first, *rest])
     return f"<span{faint}>{html.escape(first)}</span>" + "".join(f"<small>{html.escape(line)}</small>" for line in rest)
 
 

@@ -12,7 +12,8 @@ from trimtab.runs.records import RunDir
 WIDTH, HEIGHT = 72, 14
 
 
-def show_run(path: str, as_json: bool, save: str | None) -> int:
+def show_run(path: str, as_json: bool, save: str | None, page: str | None = None) -> int:
+    """A run in a terminal, or its last row and evaluations as JSON; `save` is a file for its learning curve."""
     run = RunDir.open(path)
     rows, evaluations = run.metrics(), run.evaluations()
     if save:
@@ -23,7 +24,8 @@ def show_run(path: str, as_json: bool, save: str | None) -> int:
             Path(save),
         )
     if as_json:
-        print(json.dumps({"run": str(run.path), "last": rows[-1] if rows else {}, "evaluations": evaluations}))
+        told = {"run": str(run.path), "last": rows[-1] if rows else {}, "evaluations": evaluations}
+        print(json.dumps(told | ({"page": page} if page else {})))
         return 0
     from rich.console import Console
 
@@ -37,6 +39,8 @@ def show_run(path: str, as_json: bool, save: str | None) -> int:
         console.print("no episode has finished yet")
     if save:
         console.print(f"saved: {save}")
+    if page:
+        console.print(f"page: {page}", soft_wrap=True, highlight=False)
     return 0
 
 

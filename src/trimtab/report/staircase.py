@@ -11,11 +11,19 @@ def steps_of(curve: pl.DataFrame) -> int | None:
     """Environment steps from one change of a curve (step, return, one seed) to the next; None if it is no staircase."""
     curve = curve.sort("step")
     changes = curve.filter(pl.col("return").diff() != 0)
-    if curve.height < 8 or 1 - changes.height / (curve.height - 1) < FLAT:
+    if curve.height < 8 or (changes.is_empty() and curve["step"][0] < 2 * _gap(curve)):
         return None
     if changes.height < 2:  # too short a run to see two steps: its first episodes tell
         return int(curve["step"][0])
+    moving = curve.filter(pl.col("step") <= changes["step"][-1]).height - 1  # without the end, which may be a ceiling
+    if 1 - changes.height / moving < FLAT:
+        return None
     return int(changes["step"].diff().drop_nulls().median())
+
+
+def _gap(curve: pl.DataFrame) -> int:
+    """Environment steps between two points of a curve."""
+    return int(curve["step"].diff().drop_nulls().median())
 
 
 def staircase_note(curves: pl.DataFrame, num_envs: dict[str, int]) -> str:

@@ -21,6 +21,7 @@ WIDTH, HEIGHT, ROW = 520, 260, 34  # of a figure, and of one bar in it
 SHORT_NUMBER = (  # labels of axes: 0, 0.02, 2e-5, 3e6
     "datum.value == 0 ? '0' : format(datum.value, abs(datum.value) < 1e-3 || abs(datum.value) >= 1e5 ? '~e' : '~g')"
 )
+STEPS = "datum.value == 0 ? '0' : format(datum.value, '~s')"  # 0, 50k, 1M
 FONT = "Inter, Helvetica Neue, Helvetica, Arial, sans-serif"
 
 
@@ -113,6 +114,8 @@ def paneled(chart: Any, panels: list[str], columns: int = 2, height: Any = HEIGH
         facet=alt.Facet("panel:N", sort=panels, title=None, header=alt.Header(labelAnchor="start")), columns=columns
     )
     faceted = faceted.properties(usermeta={"columns": columns}, spacing=24)
+    if len(panels) % columns:  # a shared axis would also stand where there is no panel
+        faceted = faceted.resolve_axis(x="independent")
     return faceted.resolve_scale(**resolve) if resolve else faceted
 
 
@@ -172,7 +175,7 @@ def learning_curves(
         .sort("series", "step")
     )
     several = frame["series"].n_unique() > 1
-    x = alt.X("step:Q", title="environment steps", axis=alt.Axis(format="~s", grid=False, tickCount=6))
+    x = alt.X("step:Q", title="environment steps", axis=alt.Axis(labelExpr=STEPS, grid=False, tickCount=6))
     labels = order or sorted(frame["series"].unique())
     color = colored("series", labels, None if len(labels) > 2 else PALETTE[:2]) if several else alt.value(BLUE)
     base = alt.Chart(summary).encode(x=x, color=color)

@@ -55,26 +55,27 @@ def sweeps_chart(result: dict[str, Any]):
         {
             "panel": sweep["field"],
             "value": plain(trial["value"]),
-            "place": place,
             "area": area,
+            "mean": sum(trial["areas"]) / len(trial["areas"]),
             "fate": KEPT if trial["value"] == sweep["kept"] else TRIED,
         }
         for sweep in result["sweeps"]
         if len(sweep["trials"]) > 1
-        for place, trial in enumerate(sweep["trials"])
+        for trial in sweep["trials"]
         for area in trial["areas"]
     ]
     if not rows:
         return None
     x = alt.X("area:Q", title="area under the learning curve", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
     axis = alt.Axis(domain=False, ticks=False, grid=True)
-    y = alt.Y("value:N", title=None, sort=alt.EncodingSortField("place", op="min"), axis=axis)
+    y = alt.Y("value:N", title=None, sort=None, axis=axis)  # as they come: in order
     color = style.colored("fate", [KEPT, TRIED], [style.ORANGE, style.BLUE])
-    base = alt.Chart(pl.DataFrame(rows)).encode(y=y, color=color)
+    base = alt.Chart().encode(y=y, color=color)
     dots = base.mark_point(filled=True, size=46, opacity=0.75).encode(x=x)
-    ticks = base.mark_tick(thickness=2.5, size=16).encode(x=alt.X("mean(area):Q"))
+    ticks = base.mark_tick(thickness=2.5, size=16).encode(x="mean:Q")
     panels = list(dict.fromkeys(row["panel"] for row in rows))
-    chart = style.paneled(alt.layer(dots, ticks), panels, 2, alt.Step(24), y="independent")
+    most = max(len(sweep["trials"]) for sweep in result["sweeps"])
+    chart = style.paneled(alt.layer(dots, ticks, data=pl.DataFrame(rows)), panels, 2, 24 * most, y="independent")
     if len(panels) > 1:
         chart = chart.properties(usermeta={"columns": 2, "labels": 40})
     subtitle = "Every dot is a seed, the bar their mean; each sweep starts from what the ones before it kept."
@@ -97,42 +98,47 @@ def figures(result: dict[str, Any], curves: pl.DataFrame) -> dict[str, Any]:
 
 def write_page(result: dict[str, Any], curves: pl.DataFrame, manifest: dict[str, Any], out: Path) -> None:
     """page.html and figures/ in the directory of a tuning."""
-    from trimtab.report import style
-    from trimtab.report.page import Bullets, Figure, Heading, Paragraph, Table, page
-    from trimtab.runs.records import write_atomically
+    from trimtab.report import files
 
     drawn = figures(result, curves)
+    files.write_page(out / "page.html", tune_page(result, drawn, manifest), drawn)
+
+
+def tune_page(result: dict[str, Any], drawn: dict[str, Any], manifest: dict[str, Any]) -> str:
+    """The page of `trimtab tune`: did it help, by how much, what was changed."""
+    from trimtab.report.blocks import Answer, Bullets, Contents, Figure, Folded, Heading, Next, Paragraph, Table
+    from trimtab.report.page import page
+    from trimtab.report.split.page import made_with
+
     rows = [
-        [f"{number(row['area'])}\n{number(row['lo'], 2)} to {number(row['hi'], 2)}", changed(row["changes"])]
+        [changed(row["changes"]), f"{number(row['area'])}\n{number(row['lo'], 2)} to {number(row['hi'], 2)}"]
         for row in result["final"]
     ]
     chosen = [i for i, row in enumerate(result["final"]) if row["changes"] == result["changes"]]
+    caption = (
+        "Area under the learning curve: mean over new seeds; small: 95% intervals. The best of the sweeps is marked."
+    )
     steps = [
         f"{s['phase']}: {s['field']} {plain(s['before'])}"
         + (f" → {plain(s['kept'])}" if s["kept"] != s["before"] else " stays")
         for s in result["sweeps"]
     ]
-    machine = manifest["machine"]
+    worse = result["gain"]["hi"] < 0
+    why = "Train with what was found." if result["better"] else "Nothing is decided yet; more --final-seeds may tell."
+    why = "What was found is worse than the start: train with the start." if worse else why
+    train = f"trimtab train --config {result['config']}" if not worse else f"trimtab train {result['env_id']}"
     blocks = [
-        Paragraph(result["sentence"], "lead"),
-        Figure(drawn["learning_curves"]),
+        Answer(result["sentence"]),
+        Contents(),
         Heading("On new seeds"),
-        Table(
-            ["area", "with"],
-            rows,
-            tuple(chosen),
-            words=(1,),
-            caption="Area under the learning curve: mean over new seeds; small: 95% intervals. The best is marked.",
+        Table(["with", "area"], rows, tuple(chosen), words=(0,), caption=caption),
+        Figure(drawn["learning_curves"]),
+        *([Heading("Sweep by sweep"), Figure(drawn["sweeps"])] if "sweeps" in drawn else []),
+        Folded("What each sweep kept", [Bullets(steps)]),
+        Folded(
+            "How this was made",
+            [Paragraph(result["command"], "code"), Table(["", ""], made_with(manifest), words=(0, 1))],
         ),
-        Heading("Sweep by sweep"),
-        *([Figure(drawn["sweeps"])] if "sweeps" in drawn else []),
-        Bullets(steps),
-        Heading("How this was made"),
-        Paragraph(result["command"], "code"),
-        Paragraph(f"{machine['processor']}, {machine['platform']}, {machine['device']}", "soft"),
+        Next(train, why),
     ]
-    title = f"{result['env_id']}: tuning {result['algo']}"
-    write_atomically(out / "page.html", page(title, blocks).encode())
-    for name, chart in drawn.items():
-        for suffix in (".svg", ".png", ".pdf"):
-            style.save(chart, out / "figures" / f"{name}{suffix}")
+    return page(f"{result['env_id']}: tuning {result['algo']}", blocks)

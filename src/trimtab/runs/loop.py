@@ -22,12 +22,12 @@ from trimtab.config import Config
 from trimtab.envs.base import derived_seed
 from trimtab.envs.own import name_of
 from trimtab.envs.procgen import normalized_return
-from trimtab.runs import device, snapshot
+from trimtab.runs import device, disk, snapshot
 from trimtab.runs.engine import Engine, Waiting
 from trimtab.runs.engines import Engines
 from trimtab.runs.evaluate import EVALUATION_SEEDS, evaluate
 from trimtab.runs.manifest import manifest
-from trimtab.runs.opening import fitting, restore
+from trimtab.runs.opening import fitting, parameters_of, restore
 from trimtab.runs.progress import Progress
 from trimtab.runs.records import RunDir, RunError, Taken, new_path
 from trimtab.runs.run import Run
@@ -46,7 +46,7 @@ class Options:
 
     run_dir: Path | None = None
     quiet: bool = True
-    checkpoints: int = 20
+    checkpoints: int | None = None  # None: 20, or fewer where they are large (`runs.disk`)
     tensorboard: bool = False
     track: bool = False
     say: Callable[[str], None] = field(default=lambda text: print(text, file=sys.stderr))
@@ -199,7 +199,11 @@ class _Loop:
     # When things happen ----------------------------------------------------------------------------------
 
     def _checkpoint_iterations(self) -> set[int]:
-        count = max(1, min(self.options.checkpoints, self.config.iterations))
+        wanted = self.options.checkpoints
+        if wanted is None:
+            size = disk.checkpoint_bytes(self.config, parameters_of(self.engine))
+            wanted = disk.usual_checkpoints(size)
+        count = max(1, min(wanted, self.config.iterations))
         return {round(k * self.config.iterations / count) for k in range(1, count + 1)}
 
     def _next(self, stops: set[int], iteration: int) -> int:

@@ -21,16 +21,19 @@ from trimtab.runs.records import Checkpoint, Damaged, RunDir, RunError
 def fitting(config: Config, env: Callable[..., Any] | None = None, engines: Engines | None = None) -> Engine:
     """The engine, before it allocates anything; what cannot fit in memory is refused."""
     engine = engines.get(config) if engines and env is None else build(config, env)
-    agent = engine.algorithm.agent
-    layouts = (*agent.policy_layout.values(), *agent.value_layout.values())
-    parameters = sum(math.prod(shape) for shape in layouts)
     try:
         available = memory.device_memory(jax.devices()[0])
-        memory.refuse_what_cannot_fit(config, engine.algorithm.env.spec, parameters, available)
+        memory.refuse_what_cannot_fit(config, engine.algorithm.env.spec, parameters_of(engine), available)
     except configuration.ConfigError:
         engine.close()
         raise
     return engine
+
+
+def parameters_of(engine: Engine) -> int:
+    """Numbers in the networks."""
+    agent = engine.algorithm.agent
+    return sum(math.prod(shape) for shape in (*agent.policy_layout.values(), *agent.value_layout.values()))
 
 
 def restore(run: RunDir, config: Config, engine: Engine, say: Callable[[str], None]) -> State:

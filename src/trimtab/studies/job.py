@@ -95,7 +95,7 @@ class Train(Job):
 
     kind: ClassVar[str] = "train"
     config: Config
-    checkpoints: int = 20
+    checkpoints: int | None = None
     tensorboard: bool = False
     track: bool = False
 

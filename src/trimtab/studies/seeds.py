@@ -19,7 +19,7 @@ class Seeds(Study):
     kind: ClassVar[str] = "seeds"
     config: Config
     count: int
-    checkpoints: int = 20
+    checkpoints: int | None = None
     tensorboard: bool = False
     track: bool = False
 

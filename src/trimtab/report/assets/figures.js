@@ -75,7 +75,7 @@
 
   // What can be seen comes first; the rest follows while the page is already there.
   async function drawAll(which) {
-    const seen = (box) => box.offsetParent !== null;
+    const seen = (box) => (box.checkVisibility ? box.checkVisibility() : box.offsetParent !== null);
     for (const box of [...which.filter(seen), ...which.filter((b) => !seen(b))]) {
       await draw(box);
       await new Promise((go) => setTimeout(go));

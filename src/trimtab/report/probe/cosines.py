@@ -218,7 +218,7 @@ def replicate_cosines(frame: pl.DataFrame) -> Chart | None:
     axis = alt.Axis(labelAngle=0, domain=False, ticks=False)
     base = alt.Chart(data).encode(x=alt.X("i:O", title="batch", axis=axis), y=alt.Y("j:O", title="batch", axis=axis))
     scale = alt.Scale(domain=[-1, 0, 1], range=[RED, "#ffffff", BLUE], interpolate="lab")
-    bar = alt.Legend(orient="top", title="cosine", gradientLength=180, tickCount=5)
+    bar = alt.Legend(orient="top", title="cosine", gradientLength=180, values=[-1, 0, 1])
     cells = base.mark_rect(stroke="#e3e7eb").encode(color=alt.Color("value:Q", scale=scale, legend=bar))
     text = base.mark_text(fontSize=11).encode(
         text=alt.Text("value:Q", format=".2f"),

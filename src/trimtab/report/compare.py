@@ -1,0 +1,132 @@
+"""Several runs side by side: the page of `trimtab compare`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trimtab.report import curves
+from trimtab.report.blocks import Answer, Block, Contents, Figure, Folded, Heading, Next, Note, Paragraph, Table
+from trimtab.report.findings import to_do
+from trimtab.report.numbers import number
+from trimtab.report.page import page
+
+RANK = ("act", "watch", "unknown", "note", "fine", "solved")
+
+
+def figures(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Every figure of a comparison by name."""
+    made = {"learning_curves": curves.overlaid(runs), "updates": curves.updates(runs), "metrics": curves.others(runs)}
+    return {name: chart for name, chart in made.items() if chart is not None}
+
+
+def compare_page(runs: list[dict[str, Any]]) -> str:
+    """Runs as dictionaries: name, config, metrics (rows), findings (dictionaries), summary."""
+    drawn, differing = figures(runs), differences(runs)
+    show = lambda name: [Figure(drawn[name])] if name in drawn else []
+    blocks: list[Block] = [_answer(runs, differing), Contents(), Heading("Every run"), _runs(runs)]
+    blocks += [*show("learning_curves"), *_doubts(runs, differing)]
+    blocks += [Heading("What differs"), _differing(runs, differing)] if differing else []
+    blocks += [Heading("Findings side by side"), _findings(runs), *show("updates")]
+    blocks += [Folded("Other metrics", show("metrics"))] if "metrics" in drawn else []
+    blocks += [Folded("What the findings advise", [_advice(runs)])]
+    best = _best(runs)
+    if best is not None:
+        blocks.append(
+            Next(f"trimtab doctor {best.get('path', best['name'])}", "What to try next with the best of them.")
+        )
+    environments = " and ".join(dict.fromkeys(run["config"]["env_id"] for run in runs))
+    return page(f"{len(runs)} runs on {environments}", blocks)
+
+
+def differences(runs: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Fields that are not the same in all runs, and their values by run."""
+    names = dict.fromkeys(name for run in runs for name in run["config"])
+    values = {name: [run["config"].get(name) for run in runs] for name in names}
+    return {name: each for name, each in values.items() if any(value != each[0] for value in each)}
+
+
+def _return(run: dict[str, Any]) -> float | None:
+    return run["summary"].get("ep_rew_mean")
+
+
+def _best(runs: list[dict[str, Any]]) -> dict[str, Any] | None:
+    known = [run for run in runs if _return(run) is not None]
+    return max(known, key=_return) if known else None
+
+
+def _answer(runs: list[dict[str, Any]], differing: dict[str, list[Any]]) -> Answer:
+    best = _best(runs)
+    fields = [name for name in differing if name != "seed"]
+    named = ", ".join(fields) if len(fields) <= 4 else f"{len(fields)} fields"
+    differ = f"They differ in {named}." if fields else "They differ in nothing but the seed."
+    differ = differ if differing else "They have the same configuration."
+    if best is None:
+        return Answer(f"No run has finished an episode yet. {differ}")
+    others = [number(_return(run)) for run in runs if run is not best and _return(run) is not None]
+    if others and all(other == number(_return(best)) for other in others):
+        return Answer(f"All end at {number(_return(best))}. {differ}")
+    rest = f", the others at {' and '.join(others)}" if others else ""
+    return Answer(f"{best['name']} ends highest, at {number(_return(best))}{rest}. {differ}")
+
+
+def _doubts(runs: list[dict[str, Any]], differing: dict[str, list[Any]]) -> list[Block]:
+    """One run for each configuration decides nothing; other lengths are compared at their own ends."""
+    doubts = []
+    if any(name != "seed" for name in differing):
+        doubts.append("One run for each configuration: which is better is not decided by this; seeds differ as much.")
+    lengths = {run["summary"].get("total_timesteps") for run in runs}
+    if len(lengths) > 1:
+        doubts.append("The runs are not equally long: returns are those of their own last episodes.")
+    if len({run["config"]["env_id"] for run in runs}) > 1:
+        doubts.append("The environments differ, so their returns cannot be compared.")
+    return [Note(doubt, "doubt") for doubt in doubts]
+
+
+def _runs(runs: list[dict[str, Any]]) -> Table:
+    best = _best(runs)
+    rows = []
+    for run in runs:
+        mean, summary = _return(run), run["summary"]
+        pressing = [f["check"] for f in run["findings"] if f["verdict"] == "act"]
+        rows.append(
+            [
+                run["name"],
+                "none" if mean is None else number(mean),
+                f"{summary.get('total_timesteps', 0):,}",
+                number(summary["fps"]) if summary.get("fps") else "",
+                ", ".join(pressing) or "nothing",
+            ]
+        )
+    columns = ["run", "return, last 100 episodes", "steps", "steps/s", "to act on"]
+    highest = [i for i, run in enumerate(runs) if best and _return(run) == _return(best)]
+    return Table(columns, rows, tuple(highest) if len(highest) == 1 else (), words=(0, 4))
+
+
+def _differing(runs: list[dict[str, Any]], differing: dict[str, list[Any]]) -> Table:
+    rows = [[name, *(str(value) for value in values)] for name, values in differing.items()]
+    return Table(["field", *(run["name"] for run in runs)], rows)
+
+
+def _findings(runs: list[dict[str, Any]]) -> Table:
+    """A row for each rule, the most pressing first; a badge and what was seen for each run."""
+    by_run = [{f["check"]: f for f in run["findings"]} for run in runs]
+    checks = list(dict.fromkeys(f["check"] for run in runs for f in run["findings"]))
+    worst = lambda check: min(RANK.index(found[check]["verdict"]) for found in by_run if check in found)
+    rows = [
+        [check, *(f"{found[check]['verdict']}\n{found[check]['seen']}" if check in found else "" for found in by_run)]
+        for check in sorted(checks, key=worst)
+    ]
+    columns = ["rule", *(run["name"] for run in runs)]
+    return Table(columns, rows, words=(0,), badges=tuple(range(1, len(columns))))
+
+
+def _advice(runs: list[dict[str, Any]]) -> Block:
+    rows = [
+        [run["name"], finding["verdict"], finding["check"], to_do(finding)]
+        for run in runs
+        for finding in run["findings"]
+        if finding["verdict"] in ("act", "watch") and to_do(finding)
+    ]
+    if not rows:
+        return Paragraph("Nothing.")
+    return Table(["run", "verdict", "rule", "what to do"], rows, words=(0, 2, 3), badges=(1,), stacked=True)

@@ -1,0 +1,141 @@
+"""Pages of one run: `trimtab show --page` and `trimtab doctor --page`.
+
+A run is a plain dictionary: name, config, metrics (rows), evaluations (rows), findings (dictionaries), sentence and
+command of the doctor, summary, manifest, goal (what counts as solved, or None), checkpoints (steps).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trimtab.config import Config
+from trimtab.report import curves
+from trimtab.report.blocks import Answer, Block, Columns, Contents, Figure, Folded, Heading, Next, Paragraph, Table
+from trimtab.report.findings import COLUMNS, findings_rows
+from trimtab.report.numbers import number
+from trimtab.report.page import page
+from trimtab.report.split.page import made_with
+from trimtab.report.staircase import staircase_note
+
+TOLD = ("act", "watch", "unknown")  # that it is solved, the answer has said
+
+
+def figures(run: dict[str, Any]) -> dict[str, Any]:
+    """Every figure of a run by name."""
+    made = {"returns": curves.returns(run), "updates": curves.updates([run]), "metrics": curves.others([run])}
+    return {name: chart for name, chart in made.items() if chart is not None}
+
+
+def run_page(run: dict[str, Any]) -> str:
+    """The page of `trimtab show`."""
+    drawn = figures(run)
+    show = lambda name, note="": [Figure(drawn[name], note)] if name in drawn else []
+    blocks: list[Block] = [_answer(run), Contents(), Columns(_numbers(run)), Heading("Learning")]
+    blocks += [*show("returns", _staircase(run)), *show("updates")]
+    blocks += [Heading("What the doctor says"), findings_table(run["findings"], TOLD)]
+    blocks += [Folded("Nothing to do about", [findings_table(run["findings"], ("note", "fine"))], "rules it passes")]
+    blocks += [Folded("Other metrics", show("metrics"))] if "metrics" in drawn else []
+    blocks += _evaluations(run) + _configuration(run)
+    blocks.append(Next(run["command"] or _look(run), "" if run["command"] else "Measure what its gradient is made of."))
+    return page(_title(run), blocks)
+
+
+def doctor_page(run: dict[str, Any], symptoms: list[dict[str, Any]]) -> str:
+    """The page of `trimtab doctor`."""
+    drawn = figures(run)
+    show = lambda name, note="": [Figure(drawn[name], note)] if name in drawn else []
+    blocks: list[Block] = [Answer(run["sentence"]), Contents(), Heading("Findings")]
+    blocks += [findings_table(run["findings"], TOLD), *show("returns", _staircase(run)), *show("updates")]
+    blocks += [Folded("Nothing to do about", [findings_table(run["findings"], ("note", "fine"))], "rules it passes")]
+    blocks += [Folded("Cheat sheet", [cheatsheet_table(symptoms)], "symptom, where to look, what to try")]
+    blocks += _configuration(run)
+    first = next((f for f in run["findings"] if f["verdict"] in ("act", "watch")), None)
+    why = f"The same run with the first suggestion taken ({first['check']})." if run["command"] and first else ""
+    blocks.append(Next(run["command"] or _look(run), why or "Measure what its gradient is made of."))
+    return page(f"{_title(run)}: what its records say", blocks)
+
+
+def cheatsheet_page(symptoms: list[dict[str, Any]]) -> str:
+    """The page of `trimtab doctor --cheatsheet`."""
+    said = "Find the symptom, look where it says, try one thing at a time."
+    return page(
+        "Triage", [Answer(said), cheatsheet_table(symptoms), Next("trimtab doctor RUN", "Let it look for you.")]
+    )
+
+
+def cheatsheet_table(symptoms: list[dict[str, Any]]) -> Table:
+    rows = [
+        [s["name"], *("\n".join(f"• {item}" for item in s[k]) for k in ("look", "tries")), ", ".join(s["checks"])]
+        for s in symptoms
+    ]
+    columns = ["symptom", "look at", "try, in this order", "the doctor's rule"]
+    return Table(columns, rows, words=(0, 1, 2, 3), stacked=True)
+
+
+def findings_table(findings: list[dict[str, Any]], verdicts: tuple[str, ...]) -> Block:
+    rows = findings_rows([f for f in findings if f["verdict"] in verdicts])
+    if not rows:
+        return Paragraph("Nothing.")
+    marked = tuple(i for i, row in enumerate(rows) if row[0] == "act")
+    return Table(COLUMNS, rows, marked, words=(0, 1, 2, 3), badges=(0,), stacked=True)
+
+
+# Parts -----------------------------------------------------------------------------------------------------
+
+
+def _title(run: dict[str, Any]) -> str:
+    config = run["config"]
+    return f"{config['algo']} on {config['env_id']}, seed {config['seed']} ({run['name']})"
+
+
+def _answer(run: dict[str, Any]) -> Answer:
+    mean = run["summary"].get("ep_rew_mean")
+    headline = "no episode yet" if mean is None else number(mean)
+    solved = any(finding["verdict"] == "solved" for finding in run["findings"])
+    said = "Solved. Nothing to act on." if solved else run["sentence"]
+    return Answer(said, headline, "" if mean is None else "mean return of the last 100 episodes")
+
+
+def _numbers(run: dict[str, Any]) -> list[tuple[str, str]]:
+    config, last = run["config"], run["metrics"][-1] if run["metrics"] else {}
+    batch = config["num_envs"] * config["num_steps"]
+    steps, wanted = last.get("time/total_timesteps", 0), config["total_timesteps"] // batch * batch
+    found = [(f"{steps:,}", "environment steps" if steps >= wanted else f"of {wanted:,} environment steps")]
+    found += [(f"{config['num_envs']} × {config['num_steps']}", f"= {batch:,} samples in a batch")]
+    found += [(number(last["time/fps"]), "steps/s")] if last.get("time/fps") else []
+    if run["evaluations"]:
+        row = run["evaluations"][-1]
+        spread = f"middle half {number(row['eval/iqr_low'])} to {number(row['eval/iqr_high'])}"
+        found.append((number(row["eval/mean_reward"]), f"last evaluation, {spread}"))
+    if run["checkpoints"]:
+        found.append((str(len(run["checkpoints"])), f"checkpoints, the last at step {run['checkpoints'][-1]:,}"))
+    return found
+
+
+def _staircase(run: dict[str, Any]) -> str:
+    frame = curves.frame_of([run | {"name": ""}])
+    return staircase_note(frame, {"": run["config"]["num_envs"]})
+
+
+def _evaluations(run: dict[str, Any]) -> list[Block]:
+    if not run["evaluations"]:
+        return []
+    names = {"eval/mean_reward": "mean", "eval/median_reward": "median", "eval/iqr_low": "25%", "eval/iqr_high": "75%"}
+    rows = [
+        [f"{row['time/total_timesteps']:,}", *(number(row[k]) if k in row else "" for k in names)]
+        for row in run["evaluations"]
+    ]
+    return [Folded("Evaluations", [Table(["step", *names.values()], rows, words=())], "with exploration off")]
+
+
+def _configuration(run: dict[str, Any]) -> list[Block]:
+    usual = Config().as_dict()
+    rows = [[name, str(value)] for name, value in run["config"].items()]
+    marked = tuple(i for i, (name, _) in enumerate(rows) if run["config"][name] != usual.get(name))
+    table = Table(["", ""], rows, marked, words=(0, 1), caption="Marked: not the default.")
+    made = Table(["", ""], made_with(run["manifest"]), words=(0, 1))
+    return [Folded("Configuration", [table]), Folded("How this was made", [made])]
+
+
+def _look(run: dict[str, Any]) -> str:
+    return f"trimtab probe {run['path']} --page"
