@@ -12,7 +12,19 @@ MODULES = {
 }
 # The rooms from the ground up: a room may open doors to the rooms before it, never to one after it.
 ROOMS = (
-    ("returns", "objectives", "ewma", "normalize", "minibatch", "prng", "stats", "nets", "envs", "validation"),
+    (
+        "returns",
+        "objectives",
+        "ewma",
+        "normalize",
+        "minibatch",
+        "prng",
+        "stats",
+        "nets",
+        "envs",
+        "validation",
+        "markup",
+    ),
     ("config",),
     ("presets",),
     ("algos",),
@@ -21,14 +33,23 @@ ROOMS = (
     ("anatomy",),
     ("playbook",),
     ("studies",),
+    ("api",),
     ("commands",),
     ("cli",),
 )
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 EXCEPT = {("validation", "config")}  # for type checkers only
-LIGHT = ("config", "validation", "stats", "presets", "playbook", "report", "studies", "commands", "cli")
-NEVER_JAX = ("config", "validation", "stats", "report")
-LIGHT_MODULES = ("runs.records", "runs.run", "runs.sinks", "runs.progress", "runs.device", "anatomy.options")
+LIGHT = ("config", "validation", "stats", "presets", "playbook", "report", "studies", "api", "commands", "cli")
+NEVER_JAX = ("config", "markup", "validation", "stats", "report")
+LIGHT_MODULES = (
+    "runs.records",
+    "runs.run",
+    "runs.sinks",
+    "runs.progress",
+    "runs.device",
+    "runs.policy",
+    "anatomy.options",
+)
 
 
 def package(module: str) -> str:

@@ -14,6 +14,7 @@ from trimtab.config import Config
 from trimtab.runs import device, memory, snapshot
 from trimtab.runs.engine import Engine, build
 from trimtab.runs.records import Checkpoint, Damaged, RunDir, RunError
+from trimtab.runs.start import Start, begin
 
 
 def fitting(config: Config) -> Engine:
@@ -45,7 +46,8 @@ def restore(run: RunDir, config: Config, engine: Engine, say: Callable[[str], No
         iteration = int(state.iteration)
         return engine.adopt(state, iteration) if iteration else state
     run.rewind(Checkpoint(0, run.path, {"lengths": {"metrics.jsonl": 0, "evaluations.jsonl": 0}, "iteration": 0}))
-    return template
+    begun_from = run.manifest().get("started_from")
+    return begin(engine, template, Start(**begun_from["start"])) if begun_from else template
 
 
 def opened(path: str | Path, step: int | None) -> tuple[Config, Engine, State, int]:
