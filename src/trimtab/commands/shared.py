@@ -45,12 +45,12 @@ def add_source(made: Parser) -> None:
     made.add_argument("--config", metavar="FILE", help="YAML file of fields, over the preset, under the flags")
 
 
-def config_from(given) -> Config:
-    """The configuration asked for by position, preset, file and flags."""
+def config_from(given, base: dict[str, Any] | None = None) -> Config:
+    """The configuration asked for by position, preset, file and flags, over the fields of `base`."""
     if given.env is not None:
         refuse_two_environments(given)
         given.env_id = given.env
-    return layered_config(given)
+    return layered_config(given, base)
 
 
 def numbered(name: str) -> Path:
