@@ -114,16 +114,24 @@ def _filled(template: Any, tensors: dict[str, np.ndarray], prefix: str) -> Any:
     return snapshot.filled(template, [tensors[f"{prefix}.{path}"] for path, _ in snapshot.paths(template)])
 
 
-def first_segment(config: Config) -> dict[str, int]:
-    return {"step": 0, "total_timesteps": config.total_timesteps}
+Segment = dict[str, Any]
 
 
-def segments_of(run: RunDir, config: Config) -> list[dict[str, int]]:
+def _segment(step: int, total: int) -> Segment:
+    about = f"from step {step} on, annealing follows a length of {total}"
+    return {"step": step, "total_timesteps": total, "schedules": about}
+
+
+def first_segment(config: Config) -> Segment:
+    return _segment(0, config.total_timesteps)
+
+
+def segments_of(run: RunDir, config: Config) -> list[Segment]:
     """The segments a run has recorded."""
     return run.manifest().get("segments") or [first_segment(config)]
 
 
-def going_on(segments: list[dict[str, int]], step: int, total: int, exact: bool) -> list[dict[str, int]]:
+def going_on(segments: list[Segment], step: int, total: int, exact: bool) -> list[Segment]:
     """The segments of a run that goes on from `step` to `total`.
 
     A new one begins where the length becomes another, and at every resume of environments whose states are not kept.
@@ -131,4 +139,4 @@ def going_on(segments: list[dict[str, int]], step: int, total: int, exact: bool)
     before = [segment for segment in segments if segment["step"] < step]
     if before and exact and before[-1]["total_timesteps"] == total:
         return before
-    return [*before, {"step": step, "total_timesteps": total}]
+    return [*before, _segment(step, total)]
