@@ -7,6 +7,7 @@ import inspect
 import json
 import subprocess
 import sys
+import types
 
 import pytest
 import tiny
@@ -140,7 +141,7 @@ def test_runs_side_by_side(run, tmp_path, capsys):
     assert found.results["return, last 100 episodes"] == [40.0, 7.5] and found.results["steps"] == [64, 32]
     assert found.curves["other"] == [(32, 7.5)]
     assert all(cells[0] or cells[1] for cells in found.findings.values())
-    assert set(found.runs[0]) == {"name", "config", "metrics", "findings", "summary"}
+    assert set(found.runs[0]) == {"name", "path", "config", "metrics", "findings", "summary"}
     assert "num_envs: 2, 4" in repr(found) and "<th" in found._repr_html_()
     assert cli.main(["compare", str(run.path), str(other.path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["differing"] == {"num_envs": [2, 4]}
@@ -151,6 +152,16 @@ def test_runs_side_by_side(run, tmp_path, capsys):
         with pytest.raises(SystemExit):
             cli.main(["compare", *map(str, line)])
         assert says in capsys.readouterr().err
+
+
+def test_a_page_of_the_comparison_is_written(run, tmp_path, monkeypatch, capsys):
+    """What the page looks like is the report's; here, that it is given the runs and written where asked."""
+    drawn = types.SimpleNamespace(compare_page=lambda runs: " and ".join(run["name"] for run in runs))
+    monkeypatch.setitem(sys.modules, "trimtab.report.compare", drawn)
+    other = RunDir.create(tmp_path / "other", Config().as_dict(), {"environment": {}})
+    page = tmp_path / "page.html"
+    assert cli.main(["compare", str(run.path), str(other.path), "--page", str(page)]) == 0
+    assert page.read_text() == "written and other" and f"page: {page}" in capsys.readouterr().out
 
 
 def test_two_runs_of_one_name_are_told_apart(tmp_path):

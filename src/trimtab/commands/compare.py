@@ -40,7 +40,7 @@ def _show(found) -> None:
     from rich.table import Table
 
     from trimtab.playbook.compare import plain
-    from trimtab.report.curves import WIDTH, draw_together
+    from trimtab.report.terminal import WIDTH, draw_together
 
     console = Console(highlight=False)
     for title, rows in (

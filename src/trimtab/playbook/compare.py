@@ -10,12 +10,19 @@ from trimtab.config import ConfigError
 from trimtab.playbook.doctor import diagnose
 from trimtab.runs.run import Run
 
-SHOWN = ("act", "watch")  # verdicts worth a column
+SHOWN = ("act", "watch")  # verdicts worth a row
+RESULTS = {
+    "steps": "total_timesteps",
+    "return, last 100 episodes": "ep_rew_mean",
+    "area under the curve": "area",
+    "evaluation": "evaluation",
+    "steps/s": "fps",
+}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One entry per run: name, config (plain), metrics (rows), findings (plain), summary (numbers)."""
+    """One entry per run, of plain values: name, path, config, metrics (rows), findings, summary."""
 
     runs: list[dict[str, Any]]
 
@@ -32,7 +39,7 @@ class Comparison:
     @property
     def results(self) -> dict[str, list[Any]]:
         """What came of each run, by the name of the number."""
-        return {name: [run["summary"][name] for run in self.runs] for name in self.runs[0]["summary"]}
+        return {label: [run["summary"][name] for run in self.runs] for label, name in RESULTS.items()}
 
     @property
     def findings(self) -> dict[str, list[str]]:
@@ -86,21 +93,15 @@ def compare(runs: list[Run]) -> Comparison:
 
 
 def _entry(name: str, run: Run) -> dict[str, Any]:
-    rows, last = run.files.evaluations(), run.summary()
-    summary = {
-        "steps": last["total_timesteps"],
-        "return, last 100 episodes": last["ep_rew_mean"],
-        "area under the curve": run.area,
-        "evaluation": rows[-1]["eval/mean_reward"] if rows else None,
-        "steps/s": last["fps"],
-    }
-    found = [finding.as_dict() for finding in diagnose(run).findings]
+    evaluations = run.files.evaluations()
+    last = evaluations[-1]["eval/mean_reward"] if evaluations else None
     return {
         "name": name,
+        "path": str(run.path),
         "config": run.config.as_dict(),
         "metrics": run.files.metrics(),
-        "findings": found,
-        "summary": summary,
+        "findings": [finding.as_dict() for finding in diagnose(run).findings],
+        "summary": run.summary() | {"area": run.area, "evaluation": last},
     }
 
 
