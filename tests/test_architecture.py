@@ -14,7 +14,7 @@ MODULES = {
 }
 # The rooms from the ground up: a room may open doors to the rooms before it, never to one after it.
 ROOMS = (
-    ("estimate", "quantities"),
+    ("estimate", "quantities", "markup"),
     ("wording", "algorithms"),
     ("fields",),
     ("returns", "objectives", "ewma", "normalize", "minibatch", "prng", "stats", "nets", "envs"),
@@ -26,6 +26,7 @@ ROOMS = (
     ("anatomy",),
     ("playbook",),
     ("studies",),
+    ("api",),
     ("commands",),
     ("cli",),
 )
@@ -42,11 +43,20 @@ LIGHT = (
     "playbook",
     "report",
     "studies",
+    "api",
     "commands",
     "cli",
 )
-NEVER_JAX = ("estimate", "quantities", "wording", "algorithms", "fields", "config", "stats", "report")
-LIGHT_MODULES = ("runs.records", "runs.run", "runs.sinks", "runs.progress", "runs.device", "anatomy.options")
+NEVER_JAX = ("estimate", "markup", "quantities", "wording", "algorithms", "fields", "config", "stats", "report")
+LIGHT_MODULES = (
+    "runs.records",
+    "runs.run",
+    "runs.sinks",
+    "runs.progress",
+    "runs.device",
+    "runs.policy",
+    "anatomy.options",
+)
 
 
 def package(module: str) -> str:

@@ -137,7 +137,8 @@ def flags_of(config):
 
 
 def trimtab(*arguments, script=("-m", "trimtab.cli"), **options):
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     command = [sys.executable, *script, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240, **options)
 

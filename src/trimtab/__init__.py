@@ -1,26 +1,67 @@
-"""trimtab trains policy-gradient agents and measures how to spend the batch."""
+"""trimtab trains policy-gradient agents and measures how to spend the batch.
+
+run = trimtab.train("CartPole-v1", total_timesteps=50_000)
+trimtab.diagnose(run)
+act = run.policy()
+"""
 
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
+
+# ruff: noqa: F401
+if TYPE_CHECKING:  # what editors complete
+    from trimtab.api import (
+        compare,
+        configure,
+        diagnose,
+        evaluate,
+        export,
+        load,
+        plan,
+        probe,
+        repeat,
+        rescale,
+        resume,
+        train,
+        translate,
+        watch,
+    )
+    from trimtab.config import Config, ConfigError
+    from trimtab.playbook.compare import Comparison
+    from trimtab.playbook.doctor import Diagnosis
+    from trimtab.playbook.rescale import Rescaled
+    from trimtab.runs.policy import Policy
+    from trimtab.runs.run import Run
 
 __version__ = "0.1.0"
 
 # Public names and where they live; imported on first use, so that light commands stay light.
 _PUBLIC = {
+    "Comparison": "trimtab.playbook.compare",
     "Config": "trimtab.config",
     "ConfigError": "trimtab.config",
     "Diagnosis": "trimtab.playbook.doctor",
+    "Policy": "trimtab.runs.policy",
     "Rescaled": "trimtab.playbook.rescale",
     "Run": "trimtab.runs.run",
-    "diagnose": "trimtab.playbook.doctor",
-    "load": "trimtab.runs.run",
-    "rescale": "trimtab.playbook.rescale",
-    "probe": "trimtab.anatomy.probe",
-    "train": "trimtab.runs.loop",
-    "resume": "trimtab.runs.loop",
+    "compare": "trimtab.api",
+    "configure": "trimtab.api",
+    "diagnose": "trimtab.api",
+    "evaluate": "trimtab.api",
+    "export": "trimtab.api",
+    "load": "trimtab.api",
+    "plan": "trimtab.api",
+    "probe": "trimtab.api",
+    "repeat": "trimtab.api",
+    "rescale": "trimtab.api",
+    "resume": "trimtab.api",
+    "train": "trimtab.api",
+    "translate": "trimtab.api",
+    "watch": "trimtab.api",
 }
-_MODULES = ("anatomy", "envs", "ewma", "objectives", "returns", "stats")
+_MODULES = ("anatomy", "envs", "ewma", "objectives", "presets", "returns", "stats")
 
 __all__ = ["__version__", *_PUBLIC, *_MODULES]
 
@@ -31,3 +72,7 @@ def __getattr__(name: str):
     if name in _MODULES:
         return importlib.import_module(f"trimtab.{name}")
     raise AttributeError(f"module 'trimtab' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -11,7 +11,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from trimtab import fields
+from trimtab import fields, markup
 from trimtab.algorithms import ALGORITHMS, Name, Traits, those
 from trimtab.fields import (
     ConfigError,
@@ -401,6 +401,23 @@ class Config:
         return {
             f.name: list(v) if isinstance(v := getattr(self, f.name), tuple) else v for f in dataclasses.fields(self)
         }
+
+    def changed(self) -> dict[str, Any]:
+        """The fields that differ from their defaults, and the environment."""
+        default = {f.name: {} if f.default is dataclasses.MISSING else f.default for f in dataclasses.fields(self)}
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {name: value for name, value in values.items() if name == "env_id" or value != default[name]}
+
+    def __repr__(self) -> str:
+        """What differs from the defaults, as it would be written."""
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in self.changed().items())})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what was chosen, and what follows from it."""
+        title = f"{self.algo} on {self.env_id}, seed {self.seed}"
+        return markup.table(title, self.derived().items()) + markup.table(
+            "fields that differ from the defaults", self.changed().items()
+        )
 
     def derived(self) -> dict[str, Any]:
         """What a user should see before a run starts."""

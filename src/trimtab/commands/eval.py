@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from trimtab.commands.shared import Output, filled, parser
-from trimtab.config import ConfigError
 
 
 def eval(argv: list[str]) -> int:
@@ -14,14 +13,10 @@ def eval(argv: list[str]) -> int:
     made.add_argument("--at", type=int, default=None, metavar="STEP", help="checkpoint to evaluate (default: the last)")
     made.add_argument("--seed", type=int, default=None, help="seed of the episodes (default: 1000000 + the run's seed)")
     given = made.parse(argv)
-    if given.episodes < 1:
-        raise ConfigError("episodes", given.episodes, "must be at least 1; nearest: 1")
-    if given.seed is not None and given.seed < 0:
-        raise ConfigError("seed", given.seed, "must be at least 0; nearest: 0")
     output = filled(Output, given)
-    from trimtab.runs.evaluate import evaluate_run
+    from trimtab.api import evaluate
 
-    result = {"run": given.run, **evaluate_run(given.run, given.episodes, given.at, given.seed)}
+    result = {"run": given.run, **evaluate(given.run, given.episodes, at=given.at, seed=given.seed)}
     if output.json:
         print(json.dumps(result))
     else:

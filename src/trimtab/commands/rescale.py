@@ -13,7 +13,7 @@ import yaml
 from trimtab import config as configuration
 from trimtab import presets
 from trimtab.commands import flags
-from trimtab.commands.shared import Output, filled, parser, read_yaml
+from trimtab.commands.shared import Output, filled, parser
 from trimtab.config import ConfigError
 
 
@@ -109,7 +109,7 @@ def _rescale_source(source: str) -> tuple[dict[str, Any], float | None]:
         newest = run.newest("noise_scale")
         return run.files.config(), newest["value"] if newest else None
     if Path(source).is_file():
-        return read_yaml(source), None
+        return presets.read_file(source), None
     try:
         return presets.load(source), None
     except ConfigError as error:

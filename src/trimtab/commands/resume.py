@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from trimtab.commands import flags
 from trimtab.commands.shared import Output, filled, parser
 from trimtab.commands.train import finish, refuse_no_checkpoints
-from trimtab.runs.records import RunError
+from trimtab.config import ConfigError
+from trimtab.runs.records import RunDir, RunError
 from trimtab.studies.study import Where, began
 
 EARLIER = ("split.json", "tune.json")  # what marked the directory of a split or tuning before there were studies
@@ -17,9 +19,17 @@ def resume(argv: list[str]) -> int:
     made.add_argument("--tensorboard", action="store_true", help="also write TensorBoard events")
     made.add_argument("--track", action="store_true", help="also log to Weights & Biases")
     made.add_argument("--checkpoints", type=int, default=None, help="checkpoints over the run, as in train")
+    made.add_argument(
+        "--total-timesteps",
+        metavar="INT",
+        help="make a run this long; from its last checkpoint on, annealing follows the new length",
+    )
     given = made.parse(argv)
+    total = flags.parse("total_timesteps", int, given.total_timesteps)
     output, where = filled(Output, given), filled(Where, given)
     refuse_no_checkpoints(given.checkpoints)
+    if total is not None and not RunDir.began(given.run) and Path(given.run).exists():
+        raise ConfigError("total_timesteps", total, "only a run can be made longer; leave it out")
     if began(given.run):
         return _resume_study(Path(given.run), where, output)
     _refuse_earlier(Path(given.run))
@@ -27,6 +37,7 @@ def resume(argv: list[str]) -> int:
 
     run = loop.resume(
         given.run,
+        total_timesteps=total,
         quiet=output.quiet or output.json,
         checkpoints=given.checkpoints,
         tensorboard=given.tensorboard,

@@ -10,7 +10,6 @@ from typing import Any
 
 import yaml
 
-from trimtab import config as configuration
 from trimtab import presets
 from trimtab.commands import HELP, flags
 from trimtab.commands.flags import Parser
@@ -89,12 +88,12 @@ def add_page(made: Parser, default: str) -> None:
     made.add_argument("--page", nargs="?", const="", default=None, metavar="FILE", help=text)
 
 
-def config_from(given) -> Config:
-    """The configuration asked for by position, preset, file and flags."""
+def config_from(given, base: dict[str, Any] | None = None) -> Config:
+    """The configuration asked for by position, preset, file and flags, over the fields of `base`."""
     if given.env is not None:
         refuse_two_environments(given)
         given.env_id = given.env
-    return layered_config(given)
+    return layered_config(given, base)
 
 
 def numbered(name: str) -> Path:
@@ -114,18 +113,12 @@ def filled(cls: type, given) -> Any:
 
 
 def layered_config(given, base: dict[str, Any] | None = None) -> Config:
-    """Flags over file over preset."""
-    chosen, file, name = flags.values(Config, given), _file_of(given), preset_of(given)
-    layers = [presets.load(name) if name else {}, file, chosen]
-    if not any("env_id" in layer for layer in layers):
+    """Flags over file over preset over `base`."""
+    layers, preset = (_file_of(given), flags.values(Config, given)), preset_of(given)
+    under = [presets.load(preset) if preset else {}, base or {}]
+    if not any("env_id" in layer for layer in (*layers, *under)):
         flags.fail("name an environment, for example: trimtab train CartPole-v1")
-    merged: dict[str, Any] = dict(base or {})
-    for layer in layers:
-        merged |= layer
-        for one, other in (("minibatch_size", "num_minibatches"), ("num_minibatches", "minibatch_size")):
-            if layer.get(one) is not None and other not in layer:
-                merged.pop(other, None)
-    return configuration.from_dict(merged)
+    return presets.layered(*layers, preset=preset or "none", base=base)
 
 
 def own_num_envs(given) -> int:
@@ -143,44 +136,20 @@ def refuse_unknown_environment(config: Config) -> None:
 
 def preset_of(given) -> str | None:
     """The preset to start from: as asked, else the environment's own for the algorithm, if there is one."""
-    if given.preset is not None:
-        return None if given.preset == "none" else given.preset
-    named = _file_of(given) | flags.values(Config, given)
-    return presets.find(named["env_id"], named.get("algo", "ppo")) if "env_id" in named else None
+    return presets.chosen(_file_of(given), flags.values(Config, given), preset=given.preset)
 
 
 def _file_of(given) -> dict[str, Any]:
-    return read_yaml(given.config) if given.config else {}
-
-
-class _Strict(yaml.SafeLoader):
-    """A field given twice is a mistake, not a choice of the last."""
-
-    def construct_mapping(self, node, deep=False):
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        twice = next((key for key in keys if keys.count(key) > 1), None)
-        if twice is not None:
-            raise yaml.YAMLError(f"{twice} is given twice")
-        return super().construct_mapping(node, deep)
+    return presets.read_file(given.config) if given.config else {}
 
 
 def parsed(text: str) -> Any:
     """A value as YAML reads it, and 3e-4 as the number it is."""
     try:
-        return float(text) if re.fullmatch(r"[+-]?[\d.]+e[+-]?\d+", text, re.IGNORECASE) else yaml.load(text, _Strict)
+        return (
+            float(text)
+            if re.fullmatch(r"[+-]?[\d.]+e[+-]?\d+", text, re.IGNORECASE)
+            else yaml.load(text, presets.Strict)
+        )
     except (ValueError, yaml.YAMLError):
         return text
-
-
-def read_yaml(path: str) -> dict[str, Any]:
-    try:
-        values = yaml.load(Path(path).read_text(), _Strict)
-    except OSError as error:
-        raise ConfigError("config", path, error.strerror or "cannot be read") from None
-    except UnicodeDecodeError:
-        raise ConfigError("config", path, "is not text") from None
-    except yaml.YAMLError as error:
-        raise ConfigError("config", path, f"is not YAML ({error})") from None
-    if not isinstance(values, dict):
-        raise ConfigError("config", path, "must hold fields and values, for example 'num_envs: 8'")
-    return values

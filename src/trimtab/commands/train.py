@@ -32,9 +32,18 @@ class RunFlags:
 def train(argv: list[str]) -> int:
     made = parser("train", RunFlags, Output, Where, Config)
     add_source(made)
+    made.add_argument(
+        "--from",
+        dest="start_from",
+        metavar="RUN",
+        help="start from the last parameters and normalizers of this run; its fields, not a preset's, lie under the "
+        "flags, and schedules begin anew",
+    )
+    made.add_argument("--take-optimizer", action="store_true", help="with --from: also take its optimizer state")
     given = made.parse(argv)
     options, output = filled(RunFlags, given), filled(Output, given)
-    config = config_from(given)
+    base = _base(given)
+    config = config_from(given, base)
     refuse_no_checkpoints(options.checkpoints)
     if options.seeds < 1:
         raise ConfigError("seeds", options.seeds, "must be at least 1; nearest: 1")
@@ -42,6 +51,7 @@ def train(argv: list[str]) -> int:
         return _train_seeds(config, options, output, filled(Where, given), f"trimtab train {' '.join(argv)}")
 
     from trimtab.runs import loop
+    from trimtab.runs.start import Start
 
     quiet = output.quiet or output.json
     run = loop.train(
@@ -52,6 +62,7 @@ def train(argv: list[str]) -> int:
         checkpoints=options.checkpoints,
         tensorboard=options.tensorboard,
         track=options.track,
+        start=Start.at(given.start_from, None, given.take_optimizer) if given.start_from else None,
     )
     return finish(run, output)
 
@@ -64,6 +75,20 @@ def _train_seeds(config: Config, options: RunFlags, output: Output, where: Where
     out = Path(options.run_dir) if options.run_dir else numbered(name)
     study = Seeds(config, options.seeds, options.checkpoints, options.tensorboard, options.track)
     return finish_seeds(begin(study, out, where, command, quiet=output.quiet or output.json), output)
+
+
+def _base(given) -> dict[str, Any] | None:
+    """The fields of the run that this one starts from; a preset lies over them only if it is named."""
+    if given.start_from is None:
+        if given.take_optimizer:
+            raise ConfigError("take_optimizer", True, "there is no run to take it from; give --from RUN")
+        return None
+    if getattr(given, "seeds", "1") != "1":
+        raise ConfigError("seeds", given.seeds, "one run starts from another; nearest: 1")
+    from trimtab.runs.run import load
+
+    given.preset = given.preset or "none"
+    return load(given.start_from).config.as_dict()
 
 
 def refuse_no_checkpoints(count: int | None) -> None:

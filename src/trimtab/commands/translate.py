@@ -7,12 +7,12 @@ from typing import Any
 
 import yaml
 
+from trimtab import presets
 from trimtab.commands.shared import (
     Output,
     filled,
     parsed,
     parser,
-    read_yaml,
 )
 from trimtab.config import ConfigError
 from trimtab.wording import nearest
@@ -29,7 +29,7 @@ def translate(argv: list[str]) -> int:
     given = made.parse(argv)
     from trimtab.playbook.translate import translate as carry_over
 
-    values = _named(read_yaml(given.file), given.env_id, given.file) if given.file else {}
+    values = _named(presets.read_file(given.file), given.env_id, given.file) if given.file else {}
     found = carry_over(given.library, values | dict(map(_pair, given.fields)), not given.no_defaults)
     config = found.config(given.env_id)
     fields = ({"env_id": given.env_id} if given.env_id else {}) | found.fields

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from trimtab import markup
 from trimtab.config import Config, ConfigError, nearest_divisors
 from trimtab.playbook.rescale_rules import ADJUSTMENTS, Change, Rule, Size, Work, effective
 from trimtab.wording import nearest
@@ -35,6 +36,19 @@ class Rescaled:
     c_iter: float = 1.0
     exact: bool = True
 
+    def __repr__(self) -> str:
+        """The factors and every field that changes, one line each."""
+        changed = [f"  {row.field}: {_plain(row.before)} → {_plain(row.after)}" for row in self.changes if row.changed]
+        head = f"<Rescaled: c_opt = {self.c_opt:.6g}, c_iter = {self.c_iter:.6g}, {len(self.warnings)} warnings"
+        return "\n".join([head, *changed]) + ">"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what changes, by which rule and why, and what to look out for."""
+        rows = [(r.field, _plain(r.before), _plain(r.after), r.rule, r.why) for r in self.changes if r.changed]
+        title = f"c_opt = {self.c_opt:.6g}, c_iter = {self.c_iter:.6g}"
+        shown = markup.table(title, rows, ("field", "from", "to", "rule", "why"))
+        return shown + (markup.table("warnings", [(text,) for text in self.warnings]) if self.warnings else "")
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
@@ -45,6 +59,10 @@ class Rescaled:
             "warnings": list(self.warnings),
             "config": self.config.as_dict(),
         }
+
+
+def _plain(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def rescale(

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 
 from trimtab import config as configuration
 from trimtab.algos.state import Info, State
-from trimtab.config import Config
+from trimtab.config import Config, ConfigError
 from trimtab.envs.base import derived_seed
 from trimtab.envs.own import name_of
 from trimtab.envs.procgen import normalized_return
@@ -32,6 +32,7 @@ from trimtab.runs.progress import Progress
 from trimtab.runs.records import RunDir, RunError, Taken, new_path
 from trimtab.runs.run import Run
 from trimtab.runs.sinks import Sink, TensorBoard, WandB, require_packages
+from trimtab.runs.start import Start, begin, first_segment, going_on, segments_of, taken
 
 WINDOW = 100  # episodes in rollout/ep_rew_mean
 
@@ -40,41 +41,87 @@ class NonFinite(RunError):
     """A number was infinite or not a number; the run stopped, its last checkpoint stands."""
 
 
-@dataclass
+def _to_stderr(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _nothing(config: Config, backend: str) -> None:
+    pass
+
+
+def _no_steps(steps: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
 class Options:
     """How a run is carried out and shown; nothing here changes its results."""
 
-    run_dir: Path | None = None
     quiet: bool = True
     checkpoints: int | None = None  # None: 20, or fewer where they are large (`runs.disk`)
     tensorboard: bool = False
     track: bool = False
-    say: Callable[[str], None] = field(default=lambda text: print(text, file=sys.stderr))
-    announce: Callable[[Config, str], None] = field(default=lambda config, backend: None)  # nothing is refused after it
-    tick: Callable[[int], None] = field(default=lambda steps: None)  # told the steps recorded so far
-    engines: Engines | None = None  # where engines are kept between runs
+    tick: Callable[[int], None] = _no_steps  # told the steps recorded so far
+
+    def __post_init__(self) -> None:
+        if self.checkpoints is not None and self.checkpoints < 1:
+            raise ConfigError("checkpoints", self.checkpoints, "must be at least 1; nearest: 1")
+        require_packages(self.tensorboard, self.track)
 
 
 def train(
-    config: Config, run_dir: str | Path | None = None, env: Callable[..., Any] | None = None, **options: Any
+    config: Config,
+    run_dir: str | Path | None = None,
+    env: Callable[..., Any] | None = None,
+    *,
+    quiet: bool = True,
+    checkpoints: int | None = None,
+    tensorboard: bool = False,
+    track: bool = False,
+    start: Start | None = None,
+    until: int | None = None,
+    say: Callable[[str], None] = _to_stderr,
+    announce: Callable[[Config, str], None] = _nothing,
+    tick: Callable[[int], None] = _no_steps,
+    engines: Engines | None = None,
 ) -> Run:
-    """Train from the beginning in a new run directory.
+    """Train from the beginning in a new run directory (runs/ENV/ALGO-seedS-K if none is named).
 
     `env` makes the environment (a function or class that returns a gymnasium.Env) in place of config.env_id, which
     becomes its name. A run whose `env` cannot be imported by that name (one in __main__, a lambda) can only be resumed
     with `env` given again.
+    `quiet` shows no progress; `checkpoints` are evenly spaced (20, or fewer where they are large); `tensorboard` and
+    `track` also write there. `start` brings the parameters of another run. `until` stops after so many steps, as a
+    kill would, but with a checkpoint. `say` is told what a person should know, `announce` the configuration and backend
+    once nothing can be refused, `tick` the steps recorded so far. `engines` keeps compiled programs between runs.
     """
     if env is not None:
         config = config.replace(env_id=name_of(env))
-    opts = Options(run_dir=Path(run_dir) if run_dir else None, **options)
-    require_packages(opts.tensorboard, opts.track)
+    options = Options(quiet, checkpoints, tensorboard, track, tick)
     device.prepare(device.threads_for(config.network))
-    engine = fitting(config, env, opts.engines)
-    run = _new_run(opts.run_dir, config, engine)
-    opts.announce(config, engine.algorithm.env.spec.backend)
+    engine = fitting(config, env, engines)
+    about = _beginning(engine, config, start)
+    run = _new_run(Path(run_dir) if run_dir else None, config, engine, about)
+    announce(config, engine.algorithm.env.spec.backend)
     with run.writing(), _saying_how_to_go_on(run.path):
         state = engine.init(config.seed)
-        return _Loop(config, engine, run, opts).go(state)
+        if start:
+            state = begin(engine, state, start)
+            parts = ", ".join(about["started_from"]["taken"])
+            say(f"starting from {start.run} at step {start.step:,}, taking: {parts}; all else is new")
+        return _Loop(config, engine, run, options, until).go(state)
+
+
+def _beginning(engine: Engine, config: Config, start: Start | None) -> dict[str, Any]:
+    """What the manifest says of how a run begins."""
+    about: dict[str, Any] = {"segments": [first_segment(config)]}
+    if start is None:
+        return about
+    try:
+        return about | {"started_from": {"start": asdict(start), "taken": taken(engine, start)}}
+    except (ConfigError, RunError):
+        engine.close()
+        raise
 
 
 @contextmanager
@@ -86,43 +133,101 @@ def _saying_how_to_go_on(path: Path) -> Iterator[None]:
         raise KeyboardInterrupt(f"`trimtab resume {path}` goes on from the last checkpoint") from None
 
 
-def _new_run(path: Path | None, config: Config, engine: Engine) -> RunDir:
+def _new_run(path: Path | None, config: Config, engine: Engine, about: dict[str, Any]) -> RunDir:
     """A run at `path`, or under the first free name: another process may take a name between looking and making."""
     while True:
         target = path or new_path(Path("runs"), config.env_id, config.algo, config.seed)
         try:
-            return RunDir.create(target, config.as_dict(), manifest(config, engine))
+            return RunDir.create(target, config.as_dict(), manifest(config, engine) | about)
         except Taken:
             if path:
                 raise
 
 
-def resume(run_dir: str | Path, env: Callable[..., Any] | None = None, **options: Any) -> Run:
-    """Go on from the newest good checkpoint; `env` as in `train`."""
-    run = RunDir.open(run_dir)
-    opts = Options(run_dir=run.path, **options)
-    require_packages(opts.tensorboard, opts.track)
-    config = configuration.from_dict(run.config())
+def resume(
+    run_dir: str | Path,
+    env: Callable[..., Any] | None = None,
+    *,
+    total_timesteps: int | None = None,
+    quiet: bool = True,
+    checkpoints: int | None = None,
+    tensorboard: bool = False,
+    track: bool = False,
+    until: int | None = None,
+    say: Callable[[str], None] = _to_stderr,
+    tick: Callable[[int], None] = _no_steps,
+    engines: Engines | None = None,
+) -> Run:
+    """Go on from the newest good checkpoint, to `total_timesteps` if another length is asked for.
+
+    From the checkpoint on, everything that follows the length of training (annealing of the step size and of the
+    entropy bonus) follows the new one, as if it had been asked for from the beginning: what was learned before stays.
+    The other arguments are those of `train`.
+    """
+    run, options = RunDir.open(run_dir), Options(quiet, checkpoints, tensorboard, track, tick)
+    old = configuration.from_dict(run.config())
+    config = old if total_timesteps is None else old.replace(total_timesteps=total_timesteps)
     device.prepare(device.threads_for(config.network))
     with run.writing(), _saying_how_to_go_on(run.path):
-        engine = fitting(config, env, opts.engines)
-        state = restore(run, config, engine, opts.say)
-        return _Loop(config, engine, run, opts).go(state)
+        _refuse_shorter(run, config)
+        engine = fitting(config, env, engines)
+        state = restore(run, config, engine, say)
+        step = int(state.iteration) * config.batch
+        segments = going_on(segments_of(run, old), step, config.total_timesteps, engine.exact)
+        if config != old:
+            run.write_manifest(segments=segments_of(run, old))  # a run of an older version has none yet
+            run.write_config(config.as_dict())
+            say(_about_schedules(config, old, step))
+        if step < config.steps and segments != segments_of(run, old):
+            run.write_manifest(segments=segments)
+        return _Loop(config, engine, run, options, until).go(state)
 
 
-def train_or_resume(config: Config, run_dir: Path, **options: Any) -> Run:
+def _refuse_shorter(run: RunDir, config: Config) -> None:
+    """A run may not become shorter than it is."""
+    done = max((checkpoint.step for checkpoint in run.checkpoints()), default=0)
+    if config.steps < done:
+        raise ConfigError("total_timesteps", config.total_timesteps, f"{done} are done already; nearest: {done}")
+
+
+def _about_schedules(config: Config, old: Config, step: int) -> str:
+    """What a new length does to what follows it."""
+    length = f"{step:,} of {old.total_timesteps:,} steps are done; from here the run has {config.total_timesteps:,}"
+    following = [f"the {config.anneal_lr} step size"] * (config.anneal_lr != "constant")
+    following += ["the entropy bonus"] * (config.ent_anneal > 0)
+    if not following:
+        return f"{length}; no schedule depends on it"
+    before, now = (f"{step / one.steps:.0%}" for one in (old, config))
+    return (
+        f"{length}; annealed over the new length from here on: {', '.join(following)} ({before} of its way, now {now})"
+    )
+
+
+def train_or_resume(
+    config: Config,
+    run_dir: Path,
+    *,
+    checkpoints: int | None,
+    tensorboard: bool,
+    track: bool,
+    tick: Callable[[int], None],
+    engines: Engines,
+) -> Run:
     """Go on with the run in `run_dir` if it was begun, else begin it; what a kill left before it was a run goes."""
+    how = partial(train, config)
     if RunDir.began(run_dir):
-        return resume(run_dir, **options)
-    shutil.rmtree(run_dir, ignore_errors=True)
-    return train(config, run_dir, **options)
+        how = resume
+    else:
+        shutil.rmtree(run_dir, ignore_errors=True)
+    return how(run_dir, checkpoints=checkpoints, tensorboard=tensorboard, track=track, tick=tick, engines=engines)
 
 
 class _Loop:
     """One pass from a state to the end of training, recording on the way."""
 
-    def __init__(self, config: Config, engine: Engine, run: RunDir, options: Options):
+    def __init__(self, config: Config, engine: Engine, run: RunDir, options: Options, until: int | None = None):
         self.config, self.engine, self.run, self.options = config, engine, run, options
+        self.last = config.iterations if until is None else until // config.batch
         self.window: deque[tuple[float, float]] = deque(maxlen=WINDOW)
         self.pending: list[dict[str, np.ndarray]] = []
         self.shard_from = 0
@@ -136,16 +241,16 @@ class _Loop:
         stops = self._checkpoint_iterations()
         if iteration == 0:
             self._checkpoint(state)
-        if iteration < config.iterations:
+        if iteration < self.last:
             self._open_sinks()
         self.begun, self.first, self.outside = time.perf_counter(), iteration, 0.0
         try:
             with Progress(config.steps, f"{config.env_id} {config.algo} seed {config.seed}", self.options.quiet) as bar:
-                if iteration < config.iterations:
+                if iteration < self.last:
                     engine.compile(state)
                 bar.start(iteration * config.batch)
                 settle = lambda: None
-                while iteration < config.iterations:
+                while iteration < self.last:
                     until = min(self._next(stops, iteration), self._next_evaluation(iteration))
                     count = min(until - iteration, engine.chunk)
                     state, wait = engine.launch(state, count)
@@ -169,7 +274,7 @@ class _Loop:
 
     def _timing(self) -> dict[str, Any]:
         """How long this process took; a run that was complete already keeps the speed it recorded."""
-        steps = (self.config.iterations - self.first) * self.config.batch
+        steps = (self.last - self.first) * self.config.batch
         seconds, training = time.perf_counter() - self.begun, self._clock()
         timing = {"steps": steps, "interval": [time.time() - training, time.time()]}
         if steps:
@@ -204,7 +309,7 @@ class _Loop:
             size = disk.checkpoint_bytes(self.config, parameters_of(self.engine))
             wanted = disk.usual_checkpoints(size)
         count = max(1, min(wanted, self.config.iterations))
-        return {round(k * self.config.iterations / count) for k in range(1, count + 1)}
+        return {round(k * self.config.iterations / count) for k in range(1, count + 1)} | {self.last}
 
     def _next(self, stops: set[int], iteration: int) -> int:
         return min(s for s in stops if s > iteration)

@@ -16,6 +16,7 @@ from trimtab.runs import device, memory, snapshot
 from trimtab.runs.engine import Engine, build
 from trimtab.runs.engines import Engines
 from trimtab.runs.records import Checkpoint, Damaged, RunDir, RunError
+from trimtab.runs.start import Start, begin
 
 
 def fitting(config: Config, env: Callable[..., Any] | None = None, engines: Engines | None = None) -> Engine:
@@ -50,7 +51,8 @@ def restore(run: RunDir, config: Config, engine: Engine, say: Callable[[str], No
         iteration = int(state.iteration)
         return engine.adopt(state, iteration) if iteration else state
     run.rewind(Checkpoint(0, run.path, {"lengths": {"metrics.jsonl": 0, "evaluations.jsonl": 0}, "iteration": 0}))
-    return template
+    begun_from = run.manifest().get("started_from")
+    return begin(engine, template, Start(**begun_from["start"])) if begun_from else template
 
 
 def opened(path: str | Path, step: int | None, engines: Engines | None = None) -> tuple[Config, Engine, State, int]:

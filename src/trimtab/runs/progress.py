@@ -1,10 +1,24 @@
-"""What a person sees while something long runs: a live bar in a terminal, plain lines elsewhere, nothing if quiet."""
+"""What a person sees while something long runs: a live bar in a terminal or notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import time
+from html import escape
 from typing import Any
+
+PAUSE, PAUSE_IN_CELL = 5.0, 0.25  # seconds between lines
+
+
+def in_notebook() -> bool:
+    """Whether a notebook's kernel runs this: its output takes HTML, and is no terminal."""
+    shell = sys.modules.get("IPython")
+    return shell is not None and getattr(shell.get_ipython(), "kernel", None) is not None
+
+
+def interactive() -> bool:
+    """Whether a person is likely to be watching: a notebook, or a prompt."""
+    return in_notebook() or hasattr(sys, "ps1")
 
 
 class Progress:
@@ -12,13 +26,19 @@ class Progress:
 
     def __init__(self, total: int, title: str, quiet: bool = False, unit: str = "steps"):
         self.total, self.title, self.quiet, self.unit = total, title, quiet, unit
+        self._cell: Any = None
         self._live: Any = None
         self._begun, self._printed, self._first = time.perf_counter(), 0.0, 0
         self._seen = -1  # what was done when it last grew
         self._ends: float | None = None  # when all should be done, guessed then
 
     def __enter__(self) -> Progress:
-        if not self.quiet and sys.stderr.isatty():
+        if not self.quiet and in_notebook():
+            from IPython.display import display
+
+            first = self._bundle(f"{self.title}: compiling", 0)
+            self._cell = display(first, raw=True, display_id=True)
+        elif not self.quiet and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
@@ -51,14 +71,22 @@ class Progress:
         if grew and done > self._first:
             self._ends = now + (self.total - done) * (now - self._begun) / (done - self._first)
         self._seen = done
-        if now - self._printed > 5.0 or (grew and done >= self.total):
+        if now - self._printed > (PAUSE_IN_CELL if self._cell else PAUSE) or (grew and done >= self.total):
             self._printed = now
             left = f" {max(self._ends - now, 0):.0f} s left" if self._ends and done < self.total else ""
-            print(
-                f"{self.title}: {done:,}/{self.total:,} {self.unit} {note}{left}",
-                file=sys.stderr,
-                flush=True,
-            )
+            self._say(f"{self.title}: {done:,}/{self.total:,} {self.unit} {note}{left}", done)
+
+    def _say(self, line: str, done: int) -> None:
+        """One more line, or the notebook's cell with this one in place of the last."""
+        if self._cell:
+            self._cell.update(self._bundle(line, done), raw=True)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def _bundle(self, line: str, done: int) -> dict[str, str]:
+        """What a notebook shows: a bar and the line, or the line alone where there is no HTML."""
+        bar = f'<progress value="{done}" max="{max(self.total, 1)}" style="width:16em"></progress>'
+        return {"text/html": f"<div>{bar} {escape(line)}</div>", "text/plain": line}
 
     def count(self, done: int, total: int, note: str = "") -> None:
         """Progress in things whose number is known only now."""

@@ -112,9 +112,7 @@ class RunDir:
         (run.path / "episodes").mkdir()
         write_json(run.path / "manifest.json", {"schema": SCHEMA, **manifest})
         (run.path / "metrics.jsonl").touch()
-        write_atomically(
-            run.path / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode()
-        )  # last: now it is a run
+        run.write_config(config)  # last: now it is a run
         return run
 
     @classmethod
@@ -158,6 +156,13 @@ class RunDir:
             return json.loads((self.path / "manifest.json").read_text())
         except (OSError, json.JSONDecodeError) as error:
             raise RunError(f"{self.path}/manifest.json cannot be read: {error}") from None
+
+    def write_config(self, config: dict[str, Any]) -> None:
+        write_atomically(self.path / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
+
+    def write_manifest(self, **changes: Any) -> None:
+        """The manifest with some entries changed."""
+        write_json(self.path / "manifest.json", self.manifest() | changes)
 
     # Metrics and episodes --------------------------------------------------------------------------------
 

@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from trimtab import config as configuration
-from trimtab.runs.loop import train
+from trimtab.config import Config
+from trimtab.runs.loop import resume, train
 from trimtab.runs.records import RunDir, new_path
+from trimtab.runs.run import Run
+from trimtab.runs.start import Start, segments_of
 
 
 def repeat(path: str | Path, run_dir: str | Path | None = None, quiet: bool = True) -> dict[str, Any]:
-    """Run a configuration again and compare every metric outside time/, bit for bit."""
+    """Run a configuration again, segment by segment as it ran, and compare every metric outside time/, bit for bit."""
     first = RunDir.open(path)
     config = configuration.from_dict(first.config())
     target = Path(run_dir) if run_dir else new_path(first.path.parent, "", f"{first.path.name}-repeat", config.seed)
-    again = train(config, target, quiet=quiet)
+    again = _again(first, config, target, quiet)
     was, now = first.metrics(), again.files.metrics()
     compared = 0
     for a, b in zip(was, now):
@@ -40,3 +43,21 @@ def repeat(path: str | Path, run_dir: str | Path | None = None, quiet: bool = Tr
         }
         return {"identical": False, "first_difference": difference, "run": str(again.path)}
     return {"identical": True, "compared": compared, "iterations": len(was), "run": str(again.path)}
+
+
+def _again(first: RunDir, config: Config, target: Path, quiet: bool) -> Run:
+    """The same segments once more; a run that began with another's parameters has them in its first checkpoint."""
+    segments = segments_of(first, config)
+    lengths = [segment["total_timesteps"] for segment in segments]
+    stops = [*(segment["step"] for segment in segments[1:]), None]
+    begun_from = first.manifest().get("started_from")
+    start = Start.at(first.path, 0, "optimizer state" in begun_from["taken"]) if begun_from else None
+    config = config.replace(total_timesteps=lengths[0])
+    run = train(config, target, quiet=quiet, start=start, until=stops[0], say=_silent)
+    for length, stop in zip(lengths[1:], stops[1:]):
+        run = resume(target, total_timesteps=length, quiet=quiet, until=stop, say=_silent)
+    return run
+
+
+def _silent(text: str) -> None:
+    pass

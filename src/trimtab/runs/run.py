@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab import config as configuration
+from trimtab import markup
 from trimtab.config import Config
 from trimtab.runs.curve import Curve, learning_curve
 from trimtab.runs.policy import Policy, policy_of
@@ -19,6 +20,24 @@ class Run:
 
     path: Path
     timing: dict[str, float] = field(default_factory=dict, compare=False)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.path}: {self._sentence()}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: one sentence, the learning curve, where it is."""
+        rows = self.files.metrics()
+        points = [(r["time/total_timesteps"], r["rollout/ep_rew_mean"]) for r in rows if "rollout/ep_rew_mean" in r]
+        about = {"run": self.path, "checkpoints": len(self.checkpoints)} | self.config.derived()
+        return markup.table(self._sentence(), about.items()) + markup.curve(points)
+
+    def _sentence(self) -> str:
+        """What it is, how far it came and what it reached."""
+        config, summary = self.config, self.summary()
+        mean = summary["ep_rew_mean"]
+        reached = "no episode finished" if mean is None else f"mean return of the last episodes {mean:.4g}"
+        done = f"{summary['total_timesteps']:,} of {config.steps:,} steps"
+        return f"{config.algo} on {config.env_id}, seed {config.seed}; {done}, {reached}"
 
     @property
     def files(self) -> RunDir:

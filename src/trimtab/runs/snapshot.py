@@ -18,7 +18,8 @@ BUFFERS = ("queue", "phase")
 NETWORKS = ("policy", "value")
 
 
-def _paths(tree) -> list[tuple[str, jax.Array]]:
+def paths(tree) -> list[tuple[str, jax.Array]]:
+    """Every leaf with its path, in order."""
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     return [(jax.tree_util.keystr(path, simple=True, separator="."), leaf) for path, leaf in leaves]
 
@@ -33,7 +34,7 @@ def pack(algorithm: Algorithm, state: State) -> dict[str, np.ndarray]:
     """Everything but the buffers, by name."""
     layouts = {"policy": algorithm.agent.policy_layout, "value": algorithm.agent.value_layout}
     rest = replace(state, params=None, queue=None, phase=None)
-    tensors = {f"state.{path}": _plain(leaf) for path, leaf in _paths(rest)}
+    tensors = {f"state.{path}": _plain(leaf) for path, leaf in paths(rest)}
     for network in NETWORKS:
         vector, start = np.asarray(getattr(state.params, network)), 0
         for name, shape in layouts[network].items():
@@ -51,16 +52,26 @@ def unpack(algorithm: Algorithm, template: State, tensors: dict[str, np.ndarray]
         absent = [name for name in layouts[network] if f"params.{network}.{name}" not in tensors]
         if absent:
             raise Damaged(f"the checkpoint lacks params.{network}.{absent[0]}")
-        parts = [tensors[f"params.{network}.{name}"].reshape(-1) for name in layouts[network]]
-        params[network] = jnp.asarray(np.concatenate([*parts, np.zeros(0, np.float32)]))
+        params[network] = vector(layouts[network], tensors, network)
     rest = replace(template, params=None, queue=None, phase=None)
-    names = [f"state.{path}" for path, _ in _paths(rest)]
+    names = [f"state.{path}" for path, _ in paths(rest)]
     missing = [name for name in names if name not in tensors]
     if missing:
         raise Damaged(f"the checkpoint lacks {missing[0]}")
-    leaves = [_restore(leaf, tensors[f"state.{path}"]) for path, leaf in _paths(rest)]
-    rest = jax.tree.unflatten(jax.tree.structure(rest), leaves)
+    rest = filled(rest, [tensors[name] for name in names])
     return replace(rest, params=type(template.params)(**params), queue=template.queue, phase=template.phase)
+
+
+def vector(layout: dict[str, tuple[int, ...]], tensors: dict[str, np.ndarray], network: str) -> jax.Array:
+    """A network's tensors as its one flat vector."""
+    parts = [tensors[f"params.{network}.{name}"].reshape(-1) for name in layout]
+    return jnp.asarray(np.concatenate([*parts, np.zeros(0, np.float32)]))
+
+
+def filled(template, values: list[np.ndarray]):
+    """The template's structure and types with these values, in the order of `paths`."""
+    leaves = [_restore(leaf, value) for (_, leaf), value in zip(paths(template), values)]
+    return jax.tree.unflatten(jax.tree.structure(template), leaves)
 
 
 def _restore(leaf: jax.Array, value: np.ndarray):
@@ -89,7 +100,7 @@ def save_buffers(run: RunDir, config, state: State, oldest_resumable: int) -> No
         for iteration in iterations:
             if not run.has_buffer(kind, iteration):
                 slot = iteration % _slots(config)[kind]
-                run.write_buffer(kind, iteration, {p: _plain(leaf[slot]) for p, leaf in _paths(getattr(state, kind))})
+                run.write_buffer(kind, iteration, {p: _plain(leaf[slot]) for p, leaf in paths(getattr(state, kind))})
         still = needed_shards(config, oldest_resumable)[kind]
         run.prune_buffers(kind, still.start if len(still) else oldest_resumable)
 
@@ -100,7 +111,7 @@ def load_buffers(run: RunDir, config, state: State) -> State:
         buffer = jax.tree.map(np.array, getattr(state, kind))
         for iteration in iterations:
             shard = run.read_buffer(kind, iteration)
-            for path, leaf in _paths(buffer):
+            for path, leaf in paths(buffer):
                 leaf[iteration % _slots(config)[kind]] = shard[path]
         state = replace(state, **{kind: jax.tree.map(jnp.asarray, buffer)})
     return state

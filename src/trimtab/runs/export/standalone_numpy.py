@@ -17,7 +17,7 @@ def load(path):
 
 
 def act(weights, observation, generator=None):
-    """The most likely action, or one drawn with `generator`: a number if there are choices, else a vector in its box."""
+    """The most likely action, or one drawn with `generator`: a whole number, or a vector within its box."""
     shape = tuple(weights["obs.shape"])
     observation = np.asarray(observation)
     one = observation.shape == shape
@@ -49,10 +49,10 @@ def outputs(weights, observations):
 def _images(weights, x):
     """The convolutional stacks: convolution, pooling, two residual blocks, each."""
     relu, k = ACTIVATIONS["relu"], 0
+    conv = lambda x, name: _convolve(x, weights[f"{name}.weight"], weights[f"{name}.bias"])
     while f"stacks.{k}.entry.weight" in weights:
-        conv = lambda x, name: _convolve(x, weights[f"stacks.{k}.{name}.weight"], weights[f"stacks.{k}.{name}.bias"])
-        x = _pool(conv(x, "entry"))
-        for block in ("residual.0", "residual.1"):
+        x = _pool(conv(x, f"stacks.{k}.entry"))
+        for block in (f"stacks.{k}.residual.0", f"stacks.{k}.residual.1"):
             x = x + conv(relu(conv(relu(x), f"{block}.0")), f"{block}.1")
         k += 1
     return relu(x)

@@ -1,4 +1,4 @@
-"""Weights as PyTorch lays them out: dense [outputs, inputs], convolutions [outputs, inputs, 3, 3], no dots in buffers."""
+"""Weights as PyTorch lays them out: dense [outputs, inputs], convolutions [outputs, inputs, 3, 3]."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Original(NamedTuple):
 
 
 def export(run: RunDir, to: str, out: Path, step: int | None = None, force: bool = False) -> dict[str, Any]:
-    """Write a checkpoint's policy into `out`, check it, and say what was written and how far it is from the original."""
+    """Write a checkpoint's policy into `out`, check it, and say how far what was written is from the original."""
     if to not in FORMATS:
         raise ConfigError("to", to, f"no such form; nearest: {', '.join(FORMATS)}")
     _refuse_missing(to)

@@ -1,0 +1,20 @@
+"""Make a run longer, and start another from its parameters: python examples/longer_and_further.py."""
+
+import sys
+
+import trimtab
+
+
+def main(total_timesteps: int = 50_000) -> trimtab.Comparison:
+    run = trimtab.train("CartPole-v1", total_timesteps=total_timesteps)
+    # Twice as long: the annealed step size follows the new length from here on.
+    run = trimtab.resume(run, total_timesteps=2 * total_timesteps)
+    # Another run from its parameters, with a smaller step size; counters and schedules begin anew.
+    fine = trimtab.train(run, start_from=run, learning_rate=1e-4, total_timesteps=total_timesteps)
+    comparison = trimtab.compare(run, fine)
+    print(comparison)
+    return comparison
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,46 @@
+"""`trimtab watch`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from trimtab.commands.shared import Output, filled, parser
+from trimtab.config import ConfigError
+
+
+def watch(argv: list[str]) -> int:
+    made = parser("watch", Output, positional="run", help="run directory")
+    made.add_argument("--out", metavar="FILE", help=".gif or .mp4 (default: RUN/watch.gif)")
+    made.add_argument("--window", action="store_true", help="show it in a window instead")
+    made.add_argument("--episodes", type=int, default=1, help="episodes to play (default: 1)")
+    made.add_argument("--steps", type=int, default=500, help="steps of an episode to show at most (default: 500)")
+    made.add_argument("--at", type=int, metavar="STEP", help="checkpoint to play (default: the last)")
+    made.add_argument("--seed", type=int, default=0, help="seed of the first episode (default: 0)")
+    made.add_argument("--sample", action="store_true", help="draw actions as in training, instead of the most likely")
+    given = made.parse(argv)
+    if given.out and given.window:
+        raise ConfigError("out", given.out, "a window writes no file; leave out one of them")
+    from trimtab.runs.run import load
+    from trimtab.runs.watch import watch as play
+
+    run = load(given.run)
+    out = None if given.window else Path(given.out) if given.out else run.path / "watch.gif"
+    result = play(
+        run,
+        out,
+        episodes=given.episodes,
+        step=given.at,
+        seed=given.seed,
+        sample=given.sample,
+        longest=given.steps,
+    )
+    if filled(Output, given).json:
+        print(json.dumps(result))
+        return 0
+    returns = ", ".join(f"{value:.4g}" for value in result["returns"])
+    cut = f" (cut after {given.steps} steps)" if result["cut"] else ""
+    print(f"policy of step {result['step']:,}, {result['shown']}: return {returns}{cut}")
+    if out is not None:
+        print(f"{result['frames']} frames: {out}")
+    return 0

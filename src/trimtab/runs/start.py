@@ -1,0 +1,142 @@
+"""Where a run begins and how far it goes: parameters of another run to start from, and segments of its length.
+
+A run that is made longer has two schedules: that of the first length up to a step, and that of the new length from
+there on. The manifest keeps a segment for each, {"step": where it begins, "total_timesteps": the length it has}, so
+that the same steps can be done again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trimtab import config as configuration
+from trimtab import ewma
+from trimtab.algos.algorithm import replace
+from trimtab.algos.state import State
+from trimtab.config import Config, ConfigError
+from trimtab.runs import snapshot
+from trimtab.runs.engine import Engine
+from trimtab.runs.records import RunDir, RunError
+
+NETWORK_FIELDS = ("network", "hidden_sizes", "impala_channels", "arch", "algo", "env_id")
+
+
+@dataclass(frozen=True)
+class Start:
+    """A checkpoint whose parameters another run begins with. `sha256` is the checkpoint's, so that it stays the one."""
+
+    run: str
+    step: int
+    sha256: str
+    optimizer: bool = False
+
+    @classmethod
+    def at(cls, path: str | Path, step: int | None = None, optimizer: bool = False) -> Start:
+        """The checkpoint of a run at `step`, the last if None."""
+        run = RunDir.open(path)
+        checkpoints = run.checkpoints()
+        if not checkpoints:
+            raise RunError(f"{run.path} has no checkpoint to start from")
+        checkpoint = checkpoints[-1] if step is None else run.checkpoint_at(step)
+        return cls(str(run.path.resolve()), checkpoint.step, checkpoint.meta.get("sha256", ""), optimizer)
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """The checkpoint's contents; refused if they are not the ones of then."""
+        run = RunDir.open(self.run)
+        checkpoint = run.checkpoint_at(self.step)
+        if checkpoint.meta.get("sha256") != self.sha256:
+            raise RunError(f"{run.path} has another checkpoint at step {self.step} than the one this run started from")
+        return run.read_checkpoint(checkpoint)
+
+
+def taken(engine: Engine, start: Start) -> list[str]:
+    """What a run takes from `start`: policy, critic and normalizers where both have them; what cannot fit is refused.
+
+    Counters, schedules and environments start anew; so does the optimizer unless it is asked for.
+    """
+    config, source = engine.algorithm.config, configuration.from_dict(RunDir.open(start.run).config())
+    tensors, agent = start.tensors(), engine.algorithm.agent
+    _refuse_other_shapes(config, source, agent.policy_layout, tensors, start)
+    if start.optimizer and config.optimizer != source.optimizer:
+        raise ConfigError("optimizer", config.optimizer, f"the state taken is of another; nearest: {source.optimizer}")
+    parts = {
+        "policy": True,
+        "value function": bool(agent.value_layout) and _fits(agent.value_layout, tensors, "value"),
+        "observation normalizer": config.norm_obs and source.norm_obs,
+        "reward normalizer": config.norm_reward and source.norm_reward,
+        "optimizer state": start.optimizer,
+    }
+    if start.optimizer and agent.value_layout and not parts["value function"]:
+        raise RunError(f"the optimizer state of {start.run} does not fit these networks; leave it out")
+    return [part for part, is_taken in parts.items() if is_taken]
+
+
+def begin(engine: Engine, state: State, start: Start) -> State:
+    """`state` with everything that is `taken` from `start`."""
+    parts, tensors, agent = taken(engine, start), start.tensors(), engine.algorithm.agent
+    networks = {"policy": snapshot.vector(agent.policy_layout, tensors, "policy")}
+    if "value function" in parts:
+        networks["value"] = snapshot.vector(agent.value_layout, tensors, "value")
+    params = state.params._replace(**networks)
+    state = replace(state, params=params, prox=ewma.init(params.policy) if state.prox is not None else None)
+    if "observation normalizer" in parts:
+        state = replace(state, obs_stats=_filled(state.obs_stats, tensors, "state.obs_stats"))
+    if "reward normalizer" in parts:
+        stats = _filled(state.reward_scale.stats, tensors, "state.reward_scale.stats")
+        state = replace(state, reward_scale=state.reward_scale._replace(stats=stats))
+    if "optimizer state" in parts:
+        state = replace(state, optimizer=_filled(state.optimizer, tensors, "state.optimizer"))
+    return state
+
+
+def _refuse_other_shapes(config: Config, source: Config, layout: dict, tensors: dict, start: Start) -> None:
+    if _fits(layout, tensors, "policy"):
+        return
+    for name in NETWORK_FIELDS:
+        own, other = getattr(config, name), getattr(source, name)
+        if own != other:
+            raise ConfigError(name, own, f"the policy of {start.run} has another shape; nearest: {other}")
+    raise RunError(f"the policy of {start.run} has another shape: its environment differs")
+
+
+def _fits(layout: dict[str, tuple[int, ...]], tensors: dict[str, np.ndarray], network: str) -> bool:
+    """Whether a checkpoint holds every tensor of a network, in its shape."""
+    found = {name: tensors.get(f"params.{network}.{name}") for name in layout}
+    return all(tensor is not None and tensor.shape == tuple(layout[name]) for name, tensor in found.items())
+
+
+def _filled(template: Any, tensors: dict[str, np.ndarray], prefix: str) -> Any:
+    """The template with the tensors of its paths under `prefix`."""
+    return snapshot.filled(template, [tensors[f"{prefix}.{path}"] for path, _ in snapshot.paths(template)])
+
+
+Segment = dict[str, Any]
+
+
+def _segment(step: int, total: int) -> Segment:
+    about = f"from step {step} on, annealing follows a length of {total}"
+    return {"step": step, "total_timesteps": total, "schedules": about}
+
+
+def first_segment(config: Config) -> Segment:
+    return _segment(0, config.total_timesteps)
+
+
+def segments_of(run: RunDir, config: Config) -> list[Segment]:
+    """The segments a run has recorded."""
+    return run.manifest().get("segments") or [first_segment(config)]
+
+
+def going_on(segments: list[Segment], step: int, total: int, exact: bool) -> list[Segment]:
+    """The segments of a run that goes on from `step` to `total`.
+
+    A new one begins where the length becomes another, and at every resume of environments whose states are not kept.
+    """
+    before = [segment for segment in segments if segment["step"] < step]
+    if before and exact and before[-1]["total_timesteps"] == total:
+        return before
+    return [*before, _segment(step, total)]

@@ -1,0 +1,197 @@
+"""The Python functions: what the command line does, for an id, a path, a Config or a Run alike."""
+
+import argparse
+import dataclasses
+import importlib
+import inspect
+import json
+import subprocess
+import sys
+import types
+
+import pytest
+import tiny
+
+import trimtab
+from trimtab import api, cli
+from trimtab.anatomy.options import ProbeOptions
+from trimtab.commands import HELP
+from trimtab.commands.shared import layered_config
+from trimtab.config import Config, ConfigError
+from trimtab.runs.progress import Progress
+from trimtab.runs.records import RunDir, RunError
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of four iterations, written without training."""
+    config = tiny.config(learning_rate=1e-3)
+    files = RunDir.create(tmp_path / "written", config.as_dict(), {"environment": {"time_limit": 500}})
+    rows = [{"iteration": k + 1, "time/total_timesteps": 16 * (k + 1), "time/fps": 100.0} for k in range(4)]
+    files.append_metrics([row | {"rollout/ep_rew_mean": 10.0 * row["iteration"]} for row in rows])
+    files.write_checkpoint(64, 4, {})
+    return trimtab.Run(files.path)
+
+
+def test_the_public_names_are_listed_and_exist():
+    assert dir(trimtab) == sorted(trimtab.__all__)
+    for name in dir(trimtab):
+        assert getattr(trimtab, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        trimtab.trian  # noqa: B018
+
+
+def test_every_command_has_a_function_or_module():
+    elsewhere = {"doctor": "diagnose", "eval": "evaluate", "show": "load"}
+    studies = {"split", "tune"}
+    missing = {name for name in HELP if elsewhere.get(name, name) not in dir(trimtab)} - studies
+    assert not missing
+
+
+@pytest.mark.parametrize("name", api.__all__)
+def test_functions_say_their_arguments(name):
+    """Only fields of Config come by keywords of their own, and what is wrapped shows what it wraps."""
+    function = getattr(api, name)
+    assert function.__doc__
+    parameters = inspect.signature(function).parameters.values()
+    assert {p.name for p in parameters if p.kind is p.VAR_KEYWORD} <= {"fields"}
+
+
+def test_probe_has_every_option_with_its_default():
+    given = inspect.signature(api.probe).parameters
+    for item in dataclasses.fields(ProbeOptions):
+        assert given[item.name].default == item.default
+
+
+def test_importing_the_package_and_its_light_functions_loads_no_jax(run):
+    code = (
+        "import sys, trimtab; r = trimtab.load(sys.argv[1]); repr(r); r._repr_html_(); trimtab.diagnose(r); "
+        "trimtab.rescale(r, num_envs=4); trimtab.configure('CartPole-v1')._repr_html_(); dir(trimtab); "
+        "trimtab.plan('CartPole-v1'); trimtab.translate('sb3', {}); print('jax' in sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", code, run.path], capture_output=True, text=True, check=True)
+    assert told.stdout == "False\n"
+
+
+def on_the_command_line(preset=None, config=None, **flags):
+    return layered_config(argparse.Namespace(preset=preset, config=config, **flags))
+
+
+def test_presets_apply_as_on_the_command_line(runs):
+    config = trimtab.configure("Pendulum-v1", total_timesteps=50_000)
+    assert config == on_the_command_line(env_id="Pendulum-v1", total_timesteps="50_000")
+    assert config.norm_obs and config != Config(env_id="Pendulum-v1", total_timesteps=50_000)
+    bare = trimtab.configure("Pendulum-v1", preset="none")
+    assert bare == Config(env_id="Pendulum-v1")
+    sized = trimtab.configure("CartPole-v1", minibatch_size=32)
+    assert sized == on_the_command_line(env_id="CartPole-v1", minibatch_size="32") and sized.minibatches == 16
+    ewma = trimtab.configure("CartPole-v1", algo="ppo-ewma")
+    assert ewma == on_the_command_line(preset="ppo-ewma/CartPole-v1")
+    assert trimtab.configure("ppo-ewma/CartPole-v1") == ewma
+    (runs / "few.yaml").write_text("env_id: Pendulum-v1\nnum_steps: 64\n")
+    assert trimtab.configure("few.yaml") == on_the_command_line(config="few.yaml")
+
+
+def test_a_config_a_run_and_its_path_are_the_same_source(run):
+    config = run.config
+    for source in (config, run, run.path, str(run.path)):
+        assert trimtab.configure(source) == config
+        assert trimtab.configure(source, num_envs=4) == config.replace(num_envs=4)
+        assert trimtab.rescale(source, num_envs=4).config == trimtab.rescale(config, num_envs=4).config
+    assert trimtab.diagnose(run) == trimtab.diagnose(str(run.path))
+
+
+def test_mistakes_name_the_nearest(run, runs):
+    with pytest.raises(ConfigError, match="num_envs"):
+        trimtab.configure("CartPole-v1", num_evns=3)
+    with pytest.raises(ConfigError, match="preset"):
+        trimtab.configure(run, preset="ppo/CartPole-v1")
+    with pytest.raises(RunError, match="a Config is not a run"):
+        trimtab.diagnose(run.config)
+    with pytest.raises(RunError, match=r"`trimtab\.train` makes one"):
+        trimtab.probe("CartPole-v1")
+    with pytest.raises(ConfigError, match="at least two"):
+        trimtab.compare(run)
+    with pytest.raises(ConfigError, match="episodes"):
+        trimtab.evaluate(run, episodes=0)
+    with pytest.raises(ConfigError, match="start_from"):
+        trimtab.train("CartPole-v1", take_optimizer=True)
+    assert not list(runs.glob("runs"))
+
+
+def test_representations_are_short_and_complete(run):
+    config = run.config
+    assert eval(repr(config), {"Config": Config}) == config  # what differs from the defaults, and nothing else
+    assert "adam_beta1" not in repr(config) and repr(Config()) == "Config(env_id='CartPole-v1')"
+    assert repr(run).endswith("ppo on CartPole-v1, seed 1; 64 of 64 steps, mean return of the last episodes 40>")
+    rescaled = trimtab.rescale(run, num_envs=4)
+    assert "num_envs: 2 → 4" in repr(rescaled) and len(repr(rescaled)) < 600
+    for shown in (config, run, rescaled):
+        html = shown._repr_html_()
+        assert html.startswith("<div><b>") and html.count("<tr>") == html.count("</tr>") > 2
+    assert "<polyline" in run._repr_html_()
+    assert "&lt;b&gt;" in Config(env_id="<b>")._repr_html_()
+
+
+def test_runs_side_by_side(run, tmp_path, capsys):
+    other = RunDir.create(tmp_path / "other", run.config.replace(num_envs=4).as_dict(), {"environment": {}})
+    other.append_metrics([{"iteration": 1, "time/total_timesteps": 32, "time/fps": 50.0, "rollout/ep_rew_mean": 7.5}])
+    found = trimtab.compare(run, other.path)
+    assert found.names == ["written", "other"] and found.differing == {"num_envs": [2, 4]}
+    assert found.results["return, last 100 episodes"] == [40.0, 7.5] and found.results["steps"] == [64, 32]
+    assert found.curves["other"] == [(32, 7.5)]
+    assert all(cells[0] or cells[1] for cells in found.findings.values())
+    assert set(found.runs[0]) == {"name", "path", "config", "metrics", "findings", "summary"}
+    assert "num_envs: 2, 4" in repr(found) and "<th" in found._repr_html_()
+    assert cli.main(["compare", str(run.path), str(other.path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["differing"] == {"num_envs": [2, 4]}
+    assert cli.main(["compare", str(run.path), str(other.path)]) == 0
+    shown = capsys.readouterr().out
+    assert "fields that differ" in shown and "⠀" in shown and "written" in shown
+    for line, says in (([run.path, run.path], "named twice"), ([run.path, other.path, "--page", "x.pdf"], "x.html")):
+        with pytest.raises(SystemExit):
+            cli.main(["compare", *map(str, line)])
+        assert says in capsys.readouterr().err
+
+
+def test_a_page_of_the_comparison_is_written(run, tmp_path, monkeypatch, capsys):
+    """What the page looks like is the report's; here, that it is given the runs and written where asked."""
+    drawn = types.SimpleNamespace(compare_page=lambda runs: " and ".join(run["name"] for run in runs))
+    monkeypatch.setitem(sys.modules, "trimtab.report.compare", drawn)
+    other = RunDir.create(tmp_path / "other", Config().as_dict(), {"environment": {}})
+    page = tmp_path / "page.html"
+    assert cli.main(["compare", str(run.path), str(other.path), "--page", str(page)]) == 0
+    assert page.read_text() == "written and other" and f"page: {page}" in capsys.readouterr().out
+
+
+def test_two_runs_of_one_name_are_told_apart(tmp_path):
+    for parent in ("a", "b"):
+        RunDir.create(tmp_path / parent / "run", Config().as_dict(), {"environment": {}})
+    assert trimtab.compare(tmp_path / "a" / "run", tmp_path / "b" / "run").names == ["a/run", "b/run"]
+
+
+def test_progress_in_a_notebook_is_one_cell_that_changes(monkeypatch, capsys):
+    progress, cells = importlib.import_module("trimtab.runs.progress"), []
+
+    class Cell:
+        def update(self, bundle, raw):
+            cells.append(bundle)
+
+    def display(bundle, raw, display_id):
+        cells.append(bundle)
+        return Cell()
+
+    monkeypatch.setattr(progress, "in_notebook", lambda: True)
+    monkeypatch.setattr("IPython.display.display", display)
+    with Progress(10, "<work>") as bar:
+        bar.start()
+        bar.update(10, "fast")
+    assert [cell["text/plain"] for cell in cells] == ["<work>: compiling", "<work>: 10/10 steps fast"]
+    assert 'value="10" max="10"' in cells[-1]["text/html"] and "&lt;work&gt;" in cells[-1]["text/html"]
+    assert capsys.readouterr().err == ""
+
+
+def test_functions_are_silent_unless_someone_is_watching(monkeypatch):
+    assert api._quiet(None) and api._quiet(True) and not api._quiet(False)
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    assert not api._quiet(None) and api._quiet(True)

@@ -1,0 +1,60 @@
+"""The examples run: notebooks in a kernel of their own, scripts with fewer steps."""
+
+import importlib.util
+import math
+import os
+from pathlib import Path
+
+import nbformat
+import pytest
+import tiny
+from jupyter_client import AsyncKernelManager
+from nbclient import NotebookClient
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
+SCRIPTS = {"use_a_policy": 1024, "longer_and_further": 1024, "from_stable_baselines": 2048}
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """A folder to run in, and kernels that compile cheaply and use no network, not even their own machine's."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in tiny.CHEAP.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / ".ipython"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_and_shows_what_it_makes(path, runs):
+    book = nbformat.read(path, 4)
+    shown = {cell.id: kinds(cell) for cell in book.cells if cell.cell_type == "code"}
+    manager = AsyncKernelManager(kernel_name="python3", transport="ipc", connection_file=str(runs / "kernel.json"))
+    NotebookClient(book, km=manager, timeout=240, resources={"metadata": {"path": str(runs)}}).execute()
+    assert {cell.id: kinds(cell) for cell in book.cells if cell.cell_type == "code"} == shown
+    assert list((runs / "runs").glob("*/*/config.yaml"))
+
+
+def kinds(cell) -> list[str]:
+    """What a cell puts out, without the numbers: the kind of each output and of its data."""
+    return [" ".join([output.output_type, *sorted(output.get("data", {}))]) for output in cell.outputs]
+
+
+def test_there_are_notebooks_and_no_other_scripts():
+    assert len(NOTEBOOKS) == 3 and {path.stem for path in EXAMPLES.glob("*.py")} == set(SCRIPTS)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_runs(name, runs, capsys):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    made = script.main(SCRIPTS[name])
+    said = capsys.readouterr().out
+    if name == "use_a_policy":
+        assert len(made) == 3 and all(math.isfinite(value) and value >= 8 for value in made) and "policy.npz" in said
+    elif name == "longer_and_further":
+        assert made.results["steps"] == [2048, 1024] and made.differing["learning_rate"] == [0.00025, 1e-4]
+    else:
+        assert made.config.num_envs == 8 and made.config.minibatch == 256 and os.path.isdir(made.path)

@@ -1,0 +1,255 @@
+"""Policies outside their runs: in NumPy without JAX, exported and checked, watched."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+
+import jax
+import numpy as np
+import pytest
+import tiny
+from tiny import forget_programs  # noqa: F401
+
+import trimtab
+from trimtab import cli
+from trimtab.config import Config
+from trimtab.envs.base import Discrete
+from trimtab.nets.agent import Agent, distribution_for
+from trimtab.runs import loop, watch
+from trimtab.runs.export import onnx_graph, standalone_numpy, standalone_onnx, writing
+from trimtab.runs.export.torch_layout import from_torch, to_torch
+from trimtab.runs.opening import opened
+from trimtab.runs.policy import policy_of
+from trimtab.runs.records import RunDir, RunError
+
+KINDS = {
+    "discrete": {"env_id": "CartPole-v1", "arch": "detach"},
+    "continuous": {"env_id": "Pendulum-v1", "norm_obs": True, "clip_obs": 1.5, "activation": "relu"},
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def run(request, tmp_path_factory):
+    """Trained if continuous; the other stops before it compiles a step, with its first checkpoint."""
+    config = tiny.config(**KINDS[request.param], hidden_sizes=(8, 6), total_timesteps=32)
+    until = 0 if request.param == "discrete" else None
+    return loop.train(config, tmp_path_factory.mktemp("runs") / "run", checkpoints=2, until=until)
+
+
+@pytest.fixture(scope="module")
+def original(run):
+    """Observations and outputs of the network that was trained."""
+    return writing._original(run.path, run.checkpoints[-1].step)
+
+
+def test_outputs_and_actions_are_those_of_the_trained_network(run, original):
+    policy = run.policy()
+    np.testing.assert_allclose(policy.outputs(original.observations), original.outputs, atol=1e-6)
+    _, engine, state, _ = opened(run.path, None)
+    observations = jax.numpy.asarray(original.observations)
+    wanted = jax.jit(engine.algorithm.act_greedily)(state.params, state.obs_stats, observations, engine.hypers)
+    np.testing.assert_allclose(policy(original.observations), wanted, atol=1e-6)
+    one = policy(original.observations[3])
+    assert one.shape == np.asarray(wanted)[3].shape and np.allclose(one, wanted[3], atol=1e-6)
+
+
+def test_an_earlier_checkpoint_is_another_policy(run, original):
+    if run.checkpoints[-1].step:
+        before = run.policy(step=0).outputs(original.observations)
+        assert np.abs(before - original.outputs).max() > 1e-4
+    with pytest.raises(RunError, match="nearest"):
+        run.policy(step=7)
+
+
+def test_drawn_actions_have_the_distribution_of_training_and_a_seed(run, original):
+    one = np.repeat(original.observations[:1], 20_000, axis=0)
+    drawn = run.policy(sample=True, seed=3)(one)
+    assert (drawn == run.policy(sample=True, seed=3)(one)).all()
+    assert (drawn != run.policy(sample=True, seed=4)(one)).any()
+    outputs, weights = original.outputs[0], run.policy().weights
+    if run.policy().discrete:
+        expected = np.exp(outputs) / np.exp(outputs).sum()
+        np.testing.assert_allclose(np.bincount(drawn, minlength=len(outputs)) / len(one), expected, atol=0.02)
+    else:
+        inside = np.abs(drawn) < 2.0  # what was not clipped to the box
+        assert inside.mean() > 0.8 and np.abs(drawn).max() <= 2.0
+        assert abs(np.median(drawn) - outputs[0]) < 0.05
+        middle = np.mean(np.abs(drawn - outputs[0]) < np.exp(weights["log_std"][0]))
+        assert abs(middle - 0.683) < 0.02
+
+
+def test_observations_of_another_shape_are_refused(run):
+    with pytest.raises(ValueError, match="observation: has shape"):
+        run.policy()(np.zeros(17))
+
+
+def test_a_process_with_a_policy_never_imports_jax(run):
+    """Nor does anything it needs: only NumPy computes."""
+    code = (
+        "import sys, numpy, trimtab; p = trimtab.load(sys.argv[1]).policy(); "
+        "print(p(numpy.zeros(p.observation_shape))); "
+        "print([m for m in ('jax', 'equinox', 'optax') if m in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", code, run.path], capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines()[1] == "[]"
+
+
+@pytest.mark.parametrize("form", writing.FORMATS)
+def test_an_export_is_checked_and_says_by_how_much_it_differs(run, original, form, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(writing, "_original", lambda path, step: original)
+    out = tmp_path / form
+    assert cli.main(["export", str(run.path), "--to", form, "--out", str(out), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report == json.loads((out / "check.json").read_text())
+    assert report["largest_difference"] < 1e-6 and report["largest_output"] > 1e-3
+    with pytest.raises(SystemExit):
+        cli.main(["export", str(run.path), "--to", form, "--out", str(out)])
+    assert "already exists" in capsys.readouterr().err
+    moved = original._replace(outputs=original.outputs + 0.01)
+    monkeypatch.setattr(writing, "_original", lambda path, step: moved)
+    with pytest.raises(RunError, match=r"differs from the run by 0\.0"):
+        writing.export(run.files, form, tmp_path / "moved")
+
+
+def test_the_numpy_export_needs_numpy_only(run, original, tmp_path, monkeypatch):
+    """The standalone file acts like the run, in a process that can find nothing else."""
+    monkeypatch.setattr(writing, "_original", lambda path, step: original)
+    trimtab.export(run, "numpy", tmp_path / "out")
+    assert zipfile.ZipFile(tmp_path / "out" / "policy.npz").testzip() is None
+    np.save(tmp_path / "obs.npy", original.observations)
+    code = (
+        "import sys, numpy as np; sys.path.insert(0, 'out'); import policy; "
+        "w = policy.load('out/policy.npz'); np.save('said.npy', policy.act(w, np.load('obs.npy'))); "
+        "assert not any(m.startswith(('trimtab', 'jax', 'safetensors')) for m in sys.modules)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, env=environment)
+    assert (np.load(tmp_path / "said.npy") == run.policy()(original.observations)).all()
+
+
+def test_the_onnx_export_acts_like_the_run(run, original, tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "_original", lambda path, step: original)
+    trimtab.export(run, "onnx", tmp_path)
+    session = standalone_onnx.load(tmp_path / "policy.onnx")
+    np.testing.assert_allclose(
+        standalone_onnx.act(session, original.observations), run.policy()(original.observations), atol=1e-6
+    )
+    one = standalone_onnx.act(session, original.observations[0])
+    np.testing.assert_allclose(one, run.policy()(original.observations[0]), atol=1e-6)
+
+
+def test_the_torch_export_names_and_turns_every_tensor_as_its_module_does(run, original, tmp_path, monkeypatch):
+    """PyTorch is not installed for the tests: the file's tensors are computed with as the module would, in NumPy."""
+    from safetensors import safe_open
+
+    monkeypatch.setattr(writing, "_original", lambda path, step: original)
+    trimtab.export(run, "torch", tmp_path)
+    with safe_open(tmp_path / "policy.safetensors", "np") as file:
+        tensors, about = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+    x = original.observations.astype(np.float32)
+    if "obs_mean" in tensors:
+        x = np.clip((x - tensors["obs_mean"]) / tensors["obs_std"], -tensors["obs_clip"], tensors["obs_clip"])
+    activation = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0)}[about["activation"]]
+    for k in range(2):  # nn.Linear: x Wᵀ + b
+        x = activation(x @ tensors[f"layers.{k}.weight"].T + tensors[f"layers.{k}.bias"])
+    np.testing.assert_allclose(x @ tensors["head.weight"].T + tensors["head.bias"], original.outputs, atol=1e-6)
+    computed = {"obs_mean", "obs_std", "obs_clip", "log_std", "low", "high"}
+    dense = {f"{layer}.{part}" for layer in ("layers.0", "layers.1", "head") for part in ("weight", "bias")}
+    assert dense <= set(tensors) <= dense | computed
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """A run that was never trained, on images of odd sizes, and its network."""
+    shape, dist = (9, 6, 3), distribution_for(Discrete(4))
+    config = Config(env_id="Made-up", network="impala", impala_channels=(4, 5), hidden_sizes=(7,))
+    agent = Agent(shape, "uint8", dist, network="impala", impala_channels=(4, 5), hidden_sizes=(7,), auxiliary=True)
+    environment = {"observation": {"shape": shape, "dtype": "uint8"}}
+    files = RunDir.create(tmp_path_factory.mktemp("images") / "run", config.as_dict(), {"environment": environment})
+    params, start, tensors = np.asarray(agent.init(jax.random.key(0)).policy), 0, {}
+    params = params + 0.1 * np.random.default_rng(0).standard_normal(params.shape, np.float32)  # biases are not 0
+    for name, part in agent.policy_layout.items():
+        size = int(np.prod(part))
+        tensors[f"params.policy.{name}"], start = params[start : start + size].reshape(part), start + size
+    files.write_checkpoint(0, 0, tensors)
+    pixels = np.random.default_rng(1).integers(0, 256, (5, *shape), np.uint8)
+    return files, pixels, np.asarray(jax.jit(agent.policy)(params, pixels))
+
+
+def test_image_networks_are_the_same_in_numpy_onnx_and_torch_layout(images):
+    files, pixels, wanted = images
+    policy = policy_of(files)
+    scale = np.abs(wanted).max()
+    np.testing.assert_allclose(policy.outputs(pixels), wanted, atol=1e-5 * scale)
+    model = onnx_graph.to_onnx(policy.weights, "uint8").SerializeToString()
+    import onnxruntime
+
+    said = onnxruntime.InferenceSession(model).run(["outputs", "action"], {"observation": pixels})
+    np.testing.assert_allclose(said[0], wanted, atol=1e-5 * scale)
+    assert (said[1] == wanted.argmax(-1)).all() and (policy(pixels) == said[1]).all()
+    tensors, header = to_torch(policy.weights)
+    assert tensors["stacks.1.entry.weight"].shape == (5, 4, 3, 3)
+    back = from_torch(tensors, header)
+    assert back.keys() == policy.weights.keys()
+    assert (standalone_numpy.outputs(back, pixels) == policy.outputs(pixels)).all()
+
+
+def test_watching_writes_every_frame_and_the_return(run, tmp_path):
+    from PIL import Image
+
+    result = trimtab.watch(run, tmp_path / "play.gif", steps=12, seed=5)
+    pictures = Image.open(tmp_path / "play.gif")
+    assert pictures.size[0] >= 400 and result["frames"] == 1 + min(12, 12 if result["cut"] else result["frames"] - 1)
+    assert 1 < pictures.n_frames <= result["frames"]  # equal neighbours may be joined
+    again = trimtab.watch(run, tmp_path / "again.gif", steps=12, seed=5)
+    assert again["returns"] == result["returns"] and len(result["returns"]) == 1
+
+
+@pytest.mark.parametrize(
+    "line, says",
+    {
+        "watch RUN --out film.avi": "must end in .gif or .mp4",
+        "watch RUN --episodes 0": "episodes=0",
+        "watch RUN --window --out a.gif": "a window writes no file",
+        "export RUN --to tensorflow": "numpy, onnx, torch",
+        "export RUN --to numpy --at 3": "no checkpoint at step 3",
+        "export nowhere --to numpy": "not a run directory",
+    }.items(),
+)
+def test_what_cannot_be_done_is_refused_in_one_line(run, line, says, runs, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(line.replace("RUN", str(run.path)).split())
+    said = capsys.readouterr().err
+    assert says in said and said.count("\n") == 1
+    assert not list(runs.iterdir())
+
+
+def test_a_film_without_ffmpeg_and_a_window_without_a_display_say_what_is_missing(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(watch.shutil, "which", lambda name: None)
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(watch.MissingPackage, match="pip install imageio-ffmpeg"):
+        trimtab.watch(run, tmp_path / "film.mp4")
+    monkeypatch.setattr(watch, "has_display", lambda: False)
+    with pytest.raises(RunError, match="no display"):
+        watch.watch(run, None)
+
+
+def test_observations_as_pictures():
+    marks = np.zeros((10, 10, 4), np.float32)
+    marks[2, 3, 0] = marks[5, 5, 2] = 1
+    frame = watch.picture(marks)
+    assert frame.shape == (260, 260, 3) and frame.dtype == np.uint8
+    colours = {tuple(frame[26 * y + 13, 26 * x + 13]) for y, x in ((2, 3), (5, 5), (0, 0))}
+    assert len(colours) == 3
+    stacked = np.zeros((84, 84, 4), np.uint8)
+    stacked[..., 3] = 200
+    assert (watch.picture(stacked) == 200).all()
+
+
+def test_what_no_one_draws_is_refused(tmp_path):
+    environment = {"backend": "native", "observation": {"shape": [3], "dtype": "float32"}}
+    files = RunDir.create(tmp_path / "run", Config(env_id="Reacher-misc").as_dict(), {"environment": environment})
+    with pytest.raises(RunError, match="cannot be watched: Gymnasium does not draw it"):
+        watch.scene_of(trimtab.Run(files.path))
