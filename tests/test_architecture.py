@@ -21,12 +21,13 @@ ROOMS = (
     ("anatomy",),
     ("playbook",),
     ("studies",),
+    ("view",),
     ("commands",),
     ("cli",),
 )
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 EXCEPT = {("validation", "config")}  # for type checkers only
-LIGHT = ("config", "validation", "stats", "presets", "playbook", "report", "studies", "commands", "cli")
+LIGHT = ("config", "validation", "stats", "presets", "playbook", "report", "studies", "view", "commands", "cli")
 NEVER_JAX = ("config", "validation", "stats", "report")
 LIGHT_MODULES = ("runs.records", "runs.run", "runs.sinks", "runs.progress", "runs.device", "anatomy.options")
 
