@@ -15,12 +15,12 @@ help:  ## list the targets
 demo: setup  ## how should 1,024 Pendulum samples be split into N × T? (a few minutes)
 	$(BIN)/python -m benchmarks.demo
 
-test: setup debian check  ## set up, check and run the tests
+test: setup debian check docs  ## set up, check, build the documentation and run the tests
 	$(BIN)/python -m pytest
 
 check: setup  ## formatting, lint and types
-	$(BIN)/ruff format --check --quiet src tests benchmarks
-	$(BIN)/ruff check --quiet src tests benchmarks
+	$(BIN)/ruff format --check --quiet src tests benchmarks docs
+	$(BIN)/ruff check --quiet src tests benchmarks docs
 	$(BIN)/mypy
 
 setup: $(STAMP)
@@ -71,7 +71,10 @@ calibrate: setup  ## check every interval against exact answers and write docs/r
 	$(BIN)/python -m benchmarks.calibrate
 
 lint: setup  ## format and lint
-	$(BIN)/ruff format src tests benchmarks && $(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks docs && $(BIN)/ruff check --fix src tests benchmarks docs
+
+docs: setup  ## the documentation site, in site/; a link that leads nowhere fails it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 dist: setup  ## the source archive and the wheel, in dist/
 	$(BIN)/python -m build --outdir dist .

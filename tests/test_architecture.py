@@ -27,6 +27,7 @@ ROOMS = (
     ("playbook",),
     ("studies",),
     ("api",),
+    ("view",),
     ("commands",),
     ("cli",),
 )
@@ -44,6 +45,7 @@ LIGHT = (
     "report",
     "studies",
     "api",
+    "view",
     "commands",
     "cli",
 )

@@ -23,7 +23,7 @@ FLAGS = [
     "--disable-sync",
     "--disable-dev-shm-usage",
     "--remote-debugging-pipe",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
 
 
@@ -110,12 +110,12 @@ class Browser:
         """The value of a JavaScript expression in the page."""
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
-    def open(self, path: Path, width: int, until: str, patience: float = 40) -> Visit:
-        """Open a file at a window width and wait until an expression holds."""
+    def open(self, page: Path | str, width: int, until: str, patience: float = 40) -> Visit:
+        """Open a file or an address at a window width and wait until an expression holds."""
         self.visit = Visit()
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self.call("Emulation.setDeviceMetricsOverride", **metrics)
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         self.eventually(until, patience)
         return self.visit
 

@@ -23,6 +23,7 @@ HELP = {
     "rescale": "move a configuration to another batch size, and say what changes and why",
     "envs": "list environments, and why one is not available",
     "presets": "list presets, or print one",
+    "view": "look at the runs and studies under a directory in a browser, as they grow",
     "completion": "print the completion script of a shell",
 }
 

@@ -132,11 +132,21 @@ class RunDir:
             raise RunError(f"{run.path} has schema {schema}; this version reads schema {SCHEMA}")
         return run
 
+    @property
+    def log(self) -> Path:
+        """Where metrics are appended."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process that writes the run; holds its number."""
+        return self.path / ".lock"
+
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the run for writing; a second writer is refused. The lock dies with the process."""
         self.path.mkdir(parents=True, exist_ok=True)
-        with open(self.path / ".lock", "a+") as file:
+        with open(self.lock, "a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:

@@ -1,0 +1,72 @@
+"""Pages written from the program itself when the site is built: every command from its parser, the public names of
+`trimtab` from their docstrings, and the two documents that live at the root."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parent.parent
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    pages = {
+        "commands.md": commands_page,
+        "api.md": api_page,
+        "changes.md": lambda: ROOT.joinpath("CHANGELOG.md").read_text(encoding="utf-8"),
+        "contributing.md": lambda: (
+            ROOT.joinpath("CONTRIBUTING.md").read_text(encoding="utf-8").replace("](docs/", "](")
+        ),
+    }
+    for name, text in pages.items():
+        files.append(File.generated(config, name, content=text()))
+    return files
+
+
+def commands_page() -> str:
+    """What every command's `--help` says."""
+    os.environ["COLUMNS"] = "100"
+    from trimtab.commands import HELP
+    from trimtab.commands.described import parsers
+
+    lines = [
+        "# Commands",
+        "",
+        "`trimtab COMMAND --help` says the same; where an environment is named, also the values its",
+    ]
+    lines += ["preset gives. A mistake ends in one line and exit code 2. `--json` ends a command with one object.", ""]
+    lines += [f"- [`{name}`](#{name}): {text}" for name, text in HELP.items()]
+    for name, parser in parsers().items():
+        lines += ["", f"## {name}", "", "```text", parser.format_help().rstrip(), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def api_page() -> str:
+    """Every public name, where it really lives."""
+    import trimtab
+
+    things = {name: getattr(trimtab, name) for name in trimtab.__all__ if not name.startswith("_")}
+    lines = ["# Python", "", "Names of `trimtab` itself; each is loaded when it is first used.", "", "## Names"]
+    lines += [_shown(thing, name) for name, thing in things.items() if not isinstance(thing, ModuleType)]
+    for module in (thing for thing in things.values() if isinstance(thing, ModuleType)):
+        lines += ["", f"## {module.__name__}", "", module.__doc__ or ""]
+        lines += [_shown(getattr(module, name), name) for name in _public(module)]
+    return "\n".join(lines) + "\n"
+
+
+def _shown(thing: Any, name: str) -> str:
+    return f"\n::: {thing.__module__}.{name}"
+
+
+def _public(module: ModuleType) -> list[str]:
+    """What a module means to be used: the names it lists, or its own functions and classes."""
+    named = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
+    own = lambda thing: str(getattr(thing, "__module__", "")).startswith(
+        module.__name__ if not hasattr(module, "__all__") else "trimtab"
+    )
+    return [name for name in named if callable(getattr(module, name)) and own(getattr(module, name))]

@@ -1,0 +1,41 @@
+"""`trimtab view`."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+from trimtab.commands import flags
+from trimtab.commands.shared import parser
+from trimtab.config import ConfigError
+
+PORT = 7007
+
+
+def view(argv: list[str]) -> int:
+    made = parser("view")
+    made.add_argument("dir", nargs="?", default="runs", help="where to look for runs and studies (default: runs)")
+    made.add_argument(
+        "--port", metavar="INT", default=str(PORT), help=f"port on this machine, 0: any (default: {PORT})"
+    )
+    given = made.parse(argv)
+    root, port = Path(given.dir), flags.parse("port", "int", given.port)
+    if not root.is_dir():
+        raise ConfigError("dir", given.dir, "is no directory; name one that holds runs")
+    if not 0 <= port <= 65_535:
+        raise ConfigError("port", port, "must be from 0 to 65535; nearest: 0 (any that is free)")
+    from trimtab.view.server import Viewer
+
+    try:
+        viewer = Viewer(root, port)
+    except OSError as error:
+        taken = error.errno in (errno.EADDRINUSE, errno.EACCES)
+        why = "is taken, or not yours to take; nearest: 0 (any that is free)" if taken else str(error.strerror)
+        raise ConfigError("port", port, why) from None
+    with viewer:
+        print(f"{viewer.address}    runs under {root}; Ctrl-C closes the page and stops nothing else", flush=True)
+        try:
+            viewer.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            print()
+    return 0

@@ -1,0 +1,46 @@
+"""What the documents say can be typed: the commands and options in their examples exist. `make docs` checks links."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from trimtab.commands import HELP
+from trimtab.commands.described import parsers
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/howto/*.md")]
+TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def spoken(text: str) -> list[str]:
+    """Command lines in fenced blocks and in code within sentences."""
+    blocks = re.findall(r"```(?:sh|bash)?\n(.*?)```", text, re.DOTALL)
+    lines = [line.split(" #")[0] for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    return [
+        *lines,
+        *(code.replace("\n", " ") for code in re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.S))),
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_in_the_documents_exist(page):
+    known = parsers()
+    options = {name: {o for a in made._actions for o in a.option_strings} for name, made in known.items()}
+    for line in spoken(page.read_text()):
+        for part in re.split(r"&&|\||;|\$\(", line):
+            words = shlex.split(part, posix=False) if part.count("'") % 2 == 0 else part.split()
+            if words[:1] == ["make"] and len(words) > 1 and words[1].islower():
+                assert words[1] in TARGETS, line
+            if words[:1] != ["trimtab"] or len(words) < 2 or not words[1].isalpha() or not words[1].islower():
+                continue
+            assert words[1] in HELP, line
+            for word in (word for word in words[2:] if word.startswith("--")):
+                assert word.split("=")[0] in options[words[1]], line
+
+
+def test_the_examples_are_found():
+    """The test above would see a command that does not exist."""
+    found = [line for page in PAGES for line in spoken(page.read_text()) if line.strip().startswith("trimtab ")]
+    assert len(found) > 40

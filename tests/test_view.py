@@ -1,0 +1,349 @@
+"""`trimtab view`: bounded work, this machine only, and a real browser watching a real run."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+import tiny
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from report.browser import Browser
+
+from trimtab import cli
+from trimtab.config import Config
+from trimtab.runs.records import RunDir
+from trimtab.view import watch as watching
+from trimtab.view.log import Log
+from trimtab.view.server import LOOPBACK, Viewer
+from trimtab.view.tree import places
+from trimtab.view.watch import POINTS, RETURN, STEPS, Watch
+
+READY = "document.documentElement.dataset.ready === '1'"
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+def row(k: int, batch: int = 512, extra: int = 24) -> dict:
+    """A row as long as real ones."""
+    numbers = {f"train/metric_number_{i}": (k * 37 + i) % 101 / 7.0 for i in range(extra)}
+    return {"iteration": k, STEPS: k * batch, RETURN: float(k % 50), "time/fps": 30_000.0, **numbers}
+
+
+def a_run(path, rows=4, **changes):
+    steps = 1_000_000 if rows > 1_000 else 2048
+    run = RunDir.create(path, Config(total_timesteps=steps, **changes).as_dict(), {"seed": 1})
+    run.append_metrics([row(k) for k in range(1, rows + 1)])
+    return run
+
+
+@contextmanager
+def serving(root):
+    viewer = Viewer(root, 0)
+    thread = threading.Thread(target=viewer.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield viewer
+    finally:
+        viewer.shutdown()
+        viewer.server_close()
+
+
+def fetch(viewer, path, method="GET", **headers):
+    connection = http.client.HTTPConnection(LOOPBACK, viewer.server_address[1], timeout=20)
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, headers=headers)
+    answer = connection.getresponse()
+    data = answer.read()
+    connection.close()
+    return answer, data
+
+
+# A log that grows --------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100)
+@given(
+    lengths=st.lists(st.integers(1, 900), min_size=1, max_size=60),
+    most=st.integers(1, 40),
+    cuts=st.lists(st.integers(0, 30_000), max_size=6),
+)
+def test_a_log_read_as_it_grows_is_the_log_read_at_once(tmp_path_factory, lengths, most, cuts):
+    path = tmp_path_factory.mktemp("log") / "metrics.jsonl"
+    text = b"".join(json.dumps({"k": k, "x": "y" * n}).encode() + b"\n" for k, n in enumerate(lengths))
+    growing = Log(path, most)
+    for cut in sorted({min(cut, len(text)) for cut in cuts} | {len(text)}):
+        path.write_bytes(text[:cut])
+        growing.refresh()
+    fresh = Log(path, most)
+    fresh.refresh()
+    assert growing.curve() == fresh.curve()
+    assert [r["k"] for r in fresh.curve()] == sorted({r["k"] for r in fresh.curve()})
+    assert fresh.last["k"] == len(lengths) - 1 and fresh.curve()[0]["k"] == 0
+    assert len(fresh.curve()) <= most + 2
+
+
+def test_a_short_log_is_shown_whole_and_an_unfinished_line_is_not(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps(row(k)) + "\n" for k in range(9)) + '{"iteration": 9, "time/to')
+    log = Log(path, 100)
+    log.refresh()
+    assert [r["iteration"] for r in log.curve()] == list(range(9))
+
+
+def test_a_log_that_was_cut_back_is_read_anew(tmp_path):
+    run = a_run(tmp_path / "run", 40)
+    log = Log(run.log, 10)
+    log.refresh()
+    lines = run.log.read_text().splitlines(keepends=True)
+    other = [line.replace('"time/fps": 30000.0', '"time/fps": 70000.0') for line in lines]
+    run.log.write_text("".join(other[:20]))
+    log.refresh()
+    assert log.last["iteration"] == 20 and all(r["time/fps"] == 70000.0 for r in log.curve())
+    run.log.write_text("".join(lines))  # cut back and grown beyond where it was, between two looks
+    log.refresh()
+    assert log.last["iteration"] == 40 and all(r["time/fps"] == 30000.0 for r in log.curve())
+
+
+# What there is -----------------------------------------------------------------------------------------------
+
+
+def test_status_follows_the_writer(tmp_path, monkeypatch):
+    monkeypatch.setattr(watching, "GLANCE", 0.0)
+    watch = Watch(tmp_path)
+    run = a_run(tmp_path / "a", 3)
+    status = lambda: watch.listing()["runs"][0]["status"]
+    with run.writing():
+        assert status() == "running"
+    assert status() == "interrupted"
+    run.append_metrics([row(4)])
+    assert status() == "finished"
+
+
+def test_a_run_elsewhere_is_running_while_it_writes(tmp_path, monkeypatch):
+    monkeypatch.setattr(watching, "GLANCE", 0.0)
+    run = a_run(tmp_path / "a", 3)  # no lock of this machine
+    assert Watch(tmp_path).listing()["runs"][0]["status"] == "running"
+    os.utime(run.log, (time.time() - 1e4,) * 2)
+    assert Watch(tmp_path).listing()["runs"][0]["status"] == "interrupted"
+
+
+def test_looking_at_a_lock_never_refuses_the_writer(tmp_path, monkeypatch):
+    """Thousands of looks while a run is opened for writing again and again."""
+    monkeypatch.setattr(watching, "GLANCE", 0.0)
+    run, watch, done = a_run(tmp_path / "a", 3), Watch(tmp_path), threading.Event()
+    looks = threading.Thread(target=lambda: [watch.listing() for _ in iter(done.is_set, True)])
+    looks.start()
+    try:
+        for _ in range(300):
+            with run.writing():
+                pass
+    finally:
+        done.set()
+        looks.join()
+
+
+def test_studies_are_found_with_their_runs_and_links_are_not_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr(watching, "GLANCE", 0.0)
+    root = tmp_path / "runs"
+    a_run(root / "split-X-1" / "runs" / "4x8-seed1")
+    a_run(tmp_path / "outside")
+    (root / "split-X-1" / "split.json").write_text("{}")
+    (root / "link").symlink_to(tmp_path / "outside")
+    assert [place.id for place in places(root)] == ["split-X-1", "split-X-1/runs/4x8-seed1"]
+    watch = Watch(root)
+    assert watch.listing()["studies"][0] | {"status": ""} == {
+        "id": "split-X-1", "kind": "split", "status": "", "runs": 1, "done": 1, "sentence": None, "page": False,
+    }  # fmt: skip
+    (root / "split-X-1" / "result.json").write_text('{"sentence": "Use 4 × 8.", "rows": []}')
+    assert watch.listing()["studies"][0]["sentence"] == "Use 4 × 8."
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """500 runs of a million steps; their logs are one file under many names."""
+    root = tmp_path_factory.mktemp("many")
+    first = a_run(root / "run-000", 1_953, seed=0)
+    config = first.path.joinpath("config.yaml").read_text()
+    for k in range(1, 500):
+        path = root / f"run-{k:03d}"
+        path.mkdir()
+        path.joinpath("config.yaml").write_text(config.replace("seed: 0\n", f"seed: {k}\n"))
+        os.link(first.path / "manifest.json", path / "manifest.json")
+        os.link(first.log, path / "metrics.jsonl")
+    return root
+
+
+def test_the_first_answer_for_500_runs_reads_their_ends_only(many):
+    watch, total = Watch(many), sum(place.path.joinpath("metrics.jsonl").stat().st_size for place in places(many))
+    listing = watch.listing()
+    assert len(listing["runs"]) == 500 and {run["step"] for run in listing["runs"]} == {1_953 * 512}
+    assert watch.bytes_read <= 500 * 4_096 and watch.bytes_read < total / 200
+    before = watch.bytes_read
+    watch.listing()
+    assert watch.bytes_read == before  # nothing has changed: nothing is read
+
+
+def test_curves_are_bounded_in_work_and_in_what_is_held(many):
+    watch = Watch(many)
+    runs = watch.listing()["runs"]
+    for run in runs[:40]:
+        curve = watch.curve(watch.place(run["id"]), [RETURN, "train/metric_number_3"])
+        assert POINTS / 2 - 2 <= len(curve["step"]) <= POINTS + 2 and curve["step"] == sorted(curve["step"])
+        assert "train/metric_number_5" in curve["names"]
+    assert len(watch._curves) == watching.OPEN
+    before = watch.bytes_read
+    watch.curve(watch.place(runs[39]["id"]), [RETURN])
+    assert watch.bytes_read - before < 8_192  # the second look costs the last line
+
+
+# The server --------------------------------------------------------------------------------------------------
+
+
+def test_it_is_bound_to_this_machine_only(tmp_path):
+    with serving(tmp_path) as viewer:
+        assert viewer.socket.getsockname()[0] == LOOPBACK
+        with socket.create_server((LOOPBACK.replace("0.1", "0.2"), viewer.server_address[1])):
+            pass  # another address of this machine has the port free: the server does not listen everywhere
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:7007", "127.0.0.1.evil.example", "", "10.0.0.5"])
+def test_names_of_other_machines_are_refused(tmp_path, host):
+    with serving(tmp_path) as viewer:
+        answer, data = fetch(viewer, "/api/runs", Host=host)
+        assert answer.status == 403 and b"root" not in data
+        assert fetch(viewer, "/api/runs", Host="localhost:1")[0].status == 200
+
+
+def test_nothing_can_be_written_and_nothing_outside_be_read(tmp_path):
+    a_run(tmp_path / "runs" / "a")
+    a_run(tmp_path / "b")
+    with serving(tmp_path / "runs") as viewer:
+        for method in ("POST", "PUT", "DELETE", "PATCH"):
+            assert fetch(viewer, "/api/runs", method)[0].status in (405, 501)
+        for path in (
+            "/../b/config.yaml",
+            "/api/run?id=../b",
+            "/api/curve?id=/etc",
+            "/page?id=a",
+            "/api/study?id=a",
+            "/x",
+        ):
+            assert fetch(viewer, path)[0].status == 404
+        assert fetch(viewer, "/api/run?id=a")[0].status == 200
+        answer, data = fetch(viewer, "/", "HEAD")
+        assert (
+            answer.status == 200 and data == b"" and "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        )
+
+
+def test_asking_again_costs_a_304_until_something_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(watching, "GLANCE", 0.0)
+    run = a_run(tmp_path / "a", 2)
+    with serving(tmp_path) as viewer:
+        for path in ("/api/runs", "/api/curve?id=a", "/"):
+            first, _ = fetch(viewer, path)
+            again, data = fetch(viewer, path, If_None_Match=first.headers["ETag"])
+            assert again.status == 304 and data == b""
+        tag = fetch(viewer, "/api/curve?id=a")[0].headers["ETag"]
+        run.append_metrics([row(3)])
+        answer, data = fetch(viewer, "/api/curve?id=a", If_None_Match=tag)
+        assert answer.status == 200 and json.loads(data)["step"] == [512, 1024, 1536]
+
+
+def test_a_run_closely(tmp_path):
+    a_run(tmp_path / "a", 4, num_envs=4)
+    with serving(tmp_path) as viewer:
+        found = json.loads(fetch(viewer, "/api/run?id=a")[1])
+        assert found["changed"] == ["total_timesteps"] and found["config"]["num_envs"] == 4
+        assert {finding["verdict"] for finding in found["findings"]} <= {"act", "watch", "fine", "unknown"}
+        assert found["sentence"] and found["probes"] == []
+        (tmp_path / "a" / "config.yaml").write_text("num_envs: [")
+        assert json.loads(fetch(viewer, "/api/runs")[1])["runs"][0]["id"] == "a"
+
+
+@pytest.mark.parametrize("words", ["view nowhere", "view . --port 99999", "view . --port many", "view . --port TAKEN"])
+def test_mistakes_end_in_one_line(words, runs, capsys):
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        argv = words.replace("TAKEN", str(taken.getsockname()[1])).split()
+        with pytest.raises(SystemExit) as stopped:
+            cli.main(argv)
+    said = capsys.readouterr()
+    assert stopped.value.code == 2 and said.err.count("\n") == 1 and not said.out
+
+
+# In a browser ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with Browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_many_runs_are_listed_compared_and_filtered(browser, many, width):
+    with serving(many) as viewer:
+        visit = browser.open(viewer.address, width, READY)
+        assert visit.errors == [] and all(url.startswith(("http://127.0.0.1:", "data:")) for url in visit.requests)
+        assert "500 runs" in browser.run("document.getElementById('counts').textContent")
+        assert browser.run("document.querySelectorAll('#charts figure').length") == 6
+        assert browser.eventually("document.querySelector('#charts figure').dataset.lines === '3'")
+        assert browser.run(OVERFLOW) <= 0
+        browser.run(
+            "const f = document.getElementById('filter'); f.value = 'run-49'; f.dispatchEvent(new Event('input'))"
+        )
+        assert browser.run("document.querySelectorAll('#runs .run').length") == 10
+        browser.run("document.querySelectorAll('#runs .run input')[0].click()")
+        assert browser.eventually("document.querySelector('#charts figure').dataset.lines === '4'")
+        assert "seed" in browser.eventually("document.getElementById('differences').textContent")
+        browser.run("document.querySelectorAll('#runs .run .name')[1].click()")
+        assert browser.eventually("document.querySelectorAll('#detail td .fine').length > 0")
+        assert visit.errors == []
+
+
+LIVE = (
+    "train CartPole-v1 --preset none --num-envs 2 --num-steps 32 --hidden-sizes 8 --total-timesteps 100000000 --quiet"
+)
+
+
+@contextmanager
+def command_of(*words):
+    """A command in a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trimtab.cli", *words], env=os.environ | tiny.CHEAP, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def test_a_live_run_is_watched_and_outlives_the_page(browser, runs):
+    """A run somebody else started: its page grows; closing the page stops nothing; stopping the run is seen."""
+    (runs / "runs").mkdir()
+    shown = "document.querySelector('.run .small').textContent"
+    with command_of(*LIVE.split(), "--run-dir", "runs/live") as training:
+        with command_of("view", "--port", "0") as viewing:
+            browser.open(viewing.stdout.readline().split()[0], 1280, READY)
+            browser.eventually("document.querySelector('#charts figure')?.dataset.lines === '1'", patience=120)
+            first = browser.run(shown)
+            assert browser.run("document.querySelector('.run .status').textContent") == "running"
+            browser.eventually(f"{shown} !== {json.dumps(first)}")
+            viewing.send_signal(signal.SIGINT)
+            assert viewing.wait(20) == 0
+        assert browser.eventually("document.querySelector('.gone')?.textContent").startswith("trimtab view has been")
+        assert training.poll() is None  # the page is gone; the run goes on
+        with serving(runs / "runs") as viewer:
+            browser.open(viewer.address, 1280, READY)
+            training.send_signal(signal.SIGINT)
+            assert training.wait(60) == 130
+            browser.eventually("document.querySelector('.run .status').textContent === 'interrupted'")
