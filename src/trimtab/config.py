@@ -111,10 +111,10 @@ class Config:
     max_grad_norm: float | None = traced(0.5)
     """Clip the global norm of the gradient (none: off)."""
 
-    network: Literal["mlp", "impala"] = static("mlp")
-    """Network family."""
-    hidden_sizes: tuple[int, ...] = static((64, 64))
-    """Widths of the MLP's hidden layers, or of the dense layer after the IMPALA stacks."""
+    network: Literal["auto", "mlp", "nature", "impala"] = static("auto")
+    """Network family; auto takes nature (Mnih et al. 2015) for images of 36 × 36 and more, mlp for all else."""
+    hidden_sizes: tuple[int, ...] | None = static(None)
+    """Widths of the dense layers; if not given 64 64 (mlp), 512 after nature's convolutions, 256 after impala's."""
     impala_channels: tuple[int, ...] = static((16, 32, 32))
     """Channels of the IMPALA stacks."""
     activation: Literal["tanh", "relu"] = static("tanh")
@@ -124,6 +124,10 @@ class Config:
     log_std_init: float = static(0.0)
     """Initial log standard deviation of Gaussian policies."""
 
+    actor_obs: tuple[str, ...] = static(())
+    """Parts of a Dict or Tuple observation that the policy sees, by key; all of them if not given."""
+    critic_obs: tuple[str, ...] = static(())
+    """Parts of a Dict or Tuple observation that the value function sees (needs arch dual if not the policy's)."""
     norm_obs: bool = static(False)
     """Normalize observations by running mean and standard deviation."""
     norm_reward: bool = static(False)
@@ -309,7 +313,7 @@ def from_dict(values: dict[str, Any], base: Config | None = None) -> Config:
             close = difflib.get_close_matches(str(name), names, n=3)
             raise ConfigError(str(name), value, f"no such field; nearest: {', '.join(close) or 'see --help'}")
     values = dict(values)
-    for name in ("hidden_sizes", "impala_channels"):
+    for name in ("hidden_sizes", "impala_channels", "actor_obs", "critic_obs"):
         if isinstance(values.get(name), list):
             values[name] = tuple(values[name])
     for item in dataclasses.fields(Config):  # YAML 1.1 reads 3e-4 as text

@@ -94,6 +94,9 @@ def check_type(name: str, type_name: str, value: Any) -> None:
     if kind == "tuple[int, ...]":
         if not isinstance(value, tuple) or not all(isinstance(v, int) and 1 <= v <= 65_536 for v in value):
             raise ConfigError(name, value, "must be a list of widths from 1 to 65536, for example 64 64")
+    elif kind == "tuple[str, ...]":
+        if not isinstance(value, tuple) or not all(isinstance(v, str) and v for v in value):
+            raise ConfigError(name, value, "must be a list of names, for example state")
     elif kind == "bool":
         if not isinstance(value, bool):
             raise ConfigError(name, value, "must be true or false")
@@ -211,7 +214,8 @@ def _validate_applicability(c: Config) -> None:
     needs("adam_beta1 adam_beta2 adam_eps", c.optimizer == "adam", "needs optimizer=adam")
     needs("momentum", c.optimizer == "sgd", "needs optimizer=sgd")
     needs("impala_channels", c.network == "impala", "needs network=impala")
-    needs("activation", c.network == "mlp", "needs network=mlp (IMPALA uses relu)")
+    needs("activation", c.network in ("auto", "mlp"), "needs network=mlp (image networks use relu)")
+    needs("critic_obs", c.needs_value, "there is no value function without a baseline")
     needs("clip_obs", c.norm_obs, "needs norm_obs=true")
     needs("clip_reward norm_reward_gamma", c.norm_reward, "needs norm_reward=true")
     needs("prox_com", c.is_ewma, "needs algo=ppo-ewma or ppg-ewma")

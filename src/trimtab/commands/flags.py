@@ -83,7 +83,8 @@ def add_fields(parser: argparse.ArgumentParser, cls: type, defaults: Any = None)
         if type_name == "bool":
             parser.add_argument(flag, metavar="true|false", **shared)
         elif type_name.startswith("tuple"):
-            parser.add_argument(flag, nargs="*", metavar="N", **shared)
+            metavar = "NAME" if "str" in type_name else "N"
+            parser.add_argument(flag, nargs="*", metavar=metavar, **shared)
         else:
             metavar = "|".join(choices) if choices else type_name.split("[")[0].replace(" | None", "").upper()
             parser.add_argument(flag, metavar=metavar, **shared)
@@ -111,7 +112,8 @@ def values(cls: type, given: argparse.Namespace) -> dict[str, Any]:
 def parse(name: str, type_name: str, raw: Any) -> Any:
     """One value from text: 1e6 and 500_000 are whole numbers too, none is None."""
     if isinstance(raw, list):
-        return tuple(parse(name, "int", part) for word in raw for part in word.replace(",", " ").split())
+        kind = type_name.removeprefix("tuple[").split(",")[0]
+        return tuple(parse(name, kind, part) for word in raw for part in word.replace(",", " ").split())
     if raw is None or not isinstance(raw, str):
         return raw
     if "None" in type_name and raw.lower() in ("none", "null", "off"):

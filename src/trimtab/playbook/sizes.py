@@ -12,7 +12,7 @@ from trimtab.playbook.finding import Finding
 
 FEWEST_MINIBATCHES = 4
 SAMPLES_PER_ACTION = 10  # least samples of a minibatch per action dimension
-REINFORCE_BATCH = {"discrete": (2_000, 8_000), "continuous": (5_000, 20_000)}
+REINFORCE_BATCH = {"discrete": (2_000, 8_000), "continuous": (5_000, 20_000)}  # several choices at once: discrete
 CONTINUOUS_BATCH = (2_000, 10_000)
 EPISODES_PER_BATCH = (16, 64)
 SHARES_OF_EPISODE = (0.25, 1.0)  # where 1/(1-γ) should lie, in lengths of an episode
@@ -80,7 +80,7 @@ def _batch(config: Config, action: Action | None) -> Iterator[Finding]:
     if action is None:
         return
     if config.algo == "reinforce":
-        low, high = REINFORCE_BATCH[action.kind]
+        low, high = REINFORCE_BATCH.get(action.kind, REINFORCE_BATCH["discrete"])
     elif action.kind == "continuous":
         low, high = CONTINUOUS_BATCH
     else:
