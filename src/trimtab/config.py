@@ -31,8 +31,8 @@ class Config:
     """A training run. Derived quantities (batch, iterations, ...) are properties."""
 
     env_id: str = static("CartPole-v1")
-    """Environment id, as Gymnasium, gymnax or EnvPool know it."""
-    backend: Literal["auto", "native", "tabular", "envpool", "gymnasium"] = static("auto")
+    """Environment id as Gymnasium, gymnax, EnvPool, pgx or xminigrid know it, or of one's own: module:Env-v0."""
+    backend: Literal["auto", "native", "tabular", "pgx", "xminigrid", "envpool", "gymnasium"] = static("auto")
     """Where the environment comes from; auto prefers compiled ones."""
     env_kwargs: dict[str, Any] = field(default_factory=dict, metadata={"traced": False})
     """Options handed to the environment, as YAML, for example '{is_slippery: false}'."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,11 +87,19 @@ def layered_config(given, base: dict[str, Any] | None = None) -> Config:
 
 
 def preset_of(given) -> str | None:
-    """The preset to start from: as asked, else the environment's own for the algorithm, if there is one."""
+    """The preset to start from: as asked, else the one for the environment and algorithm.
+
+    A file with a configuration of its own (as a run writes it) says everything already.
+    """
     if given.preset is not None:
-        return None if given.preset == "none" else given.preset
-    named = _file_of(given) | flags.values(Config, given)
-    return presets.find(named["env_id"], named.get("algo", "ppo")) if "env_id" in named else None
+        return None if given.preset == "none" else presets.full_name(given.preset)
+    file = _file_of(given)
+    named = file | flags.values(Config, given)
+    if "env_id" not in named or {f.name for f in dataclasses.fields(Config)} <= file.keys():
+        return None
+    env_id, algo = named["env_id"], named.get("algo", "ppo")
+    options = {name: named[name] for name in ("backend", "env_kwargs") if name in named}
+    return presets.find(env_id, algo) or presets.quick_start(env_id, algo, **options)
 
 
 def _file_of(given) -> dict[str, Any]:

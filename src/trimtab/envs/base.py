@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Num, Shaped
 if TYPE_CHECKING:
     from jaxtyping import Array, PRNGKeyArray
 
-Backend = Literal["tabular", "native", "envpool", "gymnasium"]
+Backend = Literal["tabular", "native", "pgx", "xminigrid", "envpool", "gymnasium"]
 
 
 class EnvError(ValueError):

@@ -115,7 +115,7 @@ class Agent:
         one = self._view(jnp.zeros((1, *self._obs_shape)), parts)
         return jax.eval_shape(lambda key: features_of(self._trunk(key, parts), one), jax.random.key(0)).shape[1]
 
-    def _view(self, obs: Num[Array, "..."], parts: Parts) -> Num[Array, "..."]:
+    def _view(self, obs: Array, parts: Parts) -> Array:
         """What a trunk sees: its parts; for dense trunks as floats (image trunks scale for themselves)."""
         if parts:
             obs = jnp.concatenate([obs[..., start:stop] for start, stop in parts], axis=-1)
@@ -123,7 +123,7 @@ class Agent:
             return obs
         return obs.astype(jnp.float32) * self._scale
 
-    def policy_view(self, obs: Num[Array, "..."]) -> Num[Array, "..."]:
+    def policy_view(self, obs: Array) -> Array:
         """What the policy sees of observations."""
         return self._view(obs, self._actor_parts)
 

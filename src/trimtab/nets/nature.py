@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
+from trimtab.nets.choice import NATURE_LAYERS
 from trimtab.nets.mlp import Dense
 
-LAYERS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # outputs, kernel, stride
 GROUP = 1024  # images at a time: 0.7 GB of patches for those of Atari
 
 
@@ -76,9 +76,9 @@ class Nature(eqx.Module):
 
     def __init__(self, key: PRNGKeyArray, shape: tuple[int, int, int], widths: Sequence[int], scale: float):
         height, width, inputs = shape
-        key, *keys = jax.random.split(key, len(LAYERS) + 1)
+        key, *keys = jax.random.split(key, len(NATURE_LAYERS) + 1)
         convolutions = []
-        for k, (outputs, kernel, stride) in zip(keys, LAYERS):
+        for k, (outputs, kernel, stride) in zip(keys, NATURE_LAYERS):
             convolutions.append(Conv(k, inputs, outputs, kernel, stride))
             height, width, inputs = (height - kernel) // stride + 1, (width - kernel) // stride + 1, outputs
         self.convolutions = tuple(convolutions)

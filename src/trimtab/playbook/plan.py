@@ -2,31 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from trimtab import envs
 from trimtab.config import Config
+from trimtab.envs.base import Spec, kind_of, outputs_of
+from trimtab.envs.table import action_in_words, observation_in_words
+from trimtab.nets.choice import choose_network, parameters
 from trimtab.playbook.finding import Finding, ordered
 from trimtab.playbook.sizes import Action, check_sizes
+from trimtab.runs import memory
 
 
 def plan(config: Config) -> list[Finding]:
-    """Every rule about sizes, most pressing first."""
-    environment = look(config)
-    limit = config.time_limit or environment.get("time_limit")
-    return ordered(list(check_sizes(config, environment.get("action"), limit)))
+    """Every rule about sizes, most pressing first; an environment that is not there is refused."""
+    spec = look(config)
+    memory.refuse_what_cannot_fit(config, spec, number_of_parameters(config, spec))
+    action = Action(kind_of(spec.action), outputs_of(spec.action))
+    return ordered(list(check_sizes(config, action, config.time_limit or spec.time_limit)))
 
 
-def look(config: Config) -> dict[str, Any]:
-    """Action space and time limit as Gymnasium tells them, where it knows the id; JAX is not loaded for this."""
-    import gymnasium
+def look(config: Config) -> Spec:
+    """What the environment observes and takes; JAX is not loaded for this."""
+    return envs.look(config.env_id, config.backend, config.env_kwargs, config.time_limit)
 
-    try:
-        spec = gymnasium.spec(config.env_id)
-        space = gymnasium.make(config.env_id, **config.env_kwargs).action_space
-    except Exception:  # whatever an environment's own code raises: then it is not known here
-        return {}
-    if isinstance(space, gymnasium.spaces.Discrete):
-        return {"action": Action("discrete", int(space.n)), "time_limit": spec.max_episode_steps}
-    if isinstance(space, gymnasium.spaces.Box):
-        return {"action": Action("continuous", int(space.shape[0])), "time_limit": spec.max_episode_steps}
-    return {"time_limit": spec.max_episode_steps}
+
+def number_of_parameters(config: Config, spec: Spec) -> int:
+    """Numbers in all networks of a run."""
+    seen = [sum(b - a for a, b in spec.slices(f, getattr(config, f))) or None for f in ("actor_obs", "critic_obs")]
+    return parameters(
+        choose_network(config.network, spec.obs_shape),
+        spec.obs_shape,
+        outputs_of(spec.action),
+        config.hidden_sizes,
+        config.impala_channels,
+        arch=config.arch,
+        critic=config.needs_value,
+        auxiliary=config.is_ppg,
+        free=outputs_of(spec.action) if isinstance(spec.action, envs.Continuous) else 0,
+        seen=(seen[0], seen[1]),
+    )
+
+
+def environment_rows(config: Config) -> dict[str, str]:
+    """The environment, the network it gets and the memory that takes, in words."""
+    spec = look(config)
+    network, count = choose_network(config.network, spec.obs_shape), number_of_parameters(config, spec)
+    limit = "no time limit" if spec.time_limit is None else f"limit {spec.time_limit:,}"
+    return {
+        "environment": f"{spec.backend}, {limit}",
+        "observation, actions": f"{observation_in_words(spec)}, {action_in_words(spec.action)}",
+        "network": f"{network}, {count:,} parameters",
+        "memory": f"at least {memory.estimate(config, spec, count)}",
+    }

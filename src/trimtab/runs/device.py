@@ -50,7 +50,7 @@ def not_cached() -> Iterator[None]:
 
 
 def threads_for(network: str) -> int | None:
-    """XLA CPU threads that suit a network family: one for dense ones, all (None) for images."""
+    """XLA CPU threads that suit a network family (not `auto`): one for dense ones, all (None) for images."""
     return 1 if network == "mlp" else None
 
 

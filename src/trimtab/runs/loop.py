@@ -18,14 +18,14 @@ import numpy as np
 from trimtab import config as configuration
 from trimtab.algos.state import Info, State
 from trimtab.config import Config
-from trimtab.envs.base import derived_seed
+from trimtab.envs.base import Spec, derived_seed
 from trimtab.envs.own import name_of
 from trimtab.envs.procgen import normalized_return
-from trimtab.runs import device, snapshot
+from trimtab.runs import snapshot
 from trimtab.runs.engine import Engine, Waiting
 from trimtab.runs.evaluate import EVALUATION_SEEDS, evaluate
 from trimtab.runs.manifest import manifest
-from trimtab.runs.opening import fitting, restore
+from trimtab.runs.opening import fitting, prepare, restore
 from trimtab.runs.progress import Progress
 from trimtab.runs.records import RunDir, RunError, Taken, new_path
 from trimtab.runs.run import Run
@@ -48,7 +48,7 @@ class Options:
     tensorboard: bool = False
     track: bool = False
     say: Callable[[str], None] = field(default=lambda text: print(text, file=sys.stderr))
-    announce: Callable[[Config, str], None] = field(default=lambda config, backend: None)  # nothing is refused after it
+    announce: Callable[[Config, Spec], None] = field(default=lambda config, spec: None)  # nothing is refused after it
 
 
 def train(
@@ -64,10 +64,10 @@ def train(
         config = config.replace(env_id=name_of(env))
     opts = Options(run_dir=Path(run_dir) if run_dir else None, **options)
     require_packages(opts.tensorboard, opts.track)
-    device.prepare(device.threads_for(config.network))
+    prepare(config, env)
     engine = fitting(config, env)
     run = _new_run(opts.run_dir, config, engine)
-    opts.announce(config, engine.algorithm.env.spec.backend)
+    opts.announce(config, engine.algorithm.env.spec)
     with run.writing(), _saying_how_to_go_on(run.path):
         state = engine.init(config.seed)
         return _Loop(config, engine, run, opts).go(state)
@@ -99,7 +99,7 @@ def resume(run_dir: str | Path, env: Callable[..., Any] | None = None, **options
     opts = Options(run_dir=run.path, **options)
     require_packages(opts.tensorboard, opts.track)
     config = configuration.from_dict(run.config())
-    device.prepare(device.threads_for(config.network))
+    prepare(config, env)
     with run.writing(), _saying_how_to_go_on(run.path):
         engine = fitting(config, env)
         state = restore(run, config, engine, opts.say)

@@ -10,11 +10,22 @@ from typing import Any
 import jax
 
 from trimtab import config as configuration
+from trimtab import envs
 from trimtab.algos.state import State
 from trimtab.config import Config
+from trimtab.nets.choice import choose_network
 from trimtab.runs import device, memory, snapshot
 from trimtab.runs.engine import Engine, build
 from trimtab.runs.records import Checkpoint, Damaged, RunDir, RunError
+
+
+def prepare(config: Config, env: Callable[..., Any] | None = None) -> None:
+    """Prepare JAX for the network a run will have; call before its first computation."""
+    network = config.network
+    if network == "auto":
+        spec = envs.look(config.env_id, config.backend, config.env_kwargs, config.time_limit, env)
+        network = choose_network(network, spec.obs_shape)
+    device.prepare(device.threads_for(network))
 
 
 def fitting(config: Config, env: Callable[..., Any] | None = None) -> Engine:
@@ -53,7 +64,7 @@ def opened(path: str | Path, step: int | None) -> tuple[Config, Engine, State, i
     """A run's engine and the state of one of its checkpoints (the last if `step` is None), for measuring."""
     run = RunDir.open(path)
     config = configuration.from_dict(run.config())
-    device.prepare(device.threads_for(config.network))
+    prepare(config)
     found = run.checkpoints()
     if not found:
         raise RunError(f"{run.path} has no checkpoint")
