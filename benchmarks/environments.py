@@ -1,6 +1,7 @@
 """Every environment that `trimtab envs` calls available is stepped; one of each kind trains a tiny iteration.
 
-`python -m benchmarks.environments` writes docs/results/environments.md; with `--table` it writes the table of spaces
+`python -m benchmarks.environments` writes docs/results/environments.md (with a family, as `atari`, it prints the same for
+that family); with `--table` it writes the table of spaces
 that `trimtab envs` reads, from the packages themselves.
 """
 
@@ -17,7 +18,7 @@ from typing import Any
 
 from trimtab import envs
 from trimtab.envs import table
-from trimtab.envs.base import EnvError, Spec
+from trimtab.envs.base import ActionSpace, EnvError, numbers_in
 from trimtab.envs.names import NATIVE_IDS, PGX_IDS, XMINIGRID_IDS
 
 PAGE = Path(__file__).parent.parent / "docs" / "results" / "environments.md"
@@ -57,28 +58,14 @@ def _pool_row(env_id: str, family: str) -> table.TableRow:
 # The sweep -------------------------------------------------------------------------------------------------
 
 
-def walk(env_id: str, backend: str) -> Spec:
+def walk(env_id: str, backend: str) -> None:
     """Random actions for STEPS steps; raises for what is not as its Spec says."""
-    import jax
     import numpy as np
 
-    from trimtab.nets.agent import distribution_for
-
     env = envs.make(env_id, num_envs=NUM_ENVS, backend=backend)
-    dist = distribution_for(env.spec.action)
-    act = jax.jit(lambda key: dist.uniform(key, NUM_ENVS))
-    if env.spec.compiled:
-        state, _ = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), NUM_ENVS))
-        step = jax.jit(jax.vmap(env.step))
-    else:
-        env.reset(0)
+    step = _stepper(env)
     for t in range(STEPS):
-        action = act(jax.random.fold_in(jax.random.key(1), t))
-        if env.spec.compiled:
-            keys = jax.random.split(jax.random.fold_in(jax.random.key(2), t), NUM_ENVS)
-            state, out = step(keys, state, action)
-        else:
-            out = env.step(np.asarray(action))
+        out = step(t, random_actions(env.spec.action, np.random.default_rng(t)))
         shape = (NUM_ENVS, *env.spec.obs_shape)
         if out.obs.shape != shape or out.obs.dtype != env.spec.obs_dtype:
             raise EnvError(f"observations are {out.obs.shape} {out.obs.dtype}, not {shape} {env.spec.obs_dtype}")
@@ -86,7 +73,35 @@ def walk(env_id: str, backend: str) -> Spec:
             raise EnvError(f"an observation or reward is not finite at step {t}")
     if not env.spec.compiled:
         env.close()
-    return env.spec
+
+
+def _stepper(env) -> Any:
+    """From the time and actions to what a step gives, after a reset."""
+    if not env.spec.compiled:
+        env.reset(0)
+        return lambda t, actions: env.step(actions)
+    import jax
+
+    carried, _ = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), NUM_ENVS))
+    states, compiled = [carried], jax.jit(jax.vmap(env.step))
+
+    def step(t, actions):
+        states[0], out = compiled(jax.random.split(jax.random.key(t), NUM_ENVS), states[0], actions)
+        return out
+
+    return step
+
+
+def random_actions(action: ActionSpace, rng) -> Any:
+    """Uniform actions of NUM_ENVS environments, in NumPy: compiling would take longer than the steps."""
+    import numpy as np
+
+    if isinstance(action, envs.Continuous):
+        low, high = np.clip(action.low, -1.0, None), np.clip(action.high, None, 1.0)
+        return rng.uniform(low, np.maximum(low, high), (NUM_ENVS, len(low))).astype(np.float32)
+    sizes = {envs.Discrete: lambda a: a.n, envs.MultiDiscrete: lambda a: a.sizes}.get(type(action), lambda a: 2)(action)
+    shape = () if isinstance(action, envs.Discrete) else (numbers_in(action),)
+    return rng.integers(0, sizes, (NUM_ENVS, *shape)).astype(np.int32)
 
 
 def train_tiny(env_id: str, backend: str) -> None:
@@ -142,8 +157,9 @@ def kinds(chosen: list[tuple[str, str]]) -> dict[tuple[str, str, str], tuple[str
     return found
 
 
-def sweep() -> None:
-    available = [(row.env_id, row.backend) for row in envs.catalogue() if row.available]
+def sweep(family: str = "") -> None:
+    """All environments, or those of a family; the page is written for all."""
+    available = [(row.env_id, row.backend) for row in envs.catalogue() if row.available and family in row.family]
     families = {(row.env_id, row.backend): f"{row.backend} {row.family}" for row in envs.catalogue()}
     walked = {
         backend: in_processes("walk", [pair for pair in available if pair[1] == backend])
@@ -155,7 +171,11 @@ def sweep() -> None:
         for backend in sorted({backend for _, backend in available})
     }
     trains = {(env_id, backend): problem for backend, told in trained.items() for env_id, problem in told.items()}
-    PAGE.write_text(page(families, walks, trains, [row for row in envs.catalogue() if not row.available]))
+    text = page(families, walks, trains, [row for row in envs.catalogue() if not row.available])
+    if family:
+        print(text)
+    else:
+        PAGE.write_text(text)
 
 
 def page(families: dict, walks: dict, trains: dict, left_out: list) -> str:
@@ -198,7 +218,7 @@ def main(argv: list[str]) -> Any:
         return write_table()
     if argv[:1] == ["--work"]:
         return work(argv[1], json.loads(argv[2]))
-    return sweep()
+    return sweep(argv[0] if argv else "")
 
 
 if __name__ == "__main__":

@@ -65,8 +65,9 @@ def row_of(spec: Spec, family: str) -> TableRow:
 
 def observation_in_words(spec: Spec, with_parts: bool = False) -> str:
     """84x84x4 uint8; 17 float32, and where its parts lie."""
-    parts = [f"{part.name}:{part.stop - part.start}" for part in spec.parts] if with_parts else []
-    return " ".join(["x".join(map(str, spec.obs_shape)) or "1", spec.obs_dtype, *parts])
+    words = f"{'x'.join(map(str, spec.obs_shape)) or '1'} {spec.obs_dtype}"
+    parts = ";".join(f"{part.name}:{part.stop - part.start}" for part in spec.parts)
+    return f"{words} {parts}" if with_parts and parts else words
 
 
 def action_in_words(action: ActionSpace) -> str:
@@ -79,9 +80,9 @@ def action_in_words(action: ActionSpace) -> str:
 
 
 def _read_observation(words: str) -> tuple[tuple[int, ...], str, tuple[Part, ...]]:
-    size, dtype, *parts = words.split(" ")
+    size, dtype, *rest = words.split(" ", 2)
     ends, read = 0, []
-    for part in parts:
+    for part in rest[0].split(";") if rest else ():
         name, _, width = part.rpartition(":")
         read.append(Part(name, ends, ends := ends + int(width)))
     return tuple(map(int, size.split("x"))), dtype, tuple(read)
