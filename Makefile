@@ -6,8 +6,8 @@ STAMP := $(VENV)/.installed
 PROCGEN_PACKAGES := libqt5gui5
 CHROMIUM_PACKAGES := chromium
 
-.PHONY: help demo test check setup debian bench learn invariance splits advice tuning mutations calibrate lint docs \
-  dist clean
+.PHONY: help demo test check setup debian bench envs learn invariance splits advice tuning mutations calibrate lint \
+  docs dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -48,6 +48,9 @@ bench: setup  ## measure against Stable-Baselines3 and write docs/results/bench.
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.gradients
 	$(BIN)/python -m benchmarks.impala
+
+envs: setup  ## step every environment, train one of each kind, and write docs/results/environments.md
+	$(BIN)/python -m benchmarks.environments
 
 learn: setup  ## run every learning result and write docs/results/learning.json and its page
 	$(BIN)/python -m benchmarks.learn

@@ -1,44 +1,9 @@
 """What a run takes on disk, from its configuration alone."""
 
 import json
-import math
-
-import pytest
 
 from trimtab import cli
-from trimtab.config import Config
 from trimtab.runs import disk
-
-CASES = {
-    "mlp": ({}, (4,), 2, False),
-    "gaussian": ({"hidden_sizes": (32, 16)}, (3,), 1, True),
-    "shared": ({"arch": "shared"}, (4,), 2, False),
-    "ppg": ({"algo": "ppg"}, (4,), 2, False),
-    "no critic": ({"algo": "reinforce", "baseline": False}, (4,), 2, False),
-    "impala": ({"network": "impala", "impala_channels": (4, 8), "hidden_sizes": (16,)}, (21, 10, 3), 5, False),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_parameters_are_counted_as_the_networks_have_them(case):
-    from trimtab.nets.agent import Agent
-    from trimtab.nets.heads import Categorical, Gaussian
-
-    fields, shape, outputs, continuous = CASES[case]
-    config = Config(**fields)
-    agent = Agent(
-        shape,
-        "float32",
-        Gaussian((-1.0,) * outputs, (1.0,) * outputs) if continuous else Categorical(outputs),
-        network=config.network,
-        hidden_sizes=config.hidden_sizes,
-        impala_channels=config.impala_channels,
-        arch=config.arch,
-        critic=config.needs_value,
-        auxiliary=config.is_ppg,
-    )
-    layouts = [*agent.policy_layout.values(), *agent.value_layout.values()]
-    assert disk.parameters(config, shape, outputs, continuous) == sum(math.prod(shape) for shape in layouts)
 
 
 def test_large_checkpoints_are_fewer_and_small_ones_are_twenty():

@@ -15,6 +15,7 @@ PPG = {"algo": "ppg", "policy_iterations": 2, "aux_epochs": 1}
 HOT = {"update_epochs": 2, "learning_rate": 0.05}  # policies move far enough for clips and caps to bind
 GAUSSIAN = {"env_id": "Pendulum-v1", "norm_obs": True, "norm_reward": True, "update_epochs": 2}
 IMAGE = {"env_id": "Breakout-MinAtar", "network": "impala", "impala_channels": (2,), "num_steps": 4}
+PARTS = {"env_id": "CheetahRun-v1", "num_steps": 2, "total_timesteps": 8}
 EVAL = {"eval_every": 16, "eval_episodes": 2}
 
 # field: (base, alternative value)
@@ -89,6 +90,8 @@ FILES = {
     "eval_episodes": (EVAL, 3),
     "eval_threshold": (EVAL, 1e9),
     "probe_every": ({}, 2),
+    "actor_obs": (PARTS, ("velocity",)),
+    "critic_obs": (PARTS, ("velocity",)),
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 from trimtab.algos.gradients import FullObjective, PerSample, Samples, factor_sum
 from trimtab.anatomy.measure import lag_sums
 from trimtab.nets.agent import Agent
-from trimtab.nets.heads import Categorical, Gaussian
+from trimtab.nets.heads import Bernoullis, Categorical, Gaussian, MultiCategorical
 
 NETWORKS = {
     "dense categorical": dict(obs_shape=(3,), dist=Categorical(4), hidden_sizes=(8, 8)),
@@ -17,6 +17,11 @@ NETWORKS = {
     ),
     "dense, one output": dict(obs_shape=(3,), dist=Gaussian((-2.0,), (2.0,)), hidden_sizes=(8, 8)),
     "dense, many inputs": dict(obs_shape=(3, 4), dist=Categorical(3), hidden_sizes=(8,)),
+    "dense, several choices": dict(obs_shape=(3,), dist=MultiCategorical((2, 3)), hidden_sizes=(8,)),
+    "dense, switches": dict(obs_shape=(3,), dist=Bernoullis(3), hidden_sizes=(8,)),
+    "dense, parts": dict(
+        obs_shape=(6,), dist=Categorical(3), hidden_sizes=(8,), actor_parts=((0, 2), (5, 6)), critic_parts=((1, 3),)
+    ),
     "dense shared": dict(obs_shape=(3,), dist=Categorical(3), hidden_sizes=(8, 8), arch="shared"),
     "dense with auxiliary head": dict(obs_shape=(3,), dist=Categorical(3), hidden_sizes=(8,), auxiliary=True),
     "convolutional": dict(

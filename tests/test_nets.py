@@ -6,15 +6,23 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
-from trimtab.envs import Continuous, Discrete
-from trimtab.nets import impala
+from trimtab.envs import Continuous, Discrete, MultiBinary, MultiDiscrete
+from trimtab.nets import impala, nature
 from trimtab.nets.agent import Agent, distribution_for
-from trimtab.nets.heads import Categorical, Gaussian, clip_action
+from trimtab.nets.choice import choose_network, parameters, widths
+from trimtab.nets.heads import Bernoullis, Categorical, Gaussian, MultiCategorical, clip_action
 from trimtab.nets.mlp import Dense, product
 
 CATEGORICAL = Categorical(5)
+CHOICES = MultiCategorical((2, 3, 4))
+SWITCHES = Bernoullis(3)
+KEY = jax.random.key(11)
 GAUSSIAN = Gaussian((-1.0, -2.0), (1.0, 2.0))
 LOGITS = jnp.array([[0.5, -1.0, 2.0, 0.0, 1.0], [-1.0, 0.3, 0.2, 1.4, -2.0]])
+CHOICE_LOGITS = jnp.array(
+    [[0.5, -1.0, 2.0, 0.0, 1.0, 0.1, 0.2, -0.7, 1.5], [-1.0, 0.3, 0.2, 1.4, -2.0, 0.6, 0, 1, -0.3]]
+)
+LOG_ODDS = jnp.array([[0.5, -1.0, 2.0], [-0.3, 0.2, 0.7]])
 MEANS_AND_LOGS = jnp.array([[0.5, -1.0, 0.3, -0.7], [-0.2, 0.4, -0.5, 0.6]])
 
 
@@ -50,6 +58,37 @@ def test_gaussian_kl_equals_numeric_integration():
     log = lambda params, x: stats.norm(params[0], np.exp(params[1])).logpdf(x)
     area, _ = integrate.quad(lambda x: np.exp(log(p, x)) * (log(p, x) - log(q, x)), -12, 12)
     assert float(one.kl(p, q)) == pytest.approx(area, rel=1e-4)
+
+
+def every_action(dist) -> np.ndarray:
+    sizes = dist.sizes if isinstance(dist, MultiCategorical) else (2,) * dist.switches
+    return np.stack([grid.reshape(-1) for grid in np.meshgrid(*map(np.arange, sizes), indexing="ij")], axis=1)
+
+
+def chance(dist, params: np.ndarray, action: np.ndarray) -> float:
+    """The probability of one action, number by number."""
+    if isinstance(dist, Bernoullis):
+        return float(np.prod([special.expit(x) if a else 1 - special.expit(x) for x, a in zip(params, action)]))
+    parts = np.split(params, np.cumsum(dist.sizes)[:-1])
+    return float(np.prod([special.softmax(part)[a] for part, a in zip(parts, action)]))
+
+
+@pytest.mark.parametrize("dist, params", [(CHOICES, CHOICE_LOGITS), (SWITCHES, LOG_ODDS)])
+def test_several_choices_at_once_equal_their_enumeration(dist, params):
+    actions = every_action(dist)
+    p, q = (np.array([chance(dist, np.asarray(row, np.float64), a) for a in actions]) for row in params)
+    assert p.sum() == pytest.approx(1.0) and dist.num_params == params.shape[1]
+    spread = jnp.broadcast_to(params[0], (len(actions), params.shape[1]))
+    np.testing.assert_allclose(dist.logp(spread, jnp.asarray(actions, jnp.int32)), np.log(p), rtol=1e-5, atol=1e-6)
+    assert float(dist.entropy(params[0])) == pytest.approx(float(-(p * np.log(p)).sum()), rel=1e-5)
+    assert float(dist.kl(params[0], params[1])) == pytest.approx(float((p * np.log(p / q)).sum()), rel=1e-4)
+    assert dist.mode(params[0]).tolist() == actions[p.argmax()].tolist()
+    drawn = np.asarray(dist.sample(jnp.broadcast_to(params[0], (40_000, params.shape[1])), dist.noise(KEY, (40_000,))))
+    for action, share in zip(actions, p):
+        assert (drawn == action).all(1).mean() == pytest.approx(share, abs=0.01)
+    anyhow = np.asarray(dist.uniform(KEY, 20_000))
+    for action in actions:
+        assert (anyhow == action).all(1).mean() == pytest.approx(1 / len(actions), abs=0.01)
 
 
 @pytest.mark.parametrize("dist, params", [(CATEGORICAL, LOGITS), (GAUSSIAN, MEANS_AND_LOGS)])
@@ -257,3 +296,129 @@ def test_images_are_scaled_to_one_by_the_network():
 def test_action_spaces_have_their_distributions():
     assert distribution_for(Discrete(3)) == Categorical(3)
     assert distribution_for(Continuous((-1.0,), (2.0,))) == Gaussian((-1.0,), (2.0,))
+    assert distribution_for(MultiDiscrete((2, 3))) == MultiCategorical((2, 3))
+    assert distribution_for(MultiBinary(4)) == Bernoullis(4)
+
+
+# The Nature network ----------------------------------------------------------------------------------------
+
+SCREENS = np.random.default_rng(3).integers(0, 256, (2, 38, 44, 4)).astype(np.uint8)  # sizes that leave a rest
+
+
+def loop_convolution(x: np.ndarray, kernel: np.ndarray, stride: int) -> np.ndarray:
+    """Pixel by pixel, in NumPy."""
+    size = kernel.shape[0]
+    height, width = ((n - size) // stride + 1 for n in x.shape[1:3])
+    out = np.zeros((len(x), height, width, kernel.shape[3]))
+    for i in range(height):
+        for j in range(width):
+            patch = x[:, i * stride : i * stride + size, j * stride : j * stride + size]
+            out[:, i, j] = np.tensordot(patch, kernel, 3)
+    return out
+
+
+@pytest.fixture(scope="module")
+def nature_net():
+    net = nature.Nature(jax.random.key(0), SCREENS.shape[1:], (16,), 1 / 255)
+    return jax.tree.map(lambda x: x + 0.05 * jax.random.normal(jax.random.key(1), x.shape), net)
+
+
+def test_the_nature_network_equals_a_loop_layer_by_layer(nature_net):
+    x = SCREENS / 255.0
+    assert [(c.kernel.shape[0], c.stride, c.kernel.shape[3]) for c in nature_net.convolutions] == [
+        (8, 4, 32),
+        (4, 2, 64),
+        (3, 1, 64),
+    ]
+    for convolution in nature_net.convolutions:
+        truth = loop_convolution(x, np.asarray(convolution.kernel, np.float64), convolution.stride)
+        truth = np.maximum(truth + np.asarray(convolution.bias), 0)
+        np.testing.assert_allclose(jax.nn.relu(convolution(jnp.asarray(x, jnp.float32))), truth, rtol=1e-3, atol=1e-4)
+        x = truth
+    for layer in nature_net.layers:
+        x = np.maximum(x.reshape(2, -1) @ np.asarray(layer.weight) + np.asarray(layer.bias), 0)
+    np.testing.assert_allclose(nature_net(jnp.asarray(SCREENS)), x, rtol=1e-3, atol=1e-4)
+
+
+def test_the_nature_network_equals_pytorch_with_its_gradients(nature_net):
+    torch = pytest.importorskip("torch")
+    x, modules = torch.tensor(SCREENS).permute(0, 3, 1, 2) / 255.0, []
+    for convolution in nature_net.convolutions:
+        size, _, inputs, outputs = convolution.kernel.shape
+        module = torch.nn.Conv2d(inputs, outputs, size, convolution.stride)
+        module.weight.data = torch.tensor(np.asarray(convolution.kernel)).permute(3, 2, 0, 1).contiguous()
+        module.bias.data = torch.tensor(np.asarray(convolution.bias))
+        modules.append(module)
+        x = torch.relu(module(x))
+    dense = nature_net.layers[0]
+    x = x.permute(0, 2, 3, 1).reshape(2, -1)  # our order: row, column, channel
+    x = torch.relu(x @ torch.tensor(np.asarray(dense.weight)) + torch.tensor(np.asarray(dense.bias)))
+    np.testing.assert_allclose(nature_net(jnp.asarray(SCREENS)), x.detach(), rtol=1e-3, atol=1e-4)
+    (x**2).sum().backward()
+    gradient = jax.grad(lambda net: (net(jnp.asarray(SCREENS)) ** 2).sum())(nature_net)
+    for ours, module in zip(gradient.convolutions, modules):
+        theirs = module.weight.grad.permute(2, 3, 1, 0).numpy()
+        np.testing.assert_allclose(ours.kernel, theirs, rtol=1e-3, atol=1e-3 * np.abs(theirs).max())
+
+
+def test_many_images_go_in_groups_with_the_same_result(nature_net, monkeypatch):
+    whole = nature_net(jnp.asarray(SCREENS).repeat(3, 0))
+    monkeypatch.setattr(nature, "GROUP", 4)
+    np.testing.assert_allclose(nature_net(jnp.asarray(SCREENS).repeat(3, 0)), whole, rtol=1e-5, atol=1e-6)
+
+
+def test_the_network_follows_from_the_observation():
+    assert choose_network("auto", (84, 84, 4)) == choose_network("auto", (36, 96, 3)) == "nature"
+    assert choose_network("auto", (35, 84, 1)) == choose_network("auto", (10, 10, 4)) == "mlp"
+    assert choose_network("auto", (17,)) == choose_network("mlp", (84, 84, 4)) == "mlp"
+    assert widths("nature", None) == (512,) and widths("mlp", None) == (64, 64) and widths("mlp", (8,)) == (8,)
+
+
+def test_policy_and_value_see_their_parts():
+    agent = Agent((6,), "float32", CATEGORICAL, hidden_sizes=(8,), actor_parts=((0, 2), (5, 6)), critic_parts=((1, 4),))
+    params = agent.init(jax.random.key(0))
+    obs = jax.random.normal(jax.random.key(1), (1, 6))
+    policy = jax.jacobian(lambda x: agent.policy(params.policy, x)[0])(obs)[:, 0]
+    value = jax.grad(lambda x: agent.value(params, x)[0])(obs)[0]
+    assert (np.abs(policy).max(0) > 0).tolist() == [True, True, False, False, False, True]
+    assert (value != 0).tolist() == [False, True, True, True, False, False]
+    with pytest.raises(ValueError, match="dual"):
+        Agent((6,), "float32", CATEGORICAL, arch="shared", actor_parts=((0, 2),))
+
+
+def test_small_images_are_numbers_from_0_to_1_to_a_dense_network():
+    agent = Agent((4, 4, 2), "uint8", CATEGORICAL, hidden_sizes=(8,))
+    params = agent.init(jax.random.key(0))
+    image = np.random.default_rng(0).integers(0, 256, (3, 4, 4, 2)).astype(np.uint8)
+    floats = jnp.asarray(image, jnp.float32) / 255
+    plain = Agent((4, 4, 2), "float32", CATEGORICAL, hidden_sizes=(8,))
+    np.testing.assert_allclose(
+        agent.policy(params.policy, jnp.asarray(image)), plain.policy(params.policy, floats), rtol=1e-5, atol=1e-6
+    )
+
+
+COUNTED = {
+    "mlp": ({}, (4,), Categorical(2)),
+    "gaussian": ({"hidden_sizes": (32, 16)}, (3,), Gaussian((-1.0,), (1.0,))),
+    "shared": ({"arch": "shared"}, (4,), Categorical(2)),
+    "ppg": ({"auxiliary": True}, (4,), Categorical(2)),
+    "no critic": ({"critic": False}, (4,), Categorical(2)),
+    "impala": (
+        {"network": "impala", "impala_channels": (4, 8), "hidden_sizes": (16,)},
+        (21, 10, 3),
+        Categorical(5),
+    ),
+    "nature": ({"network": "nature", "hidden_sizes": (16,)}, (40, 36, 2), Categorical(5)),
+}
+
+
+@pytest.mark.parametrize("case", COUNTED)
+def test_parameters_are_counted_as_the_networks_have_them(case):
+    fields, shape, dist = COUNTED[case]
+    agent = Agent(shape, "float32", dist, **{"hidden_sizes": (64, 64)} | fields)
+    layouts = [*agent.policy_layout.values(), *agent.value_layout.values()]
+    rest = {name: value for name, value in fields.items() if name in ("arch", "critic", "auxiliary", "impala_channels")}
+    free = dist.d if isinstance(dist, Gaussian) else 0
+    network, widths_given = fields.get("network", "mlp"), fields.get("hidden_sizes", (64, 64))
+    counted = parameters(network, shape, dist.num_outputs, widths_given, free=free, **rest)
+    assert counted == sum(int(np.prod(shape)) for shape in layouts)

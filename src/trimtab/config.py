@@ -45,7 +45,7 @@ ADAM = Need(lambda c: c.optimizer == "adam", "needs optimizer=adam")
 ADAPTIVE = Need(lambda c: c.anneal_lr == "adaptive", "needs anneal_lr=adaptive")
 SGD = Need(lambda c: c.optimizer == "sgd", "needs optimizer=sgd")
 IMPALA = Need(lambda c: c.network == "impala", "needs network=impala")
-MLP = Need(lambda c: c.network == "mlp", "needs network=mlp (IMPALA uses relu)")
+MLP = Need(lambda c: c.network in ("auto", "mlp"), "needs network=mlp (image networks use relu)")
 NORM_OBS = Need(lambda c: c.norm_obs, "needs norm_obs=true")
 NORM_REWARD = Need(lambda c: c.norm_reward, "needs norm_reward=true")
 EWMA = Need(lambda c: c.is_ewma, f"needs algo={those(lambda a: a.ewma)}")
@@ -60,8 +60,8 @@ class Config:
     """A training run. Derived quantities (batch, iterations, ...) are properties."""
 
     env_id: str = static("CartPole-v1")
-    """Environment id, as Gymnasium, gymnax or EnvPool know it."""
-    backend: Literal["auto", "native", "tabular", "envpool", "gymnasium"] = static("auto")
+    """Environment id as Gymnasium, gymnax, EnvPool, pgx or xminigrid know it, or of one's own: module:Env-v0."""
+    backend: Literal["auto", "native", "tabular", "pgx", "xminigrid", "envpool", "gymnasium"] = static("auto")
     """Where the environment comes from; auto prefers compiled ones."""
     env_kwargs: dict[str, Any] = field(default_factory=dict, metadata={"declared": Declared()})
     """Options handed to the environment, as YAML, for example '{is_slippery: false}'."""
@@ -148,10 +148,10 @@ class Config:
     max_grad_norm: float | None = traced(0.5, low=0.0, positive=True)
     """Clip the global norm of the gradient (none: off)."""
 
-    network: Literal["mlp", "impala"] = static("mlp")
-    """Network family."""
-    hidden_sizes: tuple[int, ...] = static((64, 64))
-    """Widths of the MLP's hidden layers, or of the dense layer after the IMPALA stacks."""
+    network: Literal["auto", "mlp", "nature", "impala"] = static("auto")
+    """Network family; auto takes nature (Mnih et al. 2015) for images of 36 × 36 and more, mlp for all else."""
+    hidden_sizes: tuple[int, ...] | None = static(None)
+    """Widths of the dense layers; if not given 64 64 (mlp), 512 after nature's convolutions, 256 after impala's."""
     impala_channels: tuple[int, ...] = static((16, 32, 32), IMPALA)
     """Channels of the IMPALA stacks."""
     activation: Literal["tanh", "relu", "elu", "silu", "gelu"] = static("tanh", MLP)
@@ -163,6 +163,10 @@ class Config:
     log_std_init: float = static(0.0, low=-10.0, high=5.0)
     """Initial log standard deviation of Gaussian policies."""
 
+    actor_obs: tuple[str, ...] = static(())
+    """Parts of a Dict or Tuple observation that the policy sees, by key; all of them if not given."""
+    critic_obs: tuple[str, ...] = static((), CRITIC)
+    """Parts of a Dict or Tuple observation that the value function sees (needs arch dual if not the policy's)."""
     norm_obs: bool = static(False)
     """Normalize observations by running mean and standard deviation."""
     norm_reward: bool = static(False)

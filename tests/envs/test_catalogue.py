@@ -10,7 +10,9 @@ import gymnasium
 import pytest
 
 from trimtab import envs
+from trimtab.envs import table
 from trimtab.envs.base import EnvError
+from trimtab.envs.pool import PoolEnv
 
 LIGHT = """
 import sys
@@ -20,7 +22,11 @@ assert not heavy, heavy
 rows = envs.catalogue()
 heavy = {"jax", "gymnax", "envpool"} & set(sys.modules)
 assert not heavy, heavy
-assert len(rows) > 250
+assert len(rows) > 1700
+for env_id in ("Pong-v5", "CartPole-v1", "Taxi-v4", "2048", "CheetahRun-v1"):
+    envs.look(env_id)
+heavy = {"jax", "gymnax", "envpool"} & set(sys.modules)
+assert not heavy, heavy
 """
 
 
@@ -55,12 +61,12 @@ def test_catalogue_rows():
     ],
 )
 def test_auto_order(env_id, backend):
-    assert envs._choose(env_id, "auto") == backend
+    assert envs.choose(env_id, "auto") == backend
 
 
 def test_ids_registered_by_the_user_run_on_gymnasium(monkeypatch):
     monkeypatch.setitem(gymnasium.registry, "mine/Game-v0", gymnasium.spec("CartPole-v1"))
-    assert envs._choose("mine/Game-v0", "auto") == "gymnasium"
+    assert envs.choose("mine/Game-v0", "auto") == "gymnasium"
 
 
 def without(monkeypatch, package: str) -> None:
@@ -73,7 +79,7 @@ def test_a_missing_package_is_named(monkeypatch):
     for asked in ("auto", "envpool"):
         with pytest.raises(EnvError, match=r"pip install 'trimtab\[envpool\]'"):
             envs.make("procgen/starpilot-hard", num_envs=1, backend=asked)
-    assert envs._choose("Ant-v4", "auto") == "gymnasium"
+    assert envs.choose("Ant-v4", "auto") == "gymnasium"
     rows = {(row.env_id, row.backend): row for row in envs.catalogue()}
     assert not rows["StarpilotHard-v0", "envpool"].available
 
@@ -92,7 +98,10 @@ def test_a_half_installed_gymnax_is_an_error_not_another_backend(monkeypatch):
         ({"env_id": "Zzzzqqq"}, "trimtab envs"),
         ({"env_id": "CartPole-v1", "backend": "tabular"}, "native, envpool, gymnasium has it"),
         ({"env_id": "Breakout-MinAtar", "backend": "gymnasium"}, "backend: gymnasium does not have"),
-        ({"env_id": "CartPole-v1", "backend": "gymnax"}, "none of auto, tabular, native, envpool, gymnasium"),
+        (
+            {"env_id": "CartPole-v1", "backend": "gymnax"},
+            "none of auto, tabular, native, pgx, xminigrid, envpool, gymnasium",
+        ),
         ({"env_id": "CartPole-v1", "num_envs": 0}, "num_envs"),
         ({"env_id": "CartPole-v1", "time_limit": 0}, "time_limit"),
     ],
@@ -100,3 +109,34 @@ def test_a_half_installed_gymnax_is_an_error_not_another_backend(monkeypatch):
 def test_errors_name_the_field_and_what_would_work(kwargs, message):
     with pytest.raises(EnvError, match=message):
         envs.make(**{"num_envs": 1, **kwargs})
+
+
+def test_the_table_is_what_envpool_says():
+    """All ids and families; of each family the spaces of its first and last."""
+    envpool = pytest.importorskip("envpool")
+    assert envpool.__version__ == table.ENVPOOL_VERSION
+    known, listed = envpool.registration.registry.specs, table.by_id("envpool")
+    assert set(listed) == set(envpool.list_all_envs())
+    assert all(known[i][0] == f"envpool.{row.family}" for i, row in listed.items())
+    ends = {}
+    for row in listed.values():
+        if row.spec is not None:
+            ends.setdefault(row.family, [row.env_id, row.env_id])[1] = row.env_id
+    for env_id in {i for pair in ends.values() for i in pair}:
+        assert table.row_of(PoolEnv(env_id, 1).spec, listed[env_id].family) == listed[env_id]
+
+
+@pytest.mark.parametrize("env_id", ["Breakout-MinAtar", "PointRobot-misc", "2048", "MiniGrid-Empty-5x5"])
+def test_the_table_is_what_compiled_environments_say(env_id):
+    spec, row = envs.make(env_id, num_envs=1).spec, envs.look(env_id)
+    assert (spec.obs_shape, spec.time_limit, spec.backend) == (row.obs_shape, row.time_limit, row.backend)
+    assert table.action_in_words(spec.action) == table.action_in_words(row.action)
+
+
+def test_looking_follows_the_backend_the_limit_and_ones_own_environments():
+    assert envs.look("Taxi-v4").obs_shape == (500,) and envs.look("Taxi-v4").backend == "tabular"
+    assert envs.look("CheetahRun-v1", time_limit=7).time_limit == 7
+    assert [part.name for part in envs.look("CheetahRun-v1").parts] == ["position", "velocity"]
+    assert envs.look("x:y", constructor=lambda: gymnasium.make("CartPole-v1")).obs_shape == (4,)
+    with pytest.raises(EnvError, match="several players"):
+        envs.look("Go9x9-v1")

@@ -16,6 +16,7 @@ from trimtab.algos.rollout import Carry, Rollout
 from trimtab.algos.state import Batch, Info, Optimizer, Phase, State
 from trimtab.config import Config
 from trimtab.nets.agent import Agent, Params, distribution_for
+from trimtab.nets.choice import choose_network, widths
 from trimtab.normalize import Moments
 
 
@@ -39,12 +40,13 @@ class Algorithm:
         self.programs: dict[Any, Callable] = {}  # compiled by others for this algorithm, kept so that they compile once
         spec = env.spec
         self.dist = distribution_for(spec.action)
+        network = choose_network(config.network, spec.obs_shape)
         self.agent = Agent(
             spec.obs_shape,
             spec.obs_dtype,
             self.dist,
-            network=config.network,
-            hidden_sizes=config.hidden_sizes,
+            network=network,
+            hidden_sizes=widths(network, config.hidden_sizes),
             impala_channels=config.impala_channels,
             activation=config.activation,
             arch=config.arch,
@@ -52,6 +54,8 @@ class Algorithm:
             auxiliary=config.is_ppg,
             log_std_init=config.log_std_init,
             ortho_init=config.ortho_init,
+            actor_parts=spec.slices("actor_obs", config.actor_obs),
+            critic_parts=spec.slices("critic_obs", config.critic_obs),
         )
         self.restarts = config.whole_episodes  # so every iteration starts from reset
 
@@ -107,14 +111,12 @@ class Algorithm:
         config, spec = self.config, self.env.spec
         size = config.batch
         obs_dtype = jnp.float32 if config.norm_obs else spec.obs_dtype
-        outputs = self.dist.num_outputs * (1 if hasattr(self.dist, "n") else 2)
-        action_dtype = jnp.int32 if hasattr(self.dist, "n") else jnp.float32
         array = jax.ShapeDtypeStruct
         scalar = array((size,), jnp.float32)
         return Batch(
             obs=array((size, *spec.obs_shape), obs_dtype),
-            action=array((size, *self.dist.action_shape), action_dtype),
-            dist=array((size, outputs), jnp.float32),
+            action=array((size, *self.dist.action_shape), self.dist.action_dtype),
+            dist=array((size, self.dist.num_params), jnp.float32),
             logp=scalar,
             value=scalar,
             target=scalar,
@@ -166,7 +168,7 @@ class Algorithm:
 
     def values(self, params: Params, obs: Float[Array, "T N *shape"]) -> Float[Array, "T N"]:
         """The critic over a rollout; image networks go row by row, to bound memory."""
-        if self.config.network == "impala":
+        if self.agent.sees_images:
             return jax.lax.map(lambda row: self.agent.value(params, row), obs)
         return self.agent.value(params, obs.reshape(-1, *obs.shape[2:])).reshape(obs.shape[:2])
 

@@ -133,7 +133,7 @@ class PerSample:
         activation = ACTIVATIONS[net.trunk.activation]
 
         def forward(taps, free, sample: Samples):
-            x, inputs = sample.obs.reshape(-1), []
+            x, inputs = self.agent.policy_view(sample.obs).reshape(-1), []
             for layer, tap in zip(layers, taps):
                 inputs.append(x)
                 x = layer(x) + tap

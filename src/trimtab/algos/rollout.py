@@ -56,7 +56,7 @@ def stagger(env, dist: Distribution, carry: Carry, key: PRNGKeyArray, longest: i
 
     def step(t, carry: Carry) -> Carry:
         action_key, step_key = jax.random.split(jax.random.fold_in(key, t))
-        action = random_action(dist, action_key, num_envs)
+        action = dist.uniform(action_key, num_envs)
         env_state, out = jax.vmap(env.step)(jax.random.split(step_key, num_envs), carry.env_state, action)
         moving = t < phase
         kept = jax.tree.map(
@@ -65,14 +65,6 @@ def stagger(env, dist: Distribution, carry: Carry, key: PRNGKeyArray, longest: i
         return Carry(*kept, carry.episode_return, carry.episode_length)
 
     return jax.lax.fori_loop(0, longest, step, carry)
-
-
-def random_action(dist: Distribution, key: PRNGKeyArray, num_envs: int) -> Array:
-    """Uniform over a categorical's actions, uniform in a Gaussian's (finite) box."""
-    if hasattr(dist, "n"):
-        return jax.random.randint(key, (num_envs,), 0, dist.n, dtype=jnp.int32)
-    low, high = jnp.clip(jnp.asarray(dist.low), -1e3), jnp.clip(jnp.asarray(dist.high), None, 1e3)
-    return jax.random.uniform(key, (num_envs, dist.d), minval=low[None], maxval=high[None])
 
 
 def where_rows(mask: Bool[Array, " N"], new: Array, old: Array) -> Array:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from typing import TYPE_CHECKING
 
 from trimtab.commands.shared import Output, filled, parser
 from trimtab.config import ConfigError
 from trimtab.wording import nearest
 
+if TYPE_CHECKING:
+    from trimtab.envs import CatalogueRow
+
 
 def envs(argv: list[str]) -> int:
     made = parser("envs", Output)
-    made.add_argument("filter", nargs="?", default="", help="only ids that contain this")
+    made.add_argument("filter", nargs="?", default="", help="only ids or families that contain this, with their spaces")
     made.add_argument("--backend", default=None, help="only this backend")
     given = made.parse(argv)
     from trimtab.envs import BACKENDS, catalogue
@@ -19,19 +24,63 @@ def envs(argv: list[str]) -> int:
     if given.backend not in (None, *BACKENDS):
         close = nearest(given.backend, BACKENDS) or BACKENDS
         raise ConfigError("backend", given.backend, f"no such backend; nearest: {', '.join(close)}")
+    wanted = given.filter.lower()
     rows = [
         row
         for row in catalogue()
-        if given.filter.lower() in row.env_id.lower() and given.backend in (None, row.backend)
+        if (wanted in row.env_id.lower() or wanted in row.family.lower()) and given.backend in (None, row.backend)
     ]
     if filled(Output, given).json:
         print(json.dumps([row._asdict() for row in rows]))
-        return 0
+    elif not rows:
+        near = nearest(given.filter, (row.env_id for row in catalogue())) or ["`trimtab envs` lists the families"]
+        raise ConfigError("filter", given.filter, f"no environment's name contains it; nearest: {', '.join(near)}")
+    elif wanted:
+        _print_environments(rows)
+    else:
+        _print_families(rows)
+    return 0
+
+
+def _print_families(rows: list[CatalogueRow]) -> None:
+    """Counts by family, and what is missing."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table("environment", "backend", "available")
+    families: dict[tuple[str, str], list[CatalogueRow]] = defaultdict(list)
     for row in rows:
-        table.add_row(row.env_id, row.backend, "yes" if row.available else f"no: {row.reason}")
+        families[row.backend, row.family].append(row)
+    table = Table("family", "backend", "ids", "for example", "not available here")
+    for (backend, family), members in families.items():
+        usable = [row.env_id for row in members if row.available]
+        reasons = defaultdict(int)
+        for row in members:
+            reasons[row.reason] += not row.available
+        why = "; ".join(f"{count}: {reason}" for reason, count in reasons.items() if count)
+        table.add_row(family, backend, str(len(members)), escape(", ".join(usable[:2])), escape(why))
     Console().print(table)
-    return 0
+    ids = {row.env_id for row in rows}
+    usable = {row.env_id for row in rows if row.available}
+    print(f"{len(usable):,} of {len(ids):,} ids can be trained here; `trimtab envs humanoid` or `trimtab envs atari`")
+    print("shows those of a name or family with their spaces. Yours: module:Env-v0 or module:ClassOrFunction.")
+
+
+def _print_environments(rows: list[CatalogueRow]) -> None:
+    """One line for each id, on the backend that `auto` would take."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Column, Table
+
+    from trimtab.envs.catalogue import detailed
+
+    by_id: dict[str, list[CatalogueRow]] = defaultdict(list)
+    for row in rows:
+        by_id[row.env_id].append(row)
+    table = Table(Column("environment", no_wrap=True), "backend", "observation", "actions", "limit", "available")
+    for env_id, members in by_id.items():
+        row = detailed(next((row for row in members if row.available), members[0]))
+        more = [other.backend for other in members if other.available and other.backend != row.backend]
+        state = "yes" + (f" (also {', '.join(more)})" if more else "") if row.available else f"no: {row.reason}"
+        table.add_row(escape(env_id), row.backend, row.observation, row.action, row.limit, escape(state))
+    Console().print(table)

@@ -20,11 +20,12 @@ def plan(argv: list[str]) -> int:
     add_source(made)
     given = made.parse(argv)
     config = config_from(given)
+    from trimtab.playbook.plan import environment_rows
     from trimtab.playbook.plan import plan as check
 
     findings = check(config)
     if filled(Output, given).json:
-        derived, found = config.derived(), [finding.as_dict() for finding in findings]
+        derived, found = environment_rows(config) | config.derived(), [finding.as_dict() for finding in findings]
         print(json.dumps({"config": config.as_dict(), "derived": derived, "findings": found}))
         return 0
     from rich.console import Console
@@ -32,6 +33,6 @@ def plan(argv: list[str]) -> int:
     from trimtab.commands.train import derived_table
     from trimtab.report.findings import print_findings
 
-    Console().print(derived_table(preset_of(given), config, {}))
+    Console().print(derived_table(preset_of(given), config, environment_rows(config)))
     print_findings(findings, "rules of thumb")
     return 0

@@ -13,7 +13,7 @@ def presets(argv: list[str]) -> int:
     made.add_argument("name", nargs="?", help="print this preset")
     given = made.parse(argv)
     if given.name:
-        print(yaml.safe_dump(preset_files.load(given.name), sort_keys=False), end="")
+        print(yaml.safe_dump(preset_files.load(preset_files.full_name(given.name)), sort_keys=False), end="")
     else:
         print("\n".join(preset_files.names()))
     return 0

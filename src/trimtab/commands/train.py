@@ -6,11 +6,15 @@ import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from trimtab import presets
 from trimtab.commands.shared import Output, add_source, config_from, filled, numbered, parser, preset_of
 from trimtab.config import Config, ConfigError
 from trimtab.studies.study import Where
+
+if TYPE_CHECKING:
+    from trimtab.envs import Spec
 
 
 @dataclass
@@ -96,11 +100,17 @@ def refuse_no_checkpoints(count: int | None) -> None:
         raise ConfigError("checkpoints", count, "must be at least 1; nearest: 1")
 
 
-def describe(preset: str | None, config: Config, backend: str) -> None:
+def describe(preset: str | None, config: Config, spec: Spec) -> None:
     """Where the configuration comes from and what follows from it, before a run starts."""
     from rich.console import Console
 
-    Console(stderr=True).print(derived_table(preset, config, {"backend": backend}))
+    from trimtab.envs.table import action_in_words, observation_in_words
+    from trimtab.nets.choice import choose_network
+
+    network = choose_network(config.network, spec.obs_shape)
+    why = "" if config.network == network else f" (auto: observes {observation_in_words(spec)})"
+    rows = {"backend": spec.backend, "actions": action_in_words(spec.action), "network": network + why}
+    Console(stderr=True).print(derived_table(preset, config, rows))
 
 
 def derived_table(preset: str | None, config: Config, more: dict[str, str]):
@@ -108,7 +118,7 @@ def derived_table(preset: str | None, config: Config, more: dict[str, str]):
 
     title = f"{config.algo} on {config.env_id}, seed {config.seed}"
     table = Table(title=title, show_header=False, title_justify="left")
-    for name, value in {**more, "preset": preset or "none", **config.derived()}.items():
+    for name, value in {**more, "preset": presets.described(preset, config.env_id), **config.derived()}.items():
         table.add_row(name, value)
     return table
 

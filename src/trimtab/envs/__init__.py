@@ -1,11 +1,12 @@
-"""Environments: one `make` over finite MDPs, gymnax, EnvPool and Gymnasium.
+"""Environments: one `make` over finite MDPs, gymnax, pgx, xminigrid, EnvPool and Gymnasium.
 
 Importing this package imports none of them; each is loaded when it is first used.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import dataclasses
+from importlib import metadata
 from typing import TYPE_CHECKING, Any, get_args
 
 from trimtab.wording import nearest
@@ -25,12 +26,13 @@ from .base import (
 )
 from .catalogue import CatalogueRow, catalogue, gymnasium_ids, missing_package
 from .names import (
-    ENVPOOL_IDS,
     GYMNASIUM_FIRST,
     NATIVE_IDS,
     NATIVE_LEFT_OUT,
+    PGX_IDS,
     PROCGEN_ALIASES,
     TABULAR_IDS,
+    XMINIGRID_IDS,
     canonical,
 )
 
@@ -55,6 +57,7 @@ __all__ = [
     "TabularEnv",
     "catalogue",
     "choose",
+    "look",
     "make",
 ]
 
@@ -74,9 +77,9 @@ def make(
 ) -> CompiledEnv | HostEnv:
     """The environment of an id: compiled if it can be, else `num_envs` host environments.
 
-    `auto` tries finite MDPs, gymnax, EnvPool, Gymnasium, in this order. `env_kwargs` go to the environment's
-    own constructor or parameters (for Gymnasium, `vectorization` "sync", "async" or "vector_entry_point" may stand
-    among them). `module:Env-v0` and `module:ClassOrFunction` are imported; a `constructor` (which returns a
+    `auto` tries finite MDPs, gymnax, pgx, xminigrid, EnvPool, Gymnasium, in this order. `env_kwargs` go to the
+    environment's own constructor or parameters (for Gymnasium, `vectorization` "sync", "async" or "vector_entry_point"
+    may stand among them). `module:Env-v0` and `module:ClassOrFunction` are imported; a `constructor` (which returns a
     gymnasium.Env) is used instead of the id.
     `time_limit` overrides the environment's own limit; None keeps it. `seed` is the one a host environment is
     reset with unless `reset` is given another; compiled environments take keys instead. `streamed` asks for host
@@ -103,6 +106,14 @@ def make(
         from .native import make_native
 
         return make_native(env_id, options, time_limit)
+    if chosen == "pgx":
+        from .pgx import make_pgx
+
+        return make_pgx(env_id, options, time_limit)
+    if chosen == "xminigrid":
+        from .xminigrid import make_xminigrid
+
+        return make_xminigrid(env_id, options, time_limit)
     if chosen == "envpool":
         from .pool import PoolEnv
 
@@ -110,6 +121,34 @@ def make(
     from .gym import make_gym
 
     return make_gym(env_id, num_envs, options, time_limit, seed)
+
+
+def look(
+    env_id: str,
+    backend: str = "auto",
+    env_kwargs: dict[str, Any] | None = None,
+    time_limit: int | None = None,
+    constructor: Constructor | None = None,
+) -> Spec:
+    """What an environment observes and takes, without JAX: from the table of known ones, else by making one.
+
+    Options that change the spaces of a known one are not followed.
+    """
+    chosen = "gymnasium" if constructor is not None else choose(env_id, backend)
+    if chosen not in ("gymnasium", "tabular"):
+        from .table import by_id
+
+        row = by_id(chosen).get(canonical(env_id))
+        if row is not None:
+            if row.spec is None:
+                raise EnvError(f"env_id: {env_id} {row.reason}")
+            return row.spec if time_limit is None else dataclasses.replace(row.spec, time_limit=time_limit)
+        return make(env_id, num_envs=1, backend=backend, env_kwargs=env_kwargs, time_limit=time_limit).spec
+    from .gym import make_gym
+
+    env = make_gym(env_id, 1, env_kwargs, time_limit, constructor=constructor)
+    env.close()
+    return dataclasses.replace(env.spec, backend=chosen)
 
 
 def choose(env_id: str, backend: str) -> str:
@@ -139,21 +178,27 @@ def _backends_with(env_id: str) -> list[str]:
     listed = {
         "tabular": env_id in TABULAR_IDS,
         "native": env_id in NATIVE_IDS,
-        "envpool": canonical(env_id) in _known_to_envpool(canonical(env_id)),
+        "pgx": env_id in PGX_IDS,
+        "xminigrid": env_id in XMINIGRID_IDS,
+        "envpool": _known_to_envpool(canonical(env_id)),
         "gymnasium": env_id in gymnasium_ids(),
     }
     having = [backend for backend, has in listed.items() if has]
     return having[::-1] if env_id in GYMNASIUM_FIRST else having
 
 
-def _known_to_envpool(env_id: str) -> list[str] | tuple[str, ...]:
-    """Ask the light list first, and EnvPool itself (seconds to import) only if that does not know the id."""
-    elsewhere = (*TABULAR_IDS, *NATIVE_IDS)
-    if env_id in ENVPOOL_IDS or env_id in elsewhere or importlib.util.find_spec("envpool") is None:
-        return ENVPOOL_IDS
+def _known_to_envpool(env_id: str) -> bool:
+    """Ask the table, and EnvPool itself (seconds to import) only if it is not the version of the table."""
+    from .table import ENVPOOL_VERSION, by_id
+
+    if env_id in by_id("envpool"):
+        return True
+    elsewhere = (*TABULAR_IDS, *NATIVE_IDS, *PGX_IDS, *XMINIGRID_IDS)
+    if env_id in elsewhere or missing_package("envpool") or metadata.version("envpool") == ENVPOOL_VERSION:
+        return False
     from .pool import pool_ids
 
-    return pool_ids()
+    return env_id in pool_ids()
 
 
 def _refuse_missing(backend: str) -> None:
@@ -166,7 +211,9 @@ def _suggestion(env_id: str) -> str:
     """The nearest ids that exist, or why a known one was left out."""
     if env_id in NATIVE_LEFT_OUT:
         return f": {NATIVE_LEFT_OUT[env_id]}"
-    known = (*TABULAR_IDS, *NATIVE_IDS, *PROCGEN_ALIASES, *ENVPOOL_IDS, *gymnasium_ids())
+    from .table import rows
+
+    known = (*TABULAR_IDS, *NATIVE_IDS, *PROCGEN_ALIASES, *(row.env_id for row in rows()), *gymnasium_ids())
     close = nearest(env_id, known)
     return f"; nearest: {', '.join(close)}" if close else "; `trimtab envs` lists them"
 

@@ -17,7 +17,7 @@ from trimtab.wording import nearest
 if TYPE_CHECKING:
     from jaxtyping import Array, PRNGKeyArray
 
-Backend = Literal["tabular", "native", "envpool", "gymnasium"]
+Backend = Literal["tabular", "native", "pgx", "xminigrid", "envpool", "gymnasium"]
 
 
 class EnvError(ValueError):
@@ -46,10 +46,16 @@ class MultiDiscrete(NamedTuple):
 class MultiBinary(NamedTuple):
     """Several switches at once, each 0 or 1."""
 
-    count: int
+    switches: int
 
 
 ActionSpace = Discrete | Continuous | MultiDiscrete | MultiBinary
+
+
+def kind_of(action: ActionSpace) -> str:
+    """The kind of an action space in a word."""
+    kinds = {Discrete: "discrete", MultiDiscrete: "multi-discrete", MultiBinary: "multi-binary"}
+    return kinds.get(type(action), "continuous")
 
 
 def numbers_in(action: ActionSpace) -> int:
@@ -57,7 +63,7 @@ def numbers_in(action: ActionSpace) -> int:
     if isinstance(action, Discrete):
         return 1
     if isinstance(action, MultiBinary):
-        return action.count
+        return action.switches
     return len(action.sizes if isinstance(action, MultiDiscrete) else action.low)
 
 
@@ -94,6 +100,17 @@ class Spec:
     time_limit: int | None
     compiled: bool
     parts: tuple[Part, ...] = ()
+
+    def slices(self, field: str, names: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
+        """Where the named parts lie, in their order in the vector; a name stands for all parts inside it too."""
+        inside = lambda part, name: part.name == name or part.name.startswith(f"{name}.")
+        for name in names:
+            if not any(inside(part, name) for part in self.parts):
+                known = sorted({part.name for part in self.parts})
+                near = nearest(name, known) or known
+                offered = f"nearest: {', '.join(near)}" if known else "its observation has no parts; leave it out"
+                raise EnvError(f"{field}: {self.env_id} has no observation {name!r}; {offered}")
+        return tuple((part.start, part.stop) for part in self.parts if any(inside(part, name) for name in names))
 
 
 class Step(NamedTuple):

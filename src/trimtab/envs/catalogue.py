@@ -5,16 +5,20 @@ from __future__ import annotations
 import importlib.util
 from typing import Any, NamedTuple
 
-from .names import ENVPOOL_IDS, NATIVE_IDS, NATIVE_LEFT_OUT, TABULAR_IDS
+from .base import EnvError
+from .names import NATIVE_LEFT_OUT, TABULAR_IDS
+from .table import action_in_words, observation_in_words, rows
 
 # gymnax imports six without declaring it, so six is part of what must be there.
 _PACKAGES = {
     "tabular": ("gymnasium",),
     "native": ("gymnax", "six"),
+    "pgx": ("pgx",),
+    "xminigrid": ("xminigrid",),
     "envpool": ("envpool",),
     "gymnasium": ("gymnasium",),
 }
-_INSTALL = {"envpool": "pip install 'trimtab[envpool]'"}
+_INSTALL = {name: f"pip install 'trimtab[{name}]'" for name in ("envpool", "pgx", "xminigrid")}
 # What Gymnasium's own environments need beyond Gymnasium, by the module they live in.
 _GYMNASIUM_NEEDS = {
     "gymnasium.envs.mujoco": ("mujoco", "pip install 'gymnasium[mujoco]'"),
@@ -22,26 +26,61 @@ _GYMNASIUM_NEEDS = {
     "gymnasium.envs.phys2d": ("jax", "pip install 'gymnasium[jax]'"),
     "gymnasium.envs.tabular": ("jax", "pip install 'gymnasium[jax]'"),
 }
+_LOADS_JAX = ("gymnasium.envs.phys2d", "gymnasium.envs.tabular")
 
 
 class CatalogueRow(NamedTuple):
-    """One environment on one backend; `reason` says why it is not available, and is empty if it is."""
+    """One environment on one backend; `reason` says why it is not available, and is empty if it is.
+
+    `observation`, `action` and `limit` are in words, and empty where only making the environment would tell.
+    """
 
     env_id: str
     backend: str
     available: bool
     reason: str
+    family: str = ""
+    observation: str = ""
+    action: str = ""
+    limit: str = ""
 
 
 def catalogue() -> list[CatalogueRow]:
     """Every known environment, backend by backend in the order `make` tries them."""
-    rows = []
-    for backend, env_ids in (("tabular", TABULAR_IDS), ("native", NATIVE_IDS), ("envpool", ENVPOOL_IDS)):
-        reason = missing_package(backend)
-        rows += [CatalogueRow(env_id, backend, not reason, reason) for env_id in env_ids]
-        if backend == "native":
-            rows += [CatalogueRow(env_id, "native", False, why) for env_id, why in NATIVE_LEFT_OUT.items()]
-    return rows + _gymnasium_rows()
+    listed: dict[str, list[CatalogueRow]] = {backend: [] for backend in _PACKAGES}
+    absent = {backend: missing_package(backend) for backend in _PACKAGES}
+    for env_id in TABULAR_IDS:
+        listed["tabular"].append(CatalogueRow(env_id, "tabular", not absent["tabular"], absent["tabular"], "toy_text"))
+    for row in rows():
+        reason = absent[row.backend] or row.reason
+        seen = " ".join(row.observation.split(" ")[:2])
+        listed[row.backend].append(
+            CatalogueRow(row.env_id, row.backend, not reason, reason, row.family, seen, row.action, row.limit)
+        )
+    listed["native"] += [CatalogueRow(i, "native", False, why, "gymnax") for i, why in NATIVE_LEFT_OUT.items()]
+    listed["gymnasium"] += _gymnasium_rows()
+    return [row for found in listed.values() for row in found]
+
+
+def detailed(row: CatalogueRow) -> CatalogueRow:
+    """The same row with its spaces, where making the environment is what tells them and loads no JAX."""
+    if row.observation or not row.available or row.backend not in ("tabular", "gymnasium"):
+        return row
+    import gymnasium
+
+    from .gym import make_gym
+
+    if str(gymnasium.spec(row.env_id).entry_point).startswith(_LOADS_JAX):
+        return row
+    try:
+        env = make_gym(row.env_id, 1)
+    except EnvError as error:
+        return row._replace(available=False, reason=str(error).removeprefix("env_id: "))
+    env.close()
+    limit = "" if env.spec.time_limit is None else str(env.spec.time_limit)
+    return row._replace(
+        observation=observation_in_words(env.spec), action=action_in_words(env.spec.action), limit=limit
+    )
 
 
 def missing_package(backend: str) -> str:
@@ -66,13 +105,24 @@ def _gymnasium_rows() -> list[CatalogueRow]:
         return []
     import gymnasium
 
-    reasons = {env_id: _gymnasium_reason(spec.entry_point) for env_id, spec in gymnasium.registry.items()}
-    return [CatalogueRow(env_id, "gymnasium", not reason, reason) for env_id, reason in reasons.items()]
+    made = []
+    for env_id, spec in gymnasium.registry.items():
+        name = _entry_name(spec.entry_point)
+        reason = _gymnasium_reason(name)
+        family = name.split(":")[0].removeprefix("gymnasium.envs.").split(".")[0]
+        family = "moved away" if "another package" in reason else family
+        made.append(CatalogueRow(env_id, "gymnasium", not reason, reason, family))
+    return made
 
 
-def _gymnasium_reason(entry_point: Any) -> str:
+def _entry_name(entry_point: Any) -> str:
+    if entry_point is None:
+        return "vector"
+    return entry_point if isinstance(entry_point, str) else getattr(entry_point, "__name__", "")
+
+
+def _gymnasium_reason(name: str) -> str:
     """Why Gymnasium cannot make an environment, judged by where its code lives."""
-    name = entry_point if isinstance(entry_point, str) else getattr(entry_point, "__name__", "")
     if name in ("_raise_mujoco_py_error", "_raise_shimmy_error"):
         return "Gymnasium keeps only the name; the environment moved to another package"
     for prefix, (package, install) in _GYMNASIUM_NEEDS.items():

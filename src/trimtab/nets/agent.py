@@ -18,9 +18,10 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
-from trimtab.nets.heads import Categorical, Distribution, Gaussian
+from trimtab.nets.heads import Bernoullis, Categorical, Distribution, Gaussian, MultiCategorical
 from trimtab.nets.impala import Impala
 from trimtab.nets.mlp import MLP, Dense
+from trimtab.nets.nature import Nature
 
 
 class Params(NamedTuple):
@@ -51,8 +52,14 @@ class ValueNet(eqx.Module):
     head: Dense | None
 
 
+Parts = tuple[tuple[int, int], ...]  # [start, stop) of a flat observation; none: all of it
+
+
 class Agent:
-    """Static description of the networks; every method is a pure function of `Params`."""
+    """Static description of the networks; every method is a pure function of `Params`.
+
+    `actor_parts` and `critic_parts` are what each network sees of a flat observation.
+    """
 
     def __init__(
         self,
@@ -69,41 +76,60 @@ class Agent:
         auxiliary: bool = False,
         log_std_init: float = 0.0,
         ortho_init: bool = True,
+        actor_parts: Parts = (),
+        critic_parts: Parts = (),
     ):
+        if arch != "dual" and actor_parts != critic_parts:
+            raise ValueError("a shared trunk sees one observation; nearest: arch='dual'")
+        self._actor_parts, self._critic_parts = actor_parts, critic_parts
         self.dist, self.arch, self.critic, self.auxiliary = dist, arch, critic, auxiliary
         self._obs_shape, self._scale = obs_shape, 1 / 255 if obs_dtype == "uint8" else 1.0
         self._network, self._hidden, self._channels = network, hidden_sizes, impala_channels
+        self.sees_images = network != "mlp"
         self._activation, self._log_std_init, self._ortho_init = activation, log_std_init, ortho_init
         policy, value = jax.eval_shape(self._build, jax.random.key(0))
         self._policy_unravel, self.policy_layout = _layout(policy)
         self._value_unravel, self.value_layout = _layout(value)
 
-    def _trunk(self, key: PRNGKeyArray) -> eqx.Module:
+    def _trunk(self, key: PRNGKeyArray, parts: Parts) -> eqx.Module:
         if self._network == "impala":
             return Impala(key, self._obs_shape, self._channels, self._hidden, self._scale)
-        inputs = 1
-        for size in self._obs_shape:
-            inputs *= size
+        if self._network == "nature":
+            return Nature(key, self._obs_shape, self._hidden, self._scale)
+        inputs = sum(stop - start for start, stop in parts) if parts else math.prod(self._obs_shape)
         return MLP(key, inputs, self._hidden, self._activation, self._ortho_init)
 
     def _build(self, key: PRNGKeyArray) -> tuple[PolicyNet, ValueNet]:
         trunk_key, head_key, value_key, value_head_key, aux_key = jax.random.split(key, 5)
-        trunk = self._trunk(trunk_key)
-        features = self._features()
+        trunk = self._trunk(trunk_key, self._actor_parts)
+        features = self._features(self._actor_parts)
         log_std = jnp.full(self.dist.d, self._log_std_init) if isinstance(self.dist, Gaussian) else None
         action_gain, value_gain = (0.01, 1.0) if self._ortho_init else (None, None)
         auxiliary = Dense(aux_key, features, 1, value_gain) if self.auxiliary else None
         policy = PolicyNet(trunk, Dense(head_key, features, self.dist.num_outputs, action_gain), log_std, auxiliary)
         if not self.critic:
             return policy, ValueNet(None, None)
-        value_trunk = self._trunk(value_key) if self.arch == "dual" else None
-        return policy, ValueNet(value_trunk, Dense(value_head_key, features, 1, value_gain))
+        value_trunk = self._trunk(value_key, self._critic_parts) if self.arch == "dual" else None
+        head = Dense(value_head_key, self._features(self._critic_parts), 1, value_gain)
+        return policy, ValueNet(value_trunk, head)
 
-    def _features(self) -> int:
+    def _features(self, parts: Parts) -> int:
         if self._hidden:
             return self._hidden[-1]
-        one = jnp.zeros((1, *self._obs_shape))
-        return jax.eval_shape(lambda key: features_of(self._trunk(key), one), jax.random.key(0)).shape[1]
+        one = self._view(jnp.zeros((1, *self._obs_shape)), parts)
+        return jax.eval_shape(lambda key: features_of(self._trunk(key, parts), one), jax.random.key(0)).shape[1]
+
+    def _view(self, obs: Array, parts: Parts) -> Array:
+        """What a trunk sees: its parts; for dense trunks as floats (image trunks scale for themselves)."""
+        if parts:
+            obs = jnp.concatenate([obs[..., start:stop] for start, stop in parts], axis=-1)
+        if self.sees_images or obs.dtype == jnp.float32:
+            return obs
+        return obs.astype(jnp.float32) * self._scale
+
+    def policy_view(self, obs: Array) -> Array:
+        """What the policy sees of observations."""
+        return self._view(obs, self._actor_parts)
 
     def init(self, key: PRNGKeyArray) -> Params:
         policy, value = self._build(key)
@@ -120,12 +146,12 @@ class Agent:
     def acting(self, policy: Float[Array, " P"]) -> Callable[[Num[Array, "B ..."]], Float[Array, "B outputs"]]:
         """`policy` with its weights cut out of the vector once: what a loop over steps calls."""
         net = self._policy_unravel(policy)
-        return lambda obs: jax.vmap(net.act)(features_of(net.trunk, obs))
+        return lambda obs: jax.vmap(net.act)(features_of(net.trunk, self.policy_view(obs)))
 
     def value(self, params: Params, obs: Num[Array, "B ..."]) -> Float[Array, " B"]:
         net = self._value_unravel(params.value)
         trunk = net.trunk if net.trunk is not None else self._policy_unravel(params.policy).trunk
-        return jax.vmap(net.head)(features_of(trunk, obs))[:, 0]
+        return jax.vmap(net.head)(features_of(trunk, self._view(obs, self._critic_parts)))[:, 0]
 
     def rescale_value(
         self, value: Float[Array, " V"], scale: Float[Array, ""], shift: Float[Array, ""]
@@ -140,7 +166,7 @@ class Agent:
         if self.arch == "dual":
             return self.policy(params.policy, obs), self.value(params, obs)
         policy_net, value_net = self._policy_unravel(params.policy), self._value_unravel(params.value)
-        features = features_of(policy_net.trunk, obs)
+        features = features_of(policy_net.trunk, self.policy_view(obs))
         seen = jax.lax.stop_gradient(features) if self.arch == "detach" else features
         return jax.vmap(policy_net.act)(features), jax.vmap(value_net.head)(seen)[:, 0]
 
@@ -149,18 +175,22 @@ class Agent:
     ) -> tuple[Float[Array, "B outputs"], Float[Array, " B"]]:
         """Distribution parameters and the auxiliary value of the policy network (PPG)."""
         net = self._policy_unravel(policy)
-        features = features_of(net.trunk, obs)
+        features = features_of(net.trunk, self.policy_view(obs))
         return jax.vmap(net.act)(features), jax.vmap(net.auxiliary)(features)[:, 0]
 
 
 def features_of(trunk: eqx.Module, obs: Num[Array, "B ..."]) -> Float[Array, "B features"]:
     """A trunk's features of a batch: image networks take batches, dense ones single observations."""
-    return trunk(obs) if isinstance(trunk, Impala) else jax.vmap(trunk)(obs)
+    return trunk(obs) if isinstance(trunk, Impala | Nature) else jax.vmap(trunk)(obs)
 
 
 def distribution_for(space) -> Distribution:
     """The action distribution of an environment's action space."""
-    return Categorical(space.n) if hasattr(space, "n") else Gaussian(tuple(space.low), tuple(space.high))
+    if hasattr(space, "n"):
+        return Categorical(space.n)
+    if hasattr(space, "sizes"):
+        return MultiCategorical(tuple(space.sizes))
+    return Bernoullis(space.switches) if hasattr(space, "switches") else Gaussian(tuple(space.low), tuple(space.high))
 
 
 def _layout(module) -> tuple:

@@ -20,8 +20,20 @@ class Categorical(NamedTuple):
         return self.n
 
     @property
+    def num_params(self) -> int:
+        return self.n
+
+    @property
     def action_shape(self) -> tuple[int, ...]:
         return ()
+
+    @property
+    def action_dtype(self):
+        return jnp.int32
+
+    def uniform(self, key: PRNGKeyArray, count: int) -> Int[Array, " count"]:
+        """Actions that owe nothing to a policy."""
+        return jax.random.randint(key, (count,), 0, self.n, dtype=jnp.int32)
 
     def noise(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape n"]:
         """Randomness of `shape` actions, drawn ahead of a rollout in one call."""
@@ -63,8 +75,21 @@ class Gaussian(NamedTuple):
         return self.d
 
     @property
+    def num_params(self) -> int:
+        return 2 * self.d
+
+    @property
     def action_shape(self) -> tuple[int, ...]:
         return (self.d,)
+
+    @property
+    def action_dtype(self):
+        return jnp.float32
+
+    def uniform(self, key: PRNGKeyArray, count: int) -> Float[Array, "count d"]:
+        """Uniform in the box, as far as it is finite."""
+        low, high = jnp.clip(jnp.asarray(self.low), -1e3), jnp.clip(jnp.asarray(self.high), None, 1e3)
+        return jax.random.uniform(key, (count, self.d), minval=low[None], maxval=high[None])
 
     def split(self, params: Float[Array, "*b d2"]) -> tuple[Float[Array, "*b d"], Float[Array, "*b d"]]:
         return params[..., : self.d], params[..., self.d :]
@@ -96,12 +121,113 @@ class Gaussian(NamedTuple):
         return (log_q - log_p + 0.5 * (ratio + ((mean_p - mean_q) * jnp.exp(-log_q)) ** 2 - 1.0)).sum(-1)
 
 
-Distribution = Categorical | Gaussian
+class MultiCategorical(NamedTuple):
+    """Independent choices, one categorical each. Parameters: sizes[0] logits, then sizes[1], ..."""
+
+    sizes: tuple[int, ...]
+
+    @property
+    def num_outputs(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def num_params(self) -> int:
+        return self.num_outputs
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        return (len(self.sizes),)
+
+    @property
+    def action_dtype(self):
+        return jnp.int32
+
+    def split(self, params: Float[Array, "*b outputs"]) -> list[tuple[Categorical, Array]]:
+        """Each choice with its logits."""
+        ends = [sum(self.sizes[: k + 1]) for k in range(len(self.sizes))]
+        return [(Categorical(n), params[..., end - n : end]) for n, end in zip(self.sizes, ends)]
+
+    def uniform(self, key: PRNGKeyArray, count: int) -> Int[Array, "count k"]:
+        sizes = jnp.asarray(self.sizes, jnp.int32)
+        return jax.random.randint(key, (count, len(self.sizes)), 0, sizes[None], dtype=jnp.int32)
+
+    def noise(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape outputs"]:
+        return jax.random.gumbel(key, (*shape, self.num_outputs))
+
+    def sample(self, params: Float[Array, "*b outputs"], noise: Float[Array, "*b outputs"]) -> Int[Array, "*b k"]:
+        return self.mode(params + noise)
+
+    def mode(self, params: Float[Array, "*b outputs"]) -> Int[Array, "*b k"]:
+        return jnp.stack([choice.mode(logits) for choice, logits in self.split(params)], axis=-1)
+
+    def logp(self, params: Float[Array, "*b outputs"], action: Int[Array, "*b k"]) -> Float[Array, "*b"]:
+        parts = enumerate(self.split(params))
+        return sum(choice.logp(logits, action[..., k]) for k, (choice, logits) in parts)
+
+    def entropy(self, params: Float[Array, "*b outputs"]) -> Float[Array, "*b"]:
+        return sum(choice.entropy(logits) for choice, logits in self.split(params))
+
+    def kl(self, p: Float[Array, "*b outputs"], q: Float[Array, "*b outputs"]) -> Float[Array, "*b"]:
+        """KL[p, q]."""
+        return sum(choice.kl(a, b) for (choice, a), (_, b) in zip(self.split(p), self.split(q)))
+
+
+class Bernoullis(NamedTuple):
+    """Independent switches. Parameters: the log odds of each being on."""
+
+    switches: int
+
+    @property
+    def num_outputs(self) -> int:
+        return self.switches
+
+    @property
+    def num_params(self) -> int:
+        return self.switches
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        return (self.switches,)
+
+    @property
+    def action_dtype(self):
+        return jnp.int32
+
+    def uniform(self, key: PRNGKeyArray, count: int) -> Int[Array, "count k"]:
+        return jax.random.randint(key, (count, self.switches), 0, 2, dtype=jnp.int32)
+
+    def noise(self, key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, "*shape k"]:
+        """The difference of two Gumbels, as between the two choices of a categorical."""
+        return jax.random.logistic(key, (*shape, self.switches))
+
+    def sample(self, params: Float[Array, "*b k"], noise: Float[Array, "*b k"]) -> Int[Array, "*b k"]:
+        return self.mode(params + noise)
+
+    def mode(self, params: Float[Array, "*b k"]) -> Int[Array, "*b k"]:
+        return (params > 0).astype(jnp.int32)
+
+    def logp(self, params: Float[Array, "*b k"], action: Int[Array, "*b k"]) -> Float[Array, "*b"]:
+        return jax.nn.log_sigmoid(jnp.where(action == 1, params, -params)).sum(-1)
+
+    def entropy(self, params: Float[Array, "*b k"]) -> Float[Array, "*b"]:
+        return -self._mean_log(params, params)
+
+    def kl(self, p: Float[Array, "*b k"], q: Float[Array, "*b k"]) -> Float[Array, "*b"]:
+        """KL[p, q]."""
+        return self._mean_log(p, p) - self._mean_log(p, q)
+
+    def _mean_log(self, p: Float[Array, "*b k"], q: Float[Array, "*b k"]) -> Float[Array, "*b"]:
+        """E_p[log q]."""
+        on = jax.nn.sigmoid(p)
+        return (on * jax.nn.log_sigmoid(q) + (1.0 - on) * jax.nn.log_sigmoid(-q)).sum(-1)
+
+
+Distribution = Categorical | Gaussian | MultiCategorical | Bernoullis
 
 
 def clip_action(dist: Distribution, action):
     """What the environment receives: Gaussian actions clipped to the box."""
-    if isinstance(dist, Categorical):
+    if not isinstance(dist, Gaussian):
         return action
     low, high = (jnp.broadcast_to(jnp.asarray(x, action.dtype), action.shape) for x in (dist.low, dist.high))
     return jnp.clip(action, low, high)

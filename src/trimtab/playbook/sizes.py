@@ -12,7 +12,10 @@ from trimtab.playbook.finding import Finding
 
 FEWEST_MINIBATCHES = 4
 SAMPLES_PER_ACTION = 10  # least samples of a minibatch per action dimension
-EPISODIC_BATCH = {"discrete": (2_000, 8_000), "continuous": (5_000, 20_000)}  # of REINFORCE
+EPISODIC_BATCH = {
+    "discrete": (2_000, 8_000),
+    "continuous": (5_000, 20_000),
+}  # of REINFORCE; several choices at once: discrete
 CONTINUOUS_BATCH = (2_000, 10_000)
 EPISODES_PER_BATCH = (16, 64)
 SHARES_OF_EPISODE = (0.25, 1.0)  # where 1/(1-γ) should lie, in lengths of an episode
@@ -81,7 +84,7 @@ def _batch(config: Config, action: Action | None) -> Iterator[Finding]:
     if action is None:
         return
     if not config.uses_gae:
-        low, high = EPISODIC_BATCH[action.kind]
+        low, high = EPISODIC_BATCH.get(action.kind, EPISODIC_BATCH["discrete"])
     elif action.kind == "continuous":
         low, high = CONTINUOUS_BATCH
     else:

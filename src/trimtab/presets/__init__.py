@@ -1,31 +1,83 @@
-"""Configurations that train an environment well: `ALGO/ENV.yaml`, found by environment and algorithm."""
+"""Configurations that train an environment well: `ALGO/ENV.yaml`, found by environment and algorithm.
+
+Suites have one for all their environments (`ppo/atari`); for what is in none, `quick_start` goes by the spaces.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from trimtab import envs
 from trimtab.config import Config, ConfigError, from_dict
-from trimtab.envs.names import PROCGEN_ALIASES
+from trimtab.envs.names import PROCGEN_ALIASES, canonical
+from trimtab.envs.table import by_id
 from trimtab.wording import nearest
 
 _ROOT = Path(__file__).parent
+QUICK_STARTS = ("discrete", "continuous", "images")
+# Families of EnvPool that share a preset.
+_SUITES = {
+    "atari": "atari",
+    "minigrid": "minigrid",
+    "mujoco.dmc": "dm_control",
+    "mujoco.gym": "mujoco",
+    "procgen": "procgen",
+}
 
 
+@cache
 def names() -> list[str]:
     """Every preset, as --preset takes it."""
     return sorted(str(p.relative_to(_ROOT).with_suffix("")) for p in _ROOT.rglob("*.yaml"))
 
 
 def find(env_id: str, algo: str) -> str | None:
-    """The preset for an environment and algorithm, if there is one."""
-    # One preset for all Procgen games, under either of their ids; an unknown game is refused by its environment.
-    procgen = env_id.lower().startswith("procgen/") or env_id in PROCGEN_ALIASES.values()
-    family = "procgen" if procgen else env_id
-    name = f"{algo}/{family}"
+    """The preset for an environment and algorithm: its own, its other version's, or its suite's."""
+    versions = {name.rpartition("-v")[0]: name for name in names() if "-v" in name}
+    bare = f"{algo}/{env_id.rpartition('-v')[0]}"
+    for name in (f"{algo}/{env_id}", versions.get(bare), f"{algo}/{_suite(env_id)}"):
+        if name in names():
+            return name
+    return None
+
+
+def _suite(env_id: str) -> str | None:
+    # An unknown game is refused by its environment.
+    if env_id.lower().startswith("procgen/") or env_id in PROCGEN_ALIASES.values():
+        return "procgen"
+    row = by_id("envpool").get(canonical(env_id))
+    return _SUITES.get(row.family) if row else None
+
+
+def quick_start(env_id: str, algo: str, backend: str = "auto", env_kwargs: dict[str, Any] | None = None) -> str | None:
+    """Where nothing fits: the start for images, continuous or discrete actions, if the algorithm has one."""
+    from trimtab.nets.choice import choose_network
+
+    spec = envs.look(env_id, backend, env_kwargs)
+    images = choose_network("auto", spec.obs_shape) == "nature"
+    kind = "images" if images else "continuous" if isinstance(spec.action, envs.Continuous) else "discrete"
+    name = f"{algo}/{kind}"
     return name if name in names() else None
+
+
+def full_name(name: str) -> str:
+    """`discrete` is ppo/discrete."""
+    return f"ppo/{name}" if f"ppo/{name}" in names() else name
+
+
+def described(name: str | None, env_id: str) -> str:
+    """Which preset was taken, and why, in words."""
+    if name is None:
+        return "none: the library's defaults"
+    last = name.rpartition("/")[2]
+    if last in QUICK_STARTS:
+        return f"{name}: no preset is for {env_id}, so a quick start was taken by its spaces"
+    return name if last == env_id else f"{name}: the one that covers {env_id}"
 
 
 def load(name: str) -> dict[str, Any]:
@@ -53,13 +105,21 @@ def layered(*layers: dict[str, Any], preset: str | None = None, base: dict[str, 
 
 
 def chosen(*layers: dict[str, Any], preset: str | None = None) -> str | None:
-    """The preset that goes under these layers: as asked, else the environment's own for the algorithm."""
+    """The preset that goes under these layers: as asked, else the one for the environment and algorithm.
+
+    A layer that has every field (a run's own file, say) says everything already.
+    """
     if preset is not None:
-        return None if preset == "none" else preset
+        return None if preset == "none" else full_name(preset)
     named: dict[str, Any] = {}
     for layer in layers:
         named |= layer
-    return find(named["env_id"], named.get("algo", "ppo")) if "env_id" in named else None
+    every = {item.name for item in dataclasses.fields(Config)}
+    if "env_id" not in named or any(every <= layer.keys() for layer in layers):
+        return None
+    env_id, algo = named["env_id"], named.get("algo", "ppo")
+    found = find(env_id, algo)
+    return found or quick_start(env_id, algo, named.get("backend", "auto"), named.get("env_kwargs"))
 
 
 class Strict(yaml.SafeLoader):

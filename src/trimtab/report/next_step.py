@@ -14,7 +14,7 @@ ASIDE = ("env_id", "seed", "total_timesteps")  # what a study sets for itself
 
 def train_command(config: dict[str, Any], **changes: Any) -> str:
     """`trimtab train` for a configuration: the environment's preset and whatever differs from it."""
-    env_id, algo = config["env_id"], config.get("algo", "ppo")
+    env_id, algo = config["env_id"], config.get("algo", Config.algo)
     preset = presets.find(env_id, algo)
     usual = configuration.from_dict(presets.load(preset)).as_dict() if preset else Config().as_dict()
     wanted = config | changes
@@ -30,7 +30,7 @@ def train_command(config: dict[str, Any], **changes: Any) -> str:
 
 
 def _algo(name: str, value: Any) -> bool:
-    return name == "algo" and value != "ppo"
+    return name == "algo" and value != Config.algo
 
 
 def _flag(name: str, value: Any) -> str:

@@ -10,6 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from trimtab import envs
+from trimtab.config import Config
+from trimtab.envs.own import Constructor
+from trimtab.nets.choice import choose_network
+
 
 def cache_dir() -> Path:
     """Where compiled programs are kept between runs (TRIMTAB_CACHE overrides)."""
@@ -51,8 +56,16 @@ def not_cached() -> Iterator[None]:
 
 
 def threads_for(network: str) -> int | None:
-    """XLA CPU threads that suit a network family: one for dense ones, all (None) for images."""
+    """XLA CPU threads that suit a network family (not `auto`): one for dense ones, all (None) for images."""
     return 1 if network == "mlp" else None
+
+
+def network_of(config: Config, constructor: Constructor | None = None) -> str:
+    """The network family a run will have: the one asked for, or what its observations call for. No JAX."""
+    if config.network != "auto":
+        return config.network
+    spec = envs.look(config.env_id, config.backend, config.env_kwargs, config.time_limit, constructor)
+    return choose_network(config.network, spec.obs_shape)
 
 
 def cores() -> int:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 from trimtab.config import Config
 
 FLOAT = 4  # bytes of a float32
@@ -12,35 +9,6 @@ USUAL = 20  # checkpoints over a run where they are small
 MOST_BYTES = 512_000_000  # of all checkpoints of a run that was not told how many to keep
 FEWEST = 2  # however large they are: a run that is killed half-way goes on from somewhere
 ROW = 1_000  # bytes an iteration adds to metrics.jsonl, about
-
-
-def parameters(config: Config, obs_shape: Sequence[int], outputs: int, continuous: bool) -> int:
-    """Numbers in the networks of a run: as many as `nets.agent.Agent` will make."""
-    trunk, features = _trunk(config, obs_shape)
-    policy = trunk + _dense(features, outputs) + (outputs if continuous else 0)
-    policy += _dense(features, 1) if config.is_ppg else 0
-    critic = (trunk if config.arch == "dual" else 0) + _dense(features, 1)
-    return policy + (critic if config.needs_value else 0)
-
-
-def _dense(inputs: int, outputs: int) -> int:
-    return (inputs + 1) * outputs
-
-
-def _trunk(config: Config, obs_shape: Sequence[int]) -> tuple[int, int]:
-    """Parameters before the heads, and the features they make."""
-    size = 0
-    if config.network == "impala":
-        height, width, inputs = obs_shape
-        for outputs in config.impala_channels:  # a 3 × 3 convolution, then two residual blocks of two
-            size += _dense(9 * inputs, outputs) + 4 * _dense(9 * outputs, outputs)
-            inputs, height, width = outputs, -(-height // 2), -(-width // 2)
-        features = height * width * inputs
-    else:
-        features = math.prod(obs_shape)
-    for width in config.hidden_sizes:
-        size, features = size + _dense(features, width), width
-    return size, features
 
 
 def checkpoint_bytes(config: Config, count: int) -> int:

@@ -19,6 +19,7 @@ from trimtab.algos.rollout import Carry, Rollout
 from trimtab.algos.state import Info, State
 from trimtab.config import Config, ConfigError
 from trimtab.envs.base import derived_seed
+from trimtab.nets.choice import SMALLEST_IMAGE, choose_network, fits
 from trimtab.runs import device
 from trimtab.runs.programs import Flat, exported, shape_of
 
@@ -79,10 +80,18 @@ def build(config: Config, env: Callable[..., Any] | None = None) -> Engine:
 
 def check_against_env(config: Config, spec) -> None:
     """What can only be refused once the environment is known."""
-    if config.log_std_init != Config.log_std_init and hasattr(spec.action, "n"):
+    if config.log_std_init != Config.log_std_init and not isinstance(spec.action, envs.Continuous):
         raise ConfigError("log_std_init", config.log_std_init, f"{spec.env_id} has discrete actions; nearest: 0.0")
-    if config.network == "impala" and len(spec.obs_shape) != 3:
-        raise ConfigError("network", "impala", f"needs images, {spec.env_id} has shape {spec.obs_shape}; nearest: mlp")
+    if config.network in ("impala", "nature") and not fits(config.network, spec.obs_shape):
+        problem = f"needs images{SMALLEST_IMAGE[config.network]}, {spec.env_id} has shape {spec.obs_shape}"
+        raise ConfigError("network", config.network, f"{problem}; nearest: mlp")
+    network = choose_network(config.network, spec.obs_shape)
+    if network != "mlp" and config.activation != Config.activation:
+        raise ConfigError("activation", config.activation, f"{network} uses relu; nearest: {Config.activation}")
+    if config.arch != "dual" and set(config.actor_obs) != set(config.critic_obs):
+        raise ConfigError("arch", config.arch, "policy and value see different observations; nearest: dual")
+    for name in ("actor_obs", "critic_obs"):
+        spec.slices(name, getattr(config, name))
     if config.norm_obs and spec.obs_dtype == "uint8":
         raise ConfigError("norm_obs", True, "images are scaled to [0, 1] by the network already; nearest: false")
     if config.whole_episodes:
@@ -201,7 +210,7 @@ class HostEngine:
         config, env = self.algorithm.config, self.algorithm.env
         longest = env.spec.time_limit or config.num_steps
         phase = np.random.default_rng(seed).integers(0, longest, config.num_envs)
-        sample = jax.jit(lambda key: rollout.random_action(self.algorithm.dist, key, config.num_envs))
+        sample = jax.jit(lambda key: self.algorithm.dist.uniform(key, config.num_envs))
         for t in range(longest):
             obs = env.step(np.asarray(sample(jax.random.fold_in(jax.random.key(seed), t)))).obs
             if (phase == t).any():

@@ -22,12 +22,12 @@ from trimtab.config import Config, ConfigError
 from trimtab.envs.base import derived_seed
 from trimtab.envs.own import name_of
 from trimtab.envs.procgen import normalized_return
-from trimtab.runs import device, disk, snapshot
+from trimtab.runs import disk, snapshot
 from trimtab.runs.engine import Engine, Waiting
 from trimtab.runs.engines import Engines
 from trimtab.runs.evaluate import EVALUATION_SEEDS, evaluate
 from trimtab.runs.manifest import manifest
-from trimtab.runs.opening import fitting, parameters_of, restore
+from trimtab.runs.opening import fitting, parameters_of, prepare, restore
 from trimtab.runs.progress import Progress
 from trimtab.runs.records import RunDir, RunError, Taken, new_path
 from trimtab.runs.run import Run
@@ -98,11 +98,11 @@ def train(
     if env is not None:
         config = config.replace(env_id=name_of(env))
     options = Options(quiet, checkpoints, tensorboard, track, tick)
-    device.prepare(device.threads_for(config.network))
+    prepare(config, env)
     engine = fitting(config, env, engines)
     about = _beginning(engine, config, start)
     run = _new_run(Path(run_dir) if run_dir else None, config, engine, about)
-    announce(config, engine.algorithm.env.spec.backend)
+    announce(config, engine.algorithm.env.spec)
     with run.writing(), _saying_how_to_go_on(run.path):
         state = engine.init(config.seed)
         if start:
@@ -167,7 +167,7 @@ def resume(
     run, options = RunDir.open(run_dir), Options(quiet, checkpoints, tensorboard, track, tick)
     old = configuration.from_dict(run.config())
     config = old if total_timesteps is None else old.replace(total_timesteps=total_timesteps)
-    device.prepare(device.threads_for(config.network))
+    prepare(config, env)
     with run.writing(), _saying_how_to_go_on(run.path):
         _refuse_shorter(run, config)
         engine = fitting(config, env, engines)

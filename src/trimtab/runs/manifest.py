@@ -14,7 +14,8 @@ import jax
 
 import trimtab
 from trimtab.config import Config
-from trimtab.envs.base import Continuous, Discrete
+from trimtab.envs.base import Continuous, kind_of, outputs_of
+from trimtab.nets.choice import choose_network
 from trimtab.runs import device
 from trimtab.runs.engine import Engine
 
@@ -38,10 +39,9 @@ def manifest(config: Config, engine: Engine) -> dict[str, Any]:
             "id": spec.env_id,
             "backend": spec.backend,
             "time_limit": spec.time_limit,
-            "action": {"kind": "discrete", "size": spec.action.n}
-            if isinstance(spec.action, Discrete)
-            else {"kind": "continuous", "size": len(spec.action.low)},
+            "action": {"kind": kind_of(spec.action), "size": outputs_of(spec.action)},
             "observation": {"shape": list(spec.obs_shape), "dtype": spec.obs_dtype},
+            "network": choose_network(config.network, spec.obs_shape),
         }
         | _bounds(spec.action),
         "determinism": "a resumed run continues bit for bit"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.config import Config, ConfigError
-from trimtab.envs.base import Discrete, Spec
+from trimtab.envs.base import Continuous, Spec, numbers_in, outputs_of
 
 FLOAT = 4  # bytes of a float32 or int32
 
@@ -69,8 +69,8 @@ def _estimate(config: Config, spec: Spec, parameters: int, envs: int, staleness:
 
 
 def _outputs(spec: Spec) -> int:
-    """Distribution parameters: a logit per action, or means and log standard deviations."""
-    return spec.action.n if isinstance(spec.action, Discrete) else 2 * len(spec.action.low)
+    """Distribution parameters: a logit per choice, or means and log standard deviations."""
+    return outputs_of(spec.action) * (2 if isinstance(spec.action, Continuous) else 1)
 
 
 def _sample_bytes(config: Config, spec: Spec) -> tuple[int, int, int]:
@@ -78,7 +78,7 @@ def _sample_bytes(config: Config, spec: Spec) -> tuple[int, int, int]:
     numbers = math.prod(spec.obs_shape)
     seen = numbers * (1 if spec.obs_dtype == "uint8" else FLOAT)
     learned = numbers * FLOAT if config.norm_obs else seen
-    action = FLOAT * (1 if isinstance(spec.action, Discrete) else len(spec.action.low))
+    action = FLOAT * numbers_in(spec.action)
     acted = action + FLOAT * _outputs(spec) + FLOAT  # action, distribution, log-probability
     rollout = 2 * seen + acted + 3 * FLOAT + 3  # obs, next_obs; reward, episode return and length; three flags
     batch = learned + acted + 4 * FLOAT  # value, target, advantage, weight

@@ -19,6 +19,11 @@ from trimtab.runs.records import Checkpoint, Damaged, RunDir, RunError
 from trimtab.runs.start import Start, begin
 
 
+def prepare(config: Config, env: Callable[..., Any] | None = None) -> None:
+    """Prepare JAX for the network a run will have; call before its first computation."""
+    device.prepare(device.threads_for(device.network_of(config, env)))
+
+
 def fitting(config: Config, env: Callable[..., Any] | None = None, engines: Engines | None = None) -> Engine:
     """The engine, before it allocates anything; what cannot fit in memory is refused."""
     engine = engines.get(config) if engines and env is None else build(config, env)
@@ -59,7 +64,7 @@ def opened(path: str | Path, step: int | None, engines: Engines | None = None) -
     """A run's engine and the state of one of its checkpoints (the last if `step` is None), for measuring."""
     run = RunDir.open(path)
     config = configuration.from_dict(run.config())
-    device.prepare(device.threads_for(config.network))
+    prepare(config)
     found = run.checkpoints()
     if not found:
         raise RunError(f"{run.path} has no checkpoint")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from trimtab import config as configuration
 from trimtab.anatomy.options import ProbeOptions
 from trimtab.config import Config
+from trimtab.runs.device import network_of, threads_for
 from trimtab.runs.run import load
 
 if TYPE_CHECKING:
@@ -105,9 +106,7 @@ class Train(Job):
 
     @property
     def threads(self) -> int | None:
-        from trimtab.runs.device import threads_for
-
-        return threads_for(self.config.network)
+        return threads_for(network_of(self.config))
 
     @property
     def label(self) -> str:
@@ -154,9 +153,7 @@ class Probe(Job):
 
     @property
     def threads(self) -> int | None:
-        from trimtab.runs.device import threads_for
-
-        return threads_for(self.config.network)
+        return threads_for(network_of(self.config))
 
     @property
     def label(self) -> str:
