@@ -51,9 +51,9 @@ def manifest(config: Config, engine: Engine) -> dict[str, Any]:
     }
 
 
-def _bounds(action: Discrete | Continuous) -> dict[str, Any]:
+def _bounds(action: Any) -> dict[str, Any]:
     """The box of continuous actions; JSON has no infinity, so an open side is null."""
-    if isinstance(action, Discrete):
+    if not isinstance(action, Continuous):
         return {}
     side = lambda values: [value if math.isfinite(value) else None for value in values]
     return {"bounds": {"low": side(action.low), "high": side(action.high)}}
