@@ -8,12 +8,14 @@ from typing import Any
 
 from trimtab.runs.records import RunError
 from trimtab.studies import study
+from trimtab.studies.post import POST
 from trimtab.studies.seeds import Seeds
 from trimtab.studies.split import Split
 from trimtab.studies.study import HERE, SPEC, Answer, Study, Where
 from trimtab.studies.tune import Tune
 
 KINDS: dict[str, type[Study]] = {kind.kind: kind for kind in (Seeds, Split, Tune)}
+KINDS |= {kind.kind: kind for kind in POST}
 
 
 def read(out: Path) -> dict[str, Any]:

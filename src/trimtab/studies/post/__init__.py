@@ -1,0 +1,6 @@
+"""The figures of the post and of its draft, as studies."""
+
+from trimtab.studies.post.correlation import Correlation
+from trimtab.studies.post.split import PostSplit
+
+POST = (Correlation, PostSplit)
