@@ -1,6 +1,7 @@
 """The figures of the post and of its draft, as studies."""
 
 from trimtab.studies.post.correlation import Correlation
+from trimtab.studies.post.gae import Lambda
 from trimtab.studies.post.split import PostSplit
 
-POST = (Correlation, PostSplit)
+POST = (Correlation, PostSplit, Lambda)

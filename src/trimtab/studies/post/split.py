@@ -169,8 +169,8 @@ class PostSplit(Declared):
             ),
             "batches": Figure(
                 post.batch_cosines(tables["batches"], stages, splits),
-                "The same cosines over all pairs of many batches and all seeds. Stronger agreement and opposition would "
-                "make the outline wider than the grey.",
+                "The same cosines over all pairs of many batches and all seeds. More agreement and opposition would "
+                "make the outline wider.",
             ),
             "share": Figure(
                 post.covariance_shares(tables["variance"], stages),
