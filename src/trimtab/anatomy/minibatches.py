@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from trimtab import minibatch, normalize, objectives
 from trimtab.algos import update
@@ -28,6 +28,33 @@ def subsampling_measured(gram: Float[np.ndarray, "B B"], size: int, seed: int) -
     for row in weight:
         row[rng.choice(batch, size, replace=False)] += 1.0 / size
     return float(np.einsum("db,bc,dc->d", weight, gram, weight, optimize=True).mean())
+
+
+WAYS = ("shuffled samples", "whole rows", "contiguous blocks")
+
+
+def parts_of(way: str, num_envs: int, num_steps: int, size: int, seed: int) -> Int[np.ndarray, "count size"]:
+    """The minibatches of one epoch, as indices of samples (n, t) at n T + t.
+
+    Whole rows: of random environments, time cut only where there are more minibatches than environments (as
+    openai/ppo-ewma does). Contiguous blocks: so many consecutive steps of every environment, a buffer left unshuffled.
+    """
+    rng, batch = np.random.default_rng(seed), num_envs * num_steps
+    index = np.arange(batch).reshape(num_envs, num_steps)
+    if way == WAYS[0]:
+        return rng.permutation(batch).reshape(-1, size)
+    if way == WAYS[1]:
+        return index[rng.permutation(num_envs)].reshape(-1, size)
+    return index.T.reshape(-1, size)
+
+
+def parts_variance(gram: Float[np.ndarray, "B B"], parts: Int[np.ndarray, "count size"]) -> float:
+    """Mean over minibatches of |g_minibatch - G_B|², from inner products: what cutting one batch this way adds."""
+    count, size = parts.shape
+    member = np.zeros((count, len(gram)))
+    np.put_along_axis(member, parts, 1 / size, axis=1)
+    member -= 1 / len(gram)
+    return float(np.einsum("db,db->d", member @ gram, member).mean())
 
 
 def effects(algorithm: Algorithm, state: State, rows: Rollout, hypers, seed: int) -> dict[str, Any]:

@@ -1,5 +1,8 @@
 """Kinds of jobs beyond training and probing. Importing this makes them known, so workers import it."""
 
 from trimtab.studies.jobs.directions import Directions
+from trimtab.studies.jobs.draws import Draws
+from trimtab.studies.jobs.exact import ExactBias
+from trimtab.studies.jobs.minibatches import Minibatches
 
-__all__ = ["Directions"]
+__all__ = ["Directions", "Draws", "ExactBias", "Minibatches"]
