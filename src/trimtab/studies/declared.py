@@ -25,10 +25,12 @@ SIZES: tuple[Size, ...] = ("quick", "default", "full")
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure and what to look for in it."""
+    """A figure and what to look for in it; `frames` are labelled charts that a slider chooses from, `chart` one of
+    them."""
 
     chart: Any
     caption: str
+    frames: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from trimtab.config import Config
 from trimtab.studies.job import Bench, Job, Train, register
 
-LONGEST = 64  # steps of rows that are followed step by step, to compare with independent draws
+LONGEST = 16  # steps of rows that are followed step by step, to compare with independent draws
 
 
 @register

@@ -180,7 +180,7 @@ class Bias(Declared):
     def notes(self) -> list[str]:
         return [
             *runs.notes(self.size),
-            "γ = 0.99 and λ = 0.95 everywhere: horizons of 100 and 17 steps. Policies and critics are those of PPO runs "
+            "γ = 0.99 and λ = 0.95 everywhere: horizons of 100 and 17 steps. Policies and critics are those of PPO "
             "at 10%, 39% and 100% of training; with an exact critic there would be no bias at any T.",
             "Finite MDPs are trained with one hidden layer of 16, CartPole with CleanRL's settings.",
             "Independent draws: one sample at a random position from each of as many other rows, with the advantage it "

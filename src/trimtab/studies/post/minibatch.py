@@ -74,7 +74,7 @@ class Minibatch(Declared):
         return [self._adds(table), self._shuffling(table)]
 
     def _adds(self, table: pl.DataFrame) -> Verdict:
-        long = table.filter((pl.col("split") == "4x256"))
+        long = table.filter(pl.col("split") == "4x256")
         evidence = []
         for stage in STAGES:
             here = long.filter(pl.col("stage") == stage)
