@@ -8,6 +8,7 @@ from typing import Any
 
 from trimtab.runs.records import RunError
 from trimtab.studies import study
+from trimtab.studies.notes import NOTES
 from trimtab.studies.post import POST
 from trimtab.studies.seeds import Seeds
 from trimtab.studies.split import Split
@@ -15,7 +16,7 @@ from trimtab.studies.study import HERE, SPEC, Answer, Study, Where
 from trimtab.studies.tune import Tune
 
 KINDS: dict[str, type[Study]] = {kind.kind: kind for kind in (Seeds, Split, Tune)}
-KINDS |= {kind.kind: kind for kind in POST}
+KINDS |= {kind.kind: kind for kind in (*POST, *NOTES)}
 
 
 def read(out: Path) -> dict[str, Any]:

@@ -85,7 +85,14 @@ class Declared(Study):
     # How it is carried out -----------------------------------------------------------------------------------
 
     def expected_steps(self) -> int:
-        return sum(job.steps for job in self.jobs())
+        known: dict[str, Job] = {}
+        waiting = list(self.jobs())
+        while waiting:
+            job = waiting.pop()
+            if job.identity not in known:
+                known[job.identity] = job
+                waiting += job.needs
+        return sum(job.steps for job in known.values())
 
     def work(self, out: Path) -> Work:
         outcomes = yield self.jobs()

@@ -54,7 +54,7 @@ def spreads(alignments: pl.DataFrame) -> Chart:
         "update",
         "standard deviation of mean cosines",
         "How much batches differ in agreeing with one another",
-        "Over pairs of independent batches: spread of the mean cosine of one's samples with the other's mean. Mean over "
+        "Over pairs of independent batches: spread of the mean cosine of one's samples with the other's mean; over "
         "seeds with its 95% interval.",
         series=COLUMNS,
     )

@@ -79,9 +79,11 @@ def cosine_gaps(cosines: pl.DataFrame, lags: Mapping[str, tuple[int, ...]]) -> C
 
 def variance_terms(variance: pl.DataFrame, stages: list[str]) -> Chart:
     """Individual and covariance terms by split, relative to the individual term of 4 × 256, a panel per stage."""
-    means = variance.group_by("stage", "split", "num_envs", "quantity", maintain_order=True).agg(pl.col("value").mean())
+    means = variance.group_by("stage", "split", "num_steps", "quantity", maintain_order=True).agg(
+        pl.col("value").mean()
+    )
     own = means.filter((pl.col("split") == "4x256") & (pl.col("quantity") == "individual"))
-    data = means.join(own.select("stage", pl.col("value").alias("own")), on="stage").sort("num_envs", "split")
+    data = means.join(own.select("stage", pl.col("value").alias("own")), on="stage").sort("num_steps", descending=True)
     parts = {"individual": "individual", "covariance": "covariance"}
     data = data.filter(pl.col("quantity").is_in(list(parts)) & pl.col("stage").is_in(stages)).select(
         pl.col("split").str.replace("x", " × ").alias("row"),
@@ -101,11 +103,11 @@ def variance_terms(variance: pl.DataFrame, stages: list[str]) -> Chart:
 
 def covariance_shares(variance: pl.DataFrame, stages: list[str]) -> Chart:
     """Covariance / variance by split and stage, with the interval over seeds."""
-    wide = variance.pivot(on="quantity", index=["stage", "split", "seed", "num_envs"], values="value")
+    wide = variance.pivot(on="quantity", index=["stage", "split", "seed", "num_steps"], values="value")
     wide = wide.with_columns((pl.col("covariance") / pl.col("variance")).alias("share"))
     rows = []
     for stage in stages:
-        here = wide.filter(pl.col("stage") == stage).sort("num_envs", "split")
+        here = wide.filter(pl.col("stage") == stage).sort("num_steps", descending=True)
         for split in dict.fromkeys(here["split"]):
             e = mean_interval(here.filter(pl.col("split") == split)["share"].to_list())
             label = split.replace("x", " × ")
