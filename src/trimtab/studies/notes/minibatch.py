@@ -45,9 +45,9 @@ N7 = Claim(
     "PPO with 4 to 32 minibatches, a minibatch of at least 10 × the action dimension, samples of several environments "
     "in each.",
     "notes, Batch size, rules of thumb",
-    "Each rule, by environment: the mean area under the learning curve on its inside minus that on its outside "
-    "is above 0 beyond Welch's interval over seeds (4 to 32 minibatches against fewer and against more; at least 10 samples "
-    "per policy output against fewer; 8 × 128 against 1 × 1024, whose minibatches have one environment).",
+    "Each rule, by environment: the mean area under the learning curve on its inside minus that on its outside is "
+    "above 0 beyond Welch's interval over seeds. Rules: 4 to 32 minibatches, against fewer and against more; at least "
+    "10 samples per policy output, against fewer; 8 × 128 against 1 × 1024, whose minibatches have one environment.",
 )
 
 

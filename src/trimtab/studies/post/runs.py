@@ -18,7 +18,7 @@ from trimtab.studies.study import Outcomes
 
 STEPS: dict[Size, int] = {"quick": 204_800, "default": 1_024_000, "full": 1_024_000}
 SEEDS: dict[Size, int] = {"quick": 4, "default": 5, "full": 20}
-REPLICATES: dict[Size, int] = {"quick": 24, "default": 48, "full": 128}
+REPLICATES: dict[Size, int] = {"quick": 16, "default": 48, "full": 128}
 CHECKPOINTS = 100  # the post's steps are multiples of ten iterations of a thousand
 LONG, SHORT = (4, 256), (16, 64)  # the post's two splits
 FIRST, SECOND = 0.39, 0.44  # its steps 399,360 and 450,560, as shares of the schedule
