@@ -176,6 +176,42 @@ def expected_gradient(
     return _gradient(p.policy * weight, score)
 
 
+def expected_gradient_along_rows(
+    p: Problem,
+    score: Float[np.ndarray, "S A P"],
+    critic: Float[np.ndarray, " S"],
+    gae_lambda: float,
+    num_steps: int,
+    start: Float[np.ndarray, "*K S"] | None = None,
+) -> Float[np.ndarray, " P"]:
+    """E[G_B] step by step along rows from any start: 1/T Σ_t Σ_s d_t(s) Σ_a π E[A|s,a,T-t] ∇ log π, d_t = d_0 Kᵗ.
+
+    From stationary starts d_t stays where it is, and this is `expected_gradient` by another way.
+    """
+    table = expected_advantages(p, critic, gae_lambda, num_steps)
+    d = np.atleast_2d(stationary(p) if start is None else start)  # [1, S] without a time limit
+    weight = np.zeros(p.policy.shape)
+    for t in range(num_steps):
+        left = np.full(len(d), num_steps - t)
+        if p.time_limit is not None:
+            left = np.minimum(left, p.time_limit - np.arange(p.time_limit))
+        weight += np.einsum("ks,ksa->sa", d, table[left - 1])
+        d = _one_step(p, d)
+    return _gradient(p.policy * weight / num_steps, score)
+
+
+def _one_step(p: Problem, d: Float[np.ndarray, "K S"]) -> Float[np.ndarray, "K S"]:
+    """Where the restarting process is one step later; [K, S], k steps into the episode."""
+    going = d @ p.kernel
+    ended = float((d @ p.stop).sum())
+    if p.time_limit is None:
+        return going + ended * p.rho
+    following = np.zeros_like(d)
+    following[1:] = going[:-1]
+    following[0] = (ended + going[-1].sum()) * p.rho
+    return following
+
+
 def bias_sq(
     p: Problem, score: Float[np.ndarray, "S A P"], critic: Float[np.ndarray, " S"], gae_lambda: float, num_steps: int
 ) -> float:

@@ -53,6 +53,24 @@ def _by_row(order: Int[Array, "epochs minibatches size"], num_envs: int, num_ste
     return index % num_envs * num_steps + index // num_envs
 
 
+WAYS = ("shuffled samples", "whole rows", "contiguous blocks")
+
+
+def parts_of(way: str, num_envs: int, num_steps: int, size: int, seed: int) -> Int[np.ndarray, "count size"]:
+    """The minibatches of one epoch, as indices of samples (n, t) at n T + t.
+
+    Whole rows: of random environments, time cut only where there are more minibatches than environments (as
+    openai/ppo-ewma does). Contiguous blocks: so many consecutive steps of every environment, a buffer left unshuffled.
+    """
+    rng, batch = np.random.default_rng(seed), num_envs * num_steps
+    index = np.arange(batch).reshape(num_envs, num_steps)
+    if way == WAYS[0]:
+        return rng.permutation(batch).reshape(-1, size)
+    if way == WAYS[1]:
+        return index[rng.permutation(num_envs)].reshape(-1, size)
+    return index.T.reshape(-1, size)
+
+
 def effects(algorithm: Algorithm, state: State, rows: Rollout, hypers: Hypers, seed: int) -> dict[str, Any]:
     """Follow the trainer's updates of one iteration from this checkpoint on one batch, as far as they are taken.
 

@@ -12,6 +12,7 @@ HELP = {
     "doctor": "what a run's records say: what to act on, what to watch, what to try next",
     "tune": "tune by the playbook, one field at a time, and compare with the start on new seeds",
     "study": "studies of the sources' claims: list, run NAME, show DIR",
+    "throughput": "how many environments are fast here? steps/s, load, memory, where the time goes",
     "plan": "what a configuration comes to, and what the rules of thumb say, before it runs",
     "eval": "evaluate a run with exploration off",
     "compare": "several runs side by side: fields that differ, returns, curves, findings",

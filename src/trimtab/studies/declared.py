@@ -26,10 +26,12 @@ SIZES: tuple[Size, ...] = ("quick", "default", "full")
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure and what to look for in it."""
+    """A figure and what to look for in it; `frames` are labelled charts that a slider chooses from, `chart` one of
+    them."""
 
     chart: Any
     caption: str
+    frames: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,14 @@ class Declared(Study):
     # How it is carried out -----------------------------------------------------------------------------------
 
     def expected_steps(self) -> int:
-        return sum(job.steps for job in self.jobs())
+        known: dict[str, Job] = {}
+        waiting = list(self.jobs())
+        while waiting:
+            job = waiting.pop()
+            if job.identity not in known:
+                known[job.identity] = job
+                waiting += job.needs
+        return sum(job.steps for job in known.values())
 
     def work(self, out: Path) -> Work:
         outcomes = yield self.jobs()

@@ -1,0 +1,125 @@
+"""How fast a configuration runs here: steps per second, processor load, memory, and where the time goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from trimtab.algos import rollout
+from trimtab.algos.algorithm import Algorithm, hypers_of
+from trimtab.config import Config
+from trimtab.nets.heads import clip_action
+from trimtab.runs import device
+from trimtab.runs.engine import advance, build
+
+LEAST = 3  # times a program is run to be timed
+
+
+def measure(config: Config, seconds: float = 1.0) -> dict[str, Any]:
+    """Train for so many seconds, then time the parts of an iteration alone; nothing is written."""
+    import psutil
+
+    device.prepare(device.threads_for(config.network))
+    engine = build(config)
+    try:
+        state = engine.init(config.seed)
+        engine.compile(state)
+        state, _ = advance(engine, state, 1)  # the first iteration warms caches up
+        process = psutil.Process()
+        begun, used = time.perf_counter(), _processor_seconds(process)
+        psutil.cpu_percent()
+        done = 0
+        while time.perf_counter() - begun < seconds:
+            state, info = advance(engine, state, engine.chunk)
+            done += len(next(iter(info.finite.values())))
+        wall = time.perf_counter() - begun
+        found = {
+            "num_envs": config.num_envs,
+            "steps_per_second": done * config.batch / wall,
+            "load": (_processor_seconds(process) - used) / wall / device.cores(),
+            "machine_load": psutil.cpu_percent() / 100,
+            "memory": process.memory_info().rss,
+        }
+        return found | parts_of(engine.algorithm, state, seconds / 3)
+    finally:
+        engine.close()
+
+
+def _processor_seconds(process: Any) -> float:
+    """Processor time of this process and its children (host environments may step in processes of their own)."""
+    total = 0.0
+    for one in (process, *process.children(recursive=True)):
+        try:
+            times = one.cpu_times()
+        except Exception:  # it ended meanwhile
+            continue
+        total += times.user + times.system
+    return total
+
+
+def parts_of(algorithm: Algorithm, state: Any, seconds: float) -> dict[str, float]:
+    """Shares of an iteration's time: stepping environments, the policy acting, the update."""
+    config, hypers = algorithm.config, hypers_of(algorithm.config)
+    if algorithm.env.spec.compiled:
+        environment, collecting, rows = _compiled_parts(algorithm, state, hypers, seconds)
+    else:
+        environment, collecting, rows = _host_parts(algorithm, state, hypers)
+    learn = jax.jit(algorithm.learn)
+    update = _timed(lambda: learn(state, rows, hypers), seconds)
+    policy = max(0.0, collecting - environment)
+    whole = environment + policy + update
+    named = {"environment": environment, "policy": policy, "update": update}
+    return {f"{name}_share": value / whole for name, value in named.items()} | {"batch": config.batch}
+
+
+def _compiled_parts(algorithm: Algorithm, state: Any, hypers: Any, seconds: float):
+    """Collecting, and collecting with a policy that costs nothing: always the same distribution."""
+    acting = algorithm.policy(state.params, state.obs_stats, hypers)
+    shape = jax.eval_shape(acting, state.env.obs)
+    idle = lambda obs: jnp.zeros(shape.shape, shape.dtype)
+    alone = jax.jit(
+        lambda carry, key: rollout.collect(algorithm.env, algorithm.dist, idle, carry, key, algorithm.config.num_steps)
+    )
+    collect = jax.jit(algorithm.collect)
+    environment = _timed(lambda: alone(state.env, state.key), seconds)
+    collecting = _timed(lambda: collect(state, hypers), seconds)
+    return environment, collecting, collect(state, hypers)[1]
+
+
+def _host_parts(algorithm: Algorithm, state: Any, hypers: Any):
+    """Stepping with random actions, and one batch with the policy."""
+    config, env = algorithm.config, algorithm.make_env(algorithm.config.num_envs)
+    try:
+        zeros = np.zeros(config.num_envs, np.float32)
+        carry = rollout.Carry((), env.reset(config.seed), zeros, zeros.copy())
+        sample = jax.jit(lambda key: rollout.random_action(algorithm.dist, key, config.num_envs))
+        action = np.asarray(clip_action(algorithm.dist, sample(jax.random.key(0))))
+        begun = time.perf_counter()
+        for _ in range(config.num_steps):
+            env.step(action)
+        environment = time.perf_counter() - begun
+        step = jax.jit(lambda obs, noise: algorithm.act(state.params, state.obs_stats, obs, noise, hypers))
+        _, noise = algorithm.noise(jax.random.key(1))
+        noise = np.asarray(noise)
+        jax.block_until_ready(step(np.asarray(carry.obs), noise[0]))
+        begun = time.perf_counter()
+        _, rows = rollout.collect_host(env, step, noise, carry)
+        return environment, time.perf_counter() - begun, jax.tree.map(jnp.asarray, rows)
+    finally:
+        env.close()
+
+
+def _timed(program: Callable[[], Any], seconds: float) -> float:
+    """Seconds of one call: the median of as many as fit, at least three, after one that compiles."""
+    jax.block_until_ready(program())
+    taken: list[float] = []
+    while len(taken) < LEAST or sum(taken) < seconds:
+        begun = time.perf_counter()
+        jax.block_until_ready(program())
+        taken.append(time.perf_counter() - begun)
+    return float(np.median(taken))

@@ -1,0 +1,64 @@
+"""Variance of REINFORCE's episode gradients on finite MDPs, computed: whole returns, reward to go, baselines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from trimtab.config import Config
+from trimtab.studies.job import Bench, Job, Train, register
+
+
+@register
+@dataclass(frozen=True)
+class EpisodicVariance(Job):
+    """Tr Cov of one episode's gradient at checkpoints of a run, by estimator; the learned baseline is the run's own."""
+
+    kind: ClassVar[str] = "episodic-variance"
+    run: Train
+    at: tuple[int, ...]
+
+    @property
+    def config(self) -> Config:
+        return self.run.config
+
+    @property
+    def steps(self) -> int:
+        return 0
+
+    @property
+    def threads(self) -> int | None:
+        return self.run.threads
+
+    @property
+    def label(self) -> str:
+        return f"{self.config.env_id} seed {self.config.seed}"
+
+    def do(self, bench: Bench) -> dict[str, Any]:
+        from trimtab.runs.opening import opened
+
+        found = []
+        for step in self.at:
+            config, engine, state, _ = opened(bench.inputs[self.run.identity], step, bench.engines)
+            found += [{"step": step} | row for row in variances(config, engine.algorithm, state)]
+            engine.close()
+        return {"found": found}
+
+
+def variances(config: Config, algorithm: Any, state: Any) -> list[dict[str, Any]]:
+    """Every estimator's variance and |mean|²; all have the same mean."""
+    from trimtab.algos.algorithm import hypers_of
+    from trimtab.anatomy import episodic, exact
+
+    env = algorithm.env
+    obs = algorithm.seen(state.obs_stats, env.state_obs(), hypers_of(config))
+    policy, score = exact.policy_tables(algorithm.agent, state.params, obs)
+    given = (env.mdp, policy, score, config.gamma, env.spec.time_limit)
+    values = exact.values(exact.problem(env.mdp, policy, config.gamma))
+    made = {
+        "whole return": episodic.whole_return(*given),
+        "reward to go": episodic.reward_to_go(*given),
+        "learned baseline": episodic.reward_to_go(*given, exact.critic_table(algorithm.agent, state.params, obs)),
+        "true values as baseline": episodic.reward_to_go(*given, values),
+    }
+    return [{"estimator": name, "variance": e.variance, "grad_sq": float(e.mean @ e.mean)} for name, e in made.items()]

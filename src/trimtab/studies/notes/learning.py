@@ -1,0 +1,30 @@
+"""What studies of learning share: areas under learning curves, and differences between groups of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from trimtab import stats
+from trimtab.estimate import UNRESOLVED, Estimate
+from trimtab.studies.job import Train
+from trimtab.studies.study import Outcomes
+
+
+def areas_of(runs: Iterable[Train], outcomes: Outcomes) -> list[dict[str, Any]]:
+    """Seed, area under the learning curve and final return of every run that finished an episode."""
+    found = []
+    for run in runs:
+        outcome = outcomes[run.identity]
+        if outcome.done and outcome.result["area"] is not None:
+            result = outcome.result
+            found.append({"seed": run.config.seed, "area": result["area"], "final": result["ep_rew_mean"]})
+    return found
+
+
+def contrast(inside: Sequence[Sequence[float]], outside: Sequence[Sequence[float]]) -> Estimate:
+    """Mean of the groups' means inside minus outside, with Welch's interval; groups are seeds of one setting."""
+    if not all(map(len, [*inside, *outside])) or not inside or not outside:
+        return UNRESOLVED
+    weights = [1 / len(inside)] * len(inside) + [-1 / len(outside)] * len(outside)
+    return stats.contrast([*inside, *outside], weights)

@@ -1,0 +1,133 @@
+"""`notes/throughput`: does throughput rise with environments until the processor is 80 to 90% loaded?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import polars as pl
+
+from trimtab import stats
+from trimtab.config import Config
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge
+from trimtab.studies.declared import Declared, Figure, Size
+from trimtab.studies.job import Job
+from trimtab.studies.jobs import Throughput
+from trimtab.studies.study import Outcomes
+
+COUNTS: dict[Size, tuple[int, ...]] = {
+    "quick": (1, 8, 64, 512),
+    "default": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),
+    "full": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096),
+}
+SECONDS: dict[Size, float] = {"quick": 0.3, "default": 2.0, "full": 10.0}
+REPEATS: dict[Size, int] = {"quick": 2, "default": 3, "full": 5}
+LOADED = 0.8
+GAIN = 0.9  # N is enough where it gives this share of the best throughput
+MOST_ON_HOST = 64
+
+N6 = Claim(
+    "N6",
+    "Throughput rises with environments until the processor is 80 to 90% loaded.",
+    "notes, 1) Max out data pipeline",
+    "Two parts, by environment, beyond the interval over repeats: the logarithm of the best steps/s over those with "
+    f"the fewest environments is above 0; the load (share of all cores that this process uses) at the smallest N with "
+    f"{GAIN:.0%} of the best throughput, minus {LOADED:.0%}, is above 0.",
+)
+
+
+@dataclass(frozen=True)
+class NotesThroughput(Declared):
+    """Steps per second over N, on compiled and on Python environments."""
+
+    kind: ClassVar[str] = "notes/throughput"
+    summary: ClassVar[str] = "How many environments are fast? Steps/s, load, memory and shares of time over N."
+    source: ClassVar[str] = "notes: 1) Max out data pipeline; Phase A"
+    claims: ClassVar[tuple[Claim, ...]] = (N6,)
+
+    def jobs(self) -> list[Job]:
+        from trimtab.runs.device import cores, processor
+
+        found: list[Job] = []
+        for config in self.configs():
+            counts = tuple(n for n in COUNTS[self.size] if config.backend == "auto" or n <= MOST_ON_HOST)
+            machine, before = f"{processor()}, {cores()} cores", found[-1] if found else None
+            found.append(Throughput(config, counts, SECONDS[self.size], REPEATS[self.size], machine, before))
+        return found
+
+    def configs(self) -> list[Config]:
+        common = {"num_steps": 32, "num_minibatches": 4, "total_timesteps": 100_000_000, "seed": self.seed}
+        compiled = [Config(env_id="CartPole-v1", **common)]
+        if self.size != "quick":
+            compiled.append(Config(env_id="Breakout-MinAtar", **common))
+        return [*compiled, Config(env_id="CartPole-v1", backend="gymnasium", **common)]
+
+    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
+        rows = []
+        for job in self.jobs():
+            assert isinstance(job, Throughput)
+            outcome = outcomes[job.identity]
+            name = job.config.env_id + (" (Python)" if job.config.backend == "gymnasium" else " (compiled)")
+            rows += [{"environment": name} | row for row in outcome.result.get("found", []) if outcome.done]
+        return {"throughput": pl.DataFrame(rows)}
+
+    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
+        evidence, told = [], []
+        for (environment,), here in tables["throughput"].group_by("environment", maintain_order=True):
+            chosen, best = enough(here), fastest(here)
+            few = int(here["num_envs"].min() or 1)
+            gain = stats.contrast([_logs(here, best), _logs(here, few)], [1.0, -1.0])
+            load = stats.mean_interval([v - LOADED for v in here.filter(pl.col("num_envs") == chosen)["load"]])
+            repeats = here["repeat"].n_unique()
+            loaded = load.value + LOADED
+            evidence.append(Evidence(f"{environment}, gain", gain, repeats))
+            evidence.append(Evidence(f"{environment}, load at N = {chosen}", load, repeats))
+            told.append(f"{environment}: {math.exp(gain.value):.0f} × to N = {best}, load {loaded:.0%} at {chosen}")
+        sentence = f"{'; '.join(told)}."
+        return [judge(N6, "log gain in steps/s; load minus 80% where throughput levels off", evidence, sentence)]
+
+    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+        from trimtab.report.studies import throughput
+
+        return {
+            "speed": Figure(
+                throughput.speed(tables["throughput"]), "Where the line turns flat, more environments stop paying."
+            ),
+            "load": Figure(
+                throughput.load(tables["throughput"]), "The notes expect the flat part to begin at 80 to 90%."
+            ),
+            "shares": Figure(throughput.shares(tables["throughput"]), "What is largest is what to speed up."),
+        }
+
+    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+        return f"Throughput rises until the processor is loaded: {verdicts[0].word}. {verdicts[0].sentence}"
+
+    def notes(self) -> list[str]:
+        return [
+            "Load is the processor time of the training process and its children over wall time and cores; other work "
+            "on the machine lowers steps/s and is in the tables as machine_load.",
+            "Small networks are trained on one thread of XLA, which is faster here than several; a single run can then "
+            "not load more than one core, whatever N. Several runs at once do.",
+            "T = 32 and four minibatches throughout; the batch grows with N.",
+        ]
+
+
+def _logs(here: pl.DataFrame, num_envs: int) -> list[float]:
+    return here.filter(pl.col("num_envs") == num_envs)["steps_per_second"].log().to_list()
+
+
+def _means(here: pl.DataFrame) -> dict[int, float]:
+    means = here.group_by("num_envs").agg(pl.col("steps_per_second").mean()).sort("num_envs")
+    return dict(zip(means["num_envs"].to_list(), means["steps_per_second"].to_list()))
+
+
+def fastest(here: pl.DataFrame) -> int:
+    means = _means(here)
+    return max(means, key=lambda n: means[n])
+
+
+def enough(here: pl.DataFrame) -> int:
+    """The smallest N with nearly the best throughput."""
+    means = _means(here)
+    return min(n for n, speed in means.items() if speed >= GAIN * max(means.values()))

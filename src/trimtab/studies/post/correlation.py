@@ -1,0 +1,181 @@
+"""`post/correlation`: are gradients of one trajectory more alike than gradients of different ones?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import polars as pl
+
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge
+from trimtab.studies.declared import Declared, Figure
+from trimtab.studies.job import Job
+from trimtab.studies.jobs import Directions
+from trimtab.studies.post import runs
+from trimtab.studies.post.runs import FIRST, LONG, SECOND, effect_over_seeds, over_seeds, resolved, step_at
+from trimtab.studies.study import Outcomes
+
+LAGS = {"at 399,360": (1, 3, 5, 7), "at 450,560": (1, 5, 10, 40)}  # the post's two figures
+NEAR = 0.1  # a covariance correlation within this of 0 is near 0
+SMALL_LAGS = (1, 2, 3, 5)
+WITHIN, ACROSS = "within trajectories", "across environments"
+
+P4 = Claim(
+    "P4",
+    "Gradients of one trajectory are more alike in direction than gradients across trajectories.",
+    "the two figures of cosine correlation, at steps 399,360 and 450,560",
+    "The mean cosine of pairs in one trajectory, minus that of pairs across environments, is above 0 beyond the 95% "
+    "interval over seeds, at the post's lags and steps (a lag whose interval holds 0 says nothing).",
+)
+P5 = Claim(
+    "P5",
+    "The covariance-based correlation is near 0 at every lag, varies more within than across trajectories at small "
+    "lags, and approaches the across-trajectory baseline.",
+    "the note on covariance-based correlation (mean of 20 checkpoints, with spread)",
+    f"Three parts, each beyond the interval over seeds: the mean over 20 checkpoints lies within ±{NEAR} of 0 at lags "
+    "1, 5, 10 and 40; its standard deviation over checkpoints at lags 1 to 5 is larger within than across; its "
+    "distance to the baseline is smaller at lag 40 than at lag 1.",
+)
+
+
+@dataclass(frozen=True)
+class Correlation(Declared):
+    """Cosine and covariance correlation along trajectories of the post's Pendulum runs."""
+
+    kind: ClassVar[str] = "post/correlation"
+    summary: ClassVar[str] = "Are gradients along a trajectory correlated? Cosines and covariances by lag, on Pendulum."
+    source: ClassVar[str] = "post: figures at steps 399,360 and 450,560; note on covariance-based correlation"
+    claims: ClassVar[tuple[Claim, ...]] = (P4, P5)
+
+    @property
+    def checkpoints(self) -> int:
+        """Checkpoints the covariance correlation is averaged over; the post has 20."""
+        return 10 if self.size == "quick" else 20
+
+    def jobs(self) -> list[Job]:
+        return [*self._looks(), *self._courses()]
+
+    def _looks(self) -> list[Directions]:
+        found = runs.trained(self.size, self.seed)
+        return [runs.directions(run, LONG, (FIRST, SECOND), self.size, bias=False) for run in found]
+
+    def _courses(self) -> list[Directions]:
+        """Every twentieth of the run, fewer replicates at each."""
+        shares = [(k + 1) / self.checkpoints for k in range(self.checkpoints)]
+        few = {"quick": 8, "default": 12, "full": 32}[self.size]
+        found = runs.trained(self.size, self.seed)
+        return [
+            runs.directions(run, LONG, shares, self.size, replicates=few, looked=few // 2, bias=False) for run in found
+        ]
+
+    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
+        config = runs.pendulum(self.size, self.seed)
+        stages = {"at 399,360": FIRST, "at 450,560": SECOND}
+        looks = runs.with_stage(runs.gathered(self._looks(), outcomes, "directions.parquet"), config, stages)
+        courses = runs.gathered(self._courses(), outcomes, "directions.parquet")
+        keys = ["stage", "step", "seed", "quantity", "lag"]
+        means = looks.filter(pl.col("quantity").is_in(["cosine_within", "cosine_across"]))
+        by_checkpoint = courses.filter(pl.col("quantity").is_in(["covariance_within", "covariance_across"]))
+        values = looks.filter(pl.col("quantity").is_in(["cosine_within_value", "cosine_across_value"]))
+        return {
+            "cosines": means.group_by(keys, maintain_order=True).agg(pl.col("value").mean()),
+            "covariances": by_checkpoint.group_by("step", "seed", "quantity", "lag", maintain_order=True).agg(
+                pl.col("value").mean()
+            ),
+            "distributions": values.select("stage", "seed", "replicate", "quantity", "lag", "value"),
+        }
+
+    # Verdicts ------------------------------------------------------------------------------------------------
+
+    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
+        return [self._alike(tables["cosines"]), self._covariance(tables["covariances"])]
+
+    def _alike(self, cosines: pl.DataFrame) -> Verdict:
+        evidence = []
+        for stage, lags in LAGS.items():
+            here = cosines.filter(pl.col("stage") == stage)
+            for lag in lags:
+                effect, seeds = effect_over_seeds(here, lambda own, lag=lag: _gap(own, lag))
+                evidence.append(Evidence(f"Pendulum-v1 {stage}, lag {lag}", effect, seeds))
+        near = {e.environment: e.effect for e in evidence}
+        first, last = near["Pendulum-v1 at 450,560, lag 1"], near["Pendulum-v1 at 450,560, lag 40"]
+        sentence = f"Within minus across at the second step: {first} at lag 1, {last} at lag 40; {resolved(evidence)}."
+        return judge(P4, "mean cosine within trajectories minus across environments", evidence, sentence)
+
+    def _covariance(self, table: pl.DataFrame) -> Verdict:
+        evidence = []
+        for lag in (1, 5, 10, 40):
+            margin, seeds = effect_over_seeds(table, lambda own, lag=lag: NEAR - abs(_mean(own, lag)))
+            evidence.append(Evidence(f"near 0 at lag {lag}", margin, seeds))
+        spread, seeds = effect_over_seeds(table, _more_spread)
+        evidence.append(Evidence("spread within minus across, lags 1 to 5", spread, seeds))
+        fall, seeds = effect_over_seeds(table, lambda own: abs(_to_baseline(own, 1)) - abs(_to_baseline(own, 40)))
+        evidence.append(Evidence("nearer to the baseline at lag 40 than at lag 1", fall, seeds))
+        at = over_seeds(table.filter(pl.col("quantity") == "covariance_within"), ["lag"])
+        one = at.filter(pl.col("lag") == 1).row(0, named=True)
+        sentence = f"At lag 1 it is {one['value']:.2f} [{one['lo']:.2f}, {one['hi']:.2f}], mean over checkpoints."
+        measured = f"{NEAR} minus |correlation| by lag; differences of spread and of distance to the baseline"
+        return judge(P5, measured, evidence, sentence)
+
+    # What is shown -------------------------------------------------------------------------------------------
+
+    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+        from trimtab.report.studies import post
+
+        found = {}
+        for name, (stage, lags) in zip(("first_step", "second_step"), LAGS.items()):
+            chart = post.cosine_distributions(tables["distributions"], stage, lags, self._seen_at(stage))
+            caption = "If the orange outline lies right of the grey one, gradients of one trajectory share a direction."
+            found[name] = Figure(chart, f"{caption} Pooled over {runs.SEEDS[self.size]} seeds and many batches.")
+        found["covariance"] = Figure(
+            post.covariance_by_lag(tables["covariances"]),
+            "Look at how fast the solid line falls to the dashed baseline; the band is the spread over checkpoints, as "
+            "in the post.",
+        )
+        found["cosine"] = Figure(
+            post.cosine_gaps(tables["cosines"], LAGS), "Points right of 0: more alike within than across trajectories."
+        )
+        return found
+
+    def _seen_at(self, stage: str) -> str:
+        share = {"at 399,360": FIRST, "at 450,560": SECOND}[stage]
+        return f"step {step_at(runs.pendulum(self.size, self.seed), share):,}"
+
+    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+        alike, covariance = verdicts
+        return (
+            f"Directions along a trajectory are alike beyond chance: {alike.word}. {alike.sentence} The correlation "
+            f"that enters the variance is near 0, spreads more within and falls to the baseline: {covariance.word}. "
+            f"{covariance.sentence}"
+        )
+
+    def notes(self) -> list[str]:
+        return [
+            *runs.notes(self.size),
+            "The post shows one run; here every number is a mean over seeds with an interval. Cosines are centred on "
+            "the batch mean, which puts the across-environment baseline slightly below 0.",
+            f"The covariance correlation is averaged over {self.checkpoints} checkpoints of each seed.",
+        ]
+
+
+def _gap(own: pl.DataFrame, lag: int) -> float | None:
+    within = own.filter((pl.col("quantity") == "cosine_within") & (pl.col("lag") == lag))["value"].mean()
+    across = own.filter(pl.col("quantity") == "cosine_across")["value"].mean()
+    return None if within is None or across is None else within - across
+
+
+def _mean(own: pl.DataFrame, lag: int) -> float:
+    found = own.filter((pl.col("quantity") == "covariance_within") & (pl.col("lag") == lag))["value"].mean()
+    return float("nan") if found is None else found
+
+
+def _to_baseline(own: pl.DataFrame, lag: int) -> float:
+    return _mean(own, lag) - (own.filter(pl.col("quantity") == "covariance_across")["value"].mean() or 0.0)
+
+
+def _more_spread(own: pl.DataFrame) -> float | None:
+    """Standard deviation over checkpoints: mean of small lags within, minus that of the baseline."""
+    small = own.filter((pl.col("quantity") == "covariance_within") & pl.col("lag").is_in(SMALL_LAGS))
+    within = small.group_by("lag").agg(pl.col("value").std())["value"].mean()
+    across = own.filter(pl.col("quantity") == "covariance_across")["value"].std()
+    return None if within is None or across is None else within - across

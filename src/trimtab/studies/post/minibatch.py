@@ -1,0 +1,164 @@
+"""`post/minibatch`: the noise that minibatches add, by how they are cut; drift and clipping over the epochs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import polars as pl
+
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge
+from trimtab.studies.declared import Declared, Figure
+from trimtab.studies.job import Job
+from trimtab.studies.jobs import Minibatches
+from trimtab.studies.post import runs
+from trimtab.studies.post.runs import LONG, SECOND, SHORT, effect_over_seeds, resolved, step_at
+from trimtab.studies.study import Outcomes
+
+SIZES = (32, 64, 128, 256, 512)
+OWN = 32  # the post's minibatch: 1,024 samples in 32
+STAGES = {"early": 0.05, "at 450,560": SECOND}
+SHUFFLED, ROWS, BLOCKS = "shuffled samples", "whole rows", "contiguous blocks"
+
+P9 = Claim(
+    "P9",
+    "Minibatches add sub-sampling variance; drift and clipping add bias.",
+    "post, Bias and Variance Due to Mini-batches",
+    "Three parts, each above 0 beyond the interval over seeds: the sub-sampling variance of minibatches of 32 over the "
+    "variance of the batch; the fall, from the first to the last epoch, of the cosine of minibatch gradients with the "
+    "batch gradient; the rise of the clip bias between them.",
+)
+P16 = Claim(
+    "P16",
+    "Shuffling the buffer into minibatches partly removes the correlation.",
+    "post, Wrapping-up",
+    "The logarithm of the variance of a minibatch gradient of 32 samples cut as whole rows (time cut where there are "
+    "more minibatches than environments), over that of shuffled samples, is above 0 beyond the interval over seeds; "
+    "by split and stage.",
+)
+
+
+@dataclass(frozen=True)
+class Minibatch(Declared):
+    """Minibatches of the post's Pendulum batches, cut in three ways."""
+
+    kind: ClassVar[str] = "post/minibatch"
+    summary: ClassVar[str] = "What minibatches add: sub-sampling noise by size and way of cutting, drift, clip bias."
+    source: ClassVar[str] = "post: Bias and Variance Due to Mini-batches; Wrapping-up"
+    claims: ClassVar[tuple[Claim, ...]] = (P9, P16)
+
+    def jobs(self) -> list[Job]:
+        count = {"quick": 12, "default": 48, "full": 128}[self.size]
+        found: list[Job] = []
+        for run in runs.trained(self.size, self.seed):
+            steps = tuple(sorted({step_at(run.config, share) for share in STAGES.values()}))
+            found += [Minibatches(run, steps, *split, SIZES, count) for split in (LONG, SHORT)]
+        return found
+
+    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
+        tables = []
+        for job in self.jobs():
+            assert isinstance(job, Minibatches)
+            told = pl.lit(f"{job.num_envs}x{job.num_steps}").alias("split")
+            tables.append(runs.gathered([job], outcomes, "minibatches.parquet").with_columns(told))
+        table = runs.with_stage(pl.concat([t for t in tables if len(t)]), runs.pendulum(self.size, self.seed), STAGES)
+        keys = ["stage", "split", "seed", "quantity", "way", "size", "epoch"]
+        means = table.group_by(keys, maintain_order=True).agg(pl.col("value").mean())
+        return {"minibatches": means}
+
+    # Verdicts ------------------------------------------------------------------------------------------------
+
+    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
+        table = tables["minibatches"]
+        return [self._adds(table), self._shuffling(table)]
+
+    def _adds(self, table: pl.DataFrame) -> Verdict:
+        long = table.filter(pl.col("split") == "4x256")
+        evidence = []
+        for stage in STAGES:
+            here = long.filter(pl.col("stage") == stage)
+            for name, effect in (("sub-sampling", _relative_noise), ("drift", _drift), ("clip bias", _clipping)):
+                e, seeds = effect_over_seeds(here, effect)
+                evidence.append(Evidence(f"{name}, {stage}", e, seeds))
+        noise = evidence[0].effect.value
+        sentence = f"Early, minibatches of 32 add {noise:.0f} times the batch's own variance; {resolved(evidence)}."
+        measured = "sub-sampling variance / batch variance; fall of the cosine; rise of the relative clip bias"
+        return judge(P9, measured, evidence, sentence)
+
+    def _shuffling(self, table: pl.DataFrame) -> Verdict:
+        evidence, told = [], []
+        for split in ("4x256", "16x64"):
+            for stage in STAGES:
+                here = table.filter((pl.col("split") == split) & (pl.col("stage") == stage))
+                e, seeds = effect_over_seeds(here, lambda own: log_ratio(own, ROWS, SHUFFLED))
+                evidence.append(Evidence(f"{split.replace('x', ' × ')}, {stage}", e, seeds))
+                told.append(f"{split.replace('x', ' × ')} {stage} {math.exp(e.value):.2f}")
+        ratios = ", ".join(told)
+        sentence = f"Variance of rows over that of shuffled samples, in 32s: {ratios}; {resolved(evidence)}."
+        return judge(P16, "log variance ratio of a minibatch gradient, rows over shuffled", evidence, sentence)
+
+    # What is shown -------------------------------------------------------------------------------------------
+
+    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+        from trimtab.report.studies import minibatch
+
+        table, stages = tables["minibatches"], list(STAGES)
+        return {
+            "ways": Figure(
+                minibatch.by_size(table, stages), "Lines apart: how minibatches are cut matters; together: it does not."
+            ),
+            "drift": Figure(
+                minibatch.by_epoch(table, "drift", stages), "A falling line: later updates follow another gradient."
+            ),
+            "clipping": Figure(
+                minibatch.by_epoch(table, "clip_bias", stages), "A rising line: clipping moves the gradient more."
+            ),
+        }
+
+    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+        adds, shuffling = verdicts
+        return (
+            f"Minibatches add noise, drift and clipping add bias: {adds.word}. {adds.sentence} Shuffling removes "
+            f"correlation: {shuffling.word}. {shuffling.sentence}"
+        )
+
+    def notes(self) -> list[str]:
+        return [
+            *runs.notes(self.size),
+            "The variance of a minibatch gradient is the batch's variance plus what cutting this batch adds, which is "
+            "computed from the inner products of its samples.",
+            "Whole rows as the code of Hilton et al. cuts them; contiguous blocks are consecutive steps of every "
+            "environment, as in a buffer that is not shuffled.",
+        ]
+
+
+def total(own: pl.DataFrame, way: str, size: int) -> float | None:
+    """Variance of a minibatch gradient: between batches, and within one."""
+    within = own.filter((pl.col("quantity") == "subsampling") & (pl.col("way") == way) & (pl.col("size") == size))
+    between = own.filter(pl.col("quantity") == "batch_variance")
+    return within["value"][0] + between["value"][0] if len(within) and len(between) else None
+
+
+def log_ratio(own: pl.DataFrame, above: str, below: str) -> float | None:
+    one, other = total(own, above, OWN), total(own, below, OWN)
+    return math.log(one / other) if one and other else None
+
+
+def _relative_noise(own: pl.DataFrame) -> float | None:
+    both, between = total(own, SHUFFLED, OWN), own.filter(pl.col("quantity") == "batch_variance")["value"]
+    return None if both is None or not between[0] else both / between[0] - 1
+
+
+def _change(own: pl.DataFrame, quantity: str) -> float | None:
+    found = own.filter(pl.col("quantity") == quantity).sort("epoch")["value"]
+    return found[-1] - found[0] if len(found) > 1 else None
+
+
+def _drift(own: pl.DataFrame) -> float | None:
+    change = _change(own, "drift")
+    return None if change is None else -change
+
+
+def _clipping(own: pl.DataFrame) -> float | None:
+    return _change(own, "clip_bias")
