@@ -9,13 +9,15 @@ from typing import Any
 from trimtab.runs.records import RunError
 from trimtab.studies import study
 from trimtab.studies.declared import Declared
+from trimtab.studies.paper.published import Published
 from trimtab.studies.seeds import Seeds
 from trimtab.studies.split import Split
 from trimtab.studies.study import HERE, SPEC, Answer, Study, Where
 from trimtab.studies.tune import Tune
 
 # Studies of the sources and of this library's own claims, in the order they are listed.
-DECLARED: dict[str, type[Declared]] = {}
+PAPER: tuple[type[Declared], ...] = (Published,)
+DECLARED: dict[str, type[Declared]] = {kind.kind: kind for kind in PAPER}
 KINDS: dict[str, type[Study]] = {kind.kind: kind for kind in (Seeds, Split, Tune)} | DECLARED
 
 
