@@ -9,14 +9,31 @@ from typing import Any
 from trimtab.runs.records import RunError
 from trimtab.studies import study
 from trimtab.studies.declared import Declared
+from trimtab.studies.paper.ablations import Betas, Linear
+from trimtab.studies.paper.adam import Adam
+from trimtab.studies.paper.ewma import Ewma
+from trimtab.studies.paper.invariance import Invariance
+from trimtab.studies.paper.proximal_age import ProximalAge
 from trimtab.studies.paper.published import Published
+from trimtab.studies.paper.staleness import Staleness
+from trimtab.studies.paper.table5 import Table5
 from trimtab.studies.seeds import Seeds
 from trimtab.studies.split import Split
 from trimtab.studies.study import HERE, SPEC, Answer, Study, Where
 from trimtab.studies.tune import Tune
 
 # Studies of the sources and of this library's own claims, in the order they are listed.
-PAPER: tuple[type[Declared], ...] = (Published,)
+PAPER: tuple[type[Declared], ...] = (
+    Staleness,
+    Invariance,
+    Table5,
+    Ewma,
+    Linear,
+    Betas,
+    ProximalAge,
+    Adam,
+    Published,
+)
 DECLARED: dict[str, type[Declared]] = {kind.kind: kind for kind in PAPER}
 KINDS: dict[str, type[Study]] = {kind.kind: kind for kind in (Seeds, Split, Tune)} | DECLARED
 

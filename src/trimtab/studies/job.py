@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -194,6 +195,8 @@ def register(cls: type[Job]) -> type[Job]:
 def from_dict(values: Mapping[str, Any]) -> Job:
     """The job that `as_dict` described."""
     values = dict(values)
+    if values["kind"] not in KINDS:
+        import_module("trimtab.studies.catalogue")  # studies bring kinds of their own
     cls = KINDS[values.pop("kind")]
     if "config" in values:
         values["config"] = configuration.from_dict(values["config"])

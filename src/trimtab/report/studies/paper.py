@@ -12,9 +12,6 @@ import polars as pl
 from trimtab.report import style
 from trimtab.report.style import BLUE, GREY, HEIGHT, ORANGE, PALETTE, ROW, WIDTH
 
-POINTS = 50  # of a curve
-
-
 # Learning curves -------------------------------------------------------------------------------------------
 
 
@@ -31,9 +28,8 @@ def curves_by_environment(curves: pl.DataFrame, series: str, order: list[str], t
 
 
 def _shared(curves: pl.DataFrame) -> pl.DataFrame:
-    """Steps as a share of each environment's training, in bins that all environments have."""
-    share = pl.col("step") / pl.col("step").max().over("environment")
-    return curves.with_columns((((share * POINTS).ceil() - 0.5) / POINTS).alias("share"))
+    """Steps as a share of each environment's training: bins that all environments have."""
+    return curves.with_columns((pl.col("step") / pl.col("step").max().over("environment")).round(2).alias("share"))
 
 
 def _over_seeds(curves: pl.DataFrame, series: str, panel: str | None) -> pl.DataFrame:
@@ -132,7 +128,7 @@ def comparisons(frame: pl.DataFrame):
     half = alt.Chart(pl.DataFrame({"at": [0.5]})).mark_rule(color=GREY, strokeDash=[4, 3]).encode(x="at:Q")
     bars = base.mark_rule(strokeWidth=2, color=BLUE).encode(x=x, x2="improvement_hi:Q")
     points = base.mark_point(filled=True, size=60, color=BLUE).encode(x="improvement:Q")
-    words = base.mark_text(align="left", dx=6, dy=-11, color="#5b6470").encode(x="improvement_lo:Q", text="test:N")
+    words = base.mark_text(align="left", dy=-13, color="#5b6470").encode(x=alt.value(4), text="test:N")
     chart = alt.layer(half, bars, points, words).properties(width=WIDTH - 120, height=alt.Step(ROW + 10))
     return style.themed(
         chart, "How often a run of one beats a run of the other", "Games are strata; bars: 95% intervals."

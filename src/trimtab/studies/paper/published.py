@@ -107,7 +107,7 @@ class Published(Declared):
         return {
             "learning_curves": Figure(
                 paper.mean_curves(tables["curves"], "algorithm", list(TITLES.values()), "Published runs on Procgen"),
-                "PPG's variants lie together well above PPO from about 20 million steps on.",
+                "PPG's three variants lie well above PPO from 10 million steps on, and end together.",
             ),
             "comparisons": Figure(
                 paper.comparisons(tables["comparisons"]),
@@ -126,8 +126,8 @@ class Published(Declared):
         return (
             f"On the published runs PPG ends {row['difference']:.2f} ({row['difference_lo']:.2f} to "
             f"{row['difference_hi']:.2f}) of the normalized range above PPO over 16 games: van Elteren's Z is "
-            f"{row['z']:.2f} of at most {row['max_z']:.2f} (p = {row['p']:.1g}), and a run of PPG beats one of PPO with "
-            f"probability {row['improvement']:.2f} ({row['improvement_lo']:.2f} to {row['improvement_hi']:.2f})."
+            f"{row['z']:.2f} of at most {row['max_z']:.2f} (p = {row['p']:.1g}), and a run of PPG beats one of PPO "
+            f"with probability {row['improvement']:.2f} ({row['improvement_lo']:.2f} to {row['improvement_hi']:.2f})."
         )
 
     def notes(self) -> list[str]:
