@@ -93,8 +93,8 @@ class Betas(Batches):
             "H13",
             "raising Adam's betas to the power 1/c does not help",
             "Fig. 6",
-            f"at the smallest batch neither adjusting β₂ nor adjusting both raises the final normalized return by {LITTLE} "
-            "or more, beyond the interval, over all environments and in each",
+            f"at the smallest batch neither adjusting β₂ nor adjusting both raises the final normalized return by "
+            f"{LITTLE} or more, beyond the interval, over all environments and in each",
         ),
     )
 

@@ -36,8 +36,8 @@ CLAIMS = (
         "H15",
         "Adam's denominator grows as 1/√n below the critical batch size",
         "Appendix D",
-        f"over minibatches n of at most a quarter of the noise scale the slope of log root mean square gradient on log n "
-        f"is within {TOLERANCE} of {SLOPE}, beyond its interval over seeds",
+        f"over minibatches n of at most a quarter of the noise scale the slope of log root mean square gradient on "
+        f"log n is within {TOLERANCE} of {SLOPE}, beyond its interval over seeds",
     ),
     Claim(
         "H16",
@@ -114,8 +114,8 @@ class Adam(Declared):
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         root, steps = verdicts
         return (
-            f"The root mean square gradient falls as 1/√n well below the noise scale: {root.word}. Two SGD steps end where "
-            f"one of twice the size and step size does, within its noise: {steps.word}."
+            f"The root mean square gradient falls as 1/√n well below the noise scale: {root.word}. Two SGD steps end "
+            f"where one of twice the size and step size does, within its noise: {steps.word}."
         )
 
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
@@ -132,8 +132,8 @@ class Adam(Declared):
                     "Measured, and 1/√n from the smallest size; dashed: the noise scale, where it lies in the picture.",
                     ["measured", "1/√n"],
                 ),
-                "Below the noise scale the two lines lie on each other: dividing the batch by c multiplies the denominator "
-                "by √c, so Adam makes up for half of it by itself. Beyond it the measured one levels off.",
+                "Below the noise scale the two lines lie on each other: dividing the batch by c multiplies the "
+                "denominator by √c, so Adam makes up for half of it by itself. Beyond it the measured one levels off.",
             ),
             "two_steps": Figure(
                 paper.power_law(
@@ -144,8 +144,8 @@ class Adam(Declared):
                     "α grows with n; at the configured minibatch a step is as long as Adam's. Band: seeds.",
                     ["distance"],
                 ),
-                "Far below 1 the two cannot be told apart for all the noise there is; the distance grows in proportion to "
-                "n, because α does.",
+                "Far below 1 the two cannot be told apart for all the noise there is; the distance grows in "
+                "proportion to n, because α does.",
             ),
         }
 
@@ -153,8 +153,8 @@ class Adam(Declared):
         return [
             "Gradients are those of the policy term with advantages standardized over a batch of 1,024 samples, at "
             f"policies after a quarter of training ({EARLY}) and at its end ({LATE}).",
-            "The noise scale is Tr Σ / |G|² with |G|² from products of independent batches: where that is not positive no "
-            "signal is resolved, and every measured size counts as below it.",
+            "The noise scale is Tr Σ / |G|² with |G|² from products of independent batches: where that is not "
+            "positive no signal is resolved, and every measured size counts as below it.",
             "The paper's argument is for each component; the root mean square here is over all of them.",
         ]
 

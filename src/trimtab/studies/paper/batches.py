@@ -32,7 +32,7 @@ SKIPPED = {NO_STEP_SIZE: "learning_rate", NO_NORMALIZATION: "norm_adv", NO_EWMA_
 
 
 def smaller(base: Config, num_envs: int, size: Size, **options: Any) -> Config:
-    """The configuration at fewer environments; at full size the auxiliary phase as in the paper, whose workers go first."""
+    """The configuration at fewer environments; at full size the auxiliary phase as in the paper (workers go first)."""
     if size == "full":
         options |= {"auxiliary": "paper", "workers_before": 4, "workers": max(1, num_envs // 64)}
     return rescale(base, num_envs=num_envs, **options).config

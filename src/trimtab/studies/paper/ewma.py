@@ -28,15 +28,15 @@ CLAIMS = (
         "H10",
         "the EWMA variants beat PPO and PPG a little but consistently",
         "Fig. 4, 17: on all of the last 8 games",
-        "for both pairs the difference in final normalized return is above 0 beyond its interval over all environments, "
-        "and below 0 beyond it in none",
+        "for both pairs the difference in final normalized return is above 0 beyond its interval over all "
+        "environments, and below 0 beyond it in none",
     ),
     Claim(
         "H11",
         "the EWMA costs 30% of PPO's compute and 2.3% of PPG's",
         "section 5.3, footnote 2",
-        "passes counted as in the paper's footnote, for the paper's hyperparameters, come to 30% and 2.3% within half a "
-        "percentage point",
+        "passes counted as in the paper's footnote, for the paper's hyperparameters, come to 30% and 2.3% within half "
+        "a percentage point",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""`paper/invariance`: PPG-EWMA from the largest batch down to one environment, adjusted and with one adjustment left out."""
+"""`paper/invariance`: PPG-EWMA from the largest batch down to one environment, adjusted and without one adjustment."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ from trimtab.studies.paper.trained import (
     combination,
     effects,
     judged,
+    together,
     within,
 )
 from trimtab.studies.study import Outcomes
@@ -69,15 +70,15 @@ CLAIMS = (
         "H6",
         "the advantage normalization adjustment matters only where one batch's estimates are noisy: by a factor of 10",
         "Fig. 12, 13",
-        f"where estimates without it oscillate by a factor of {OSCILLATION:g} or more ablation (b) has an effect above 0, "
-        f"and elsewhere one smaller than {CLOSE}, each beyond its interval",
+        f"where estimates without it oscillate by a factor of {OSCILLATION:g} or more ablation (b) has an effect "
+        f"above 0, and elsewhere one smaller than {CLOSE}, each beyond its interval",
     ),
     Claim(
         "H7",
         "the EWMA adjustment matters a little at every batch size",
         "Fig. 2, 14, 15",
-        "over all environments, at every smaller batch, the effect sizes of ablations (c) and (d) are above 0 beyond their "
-        "intervals",
+        "over all environments, at every smaller batch, the effect sizes of ablations (c) and (d) are above 0 beyond "
+        "their intervals",
     ),
     Claim(
         "H9",
@@ -120,7 +121,7 @@ class Invariance(Batches):
         }
 
     def _deviations(self, outcomes: Outcomes) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """How much one batch's estimate of the advantages' deviation oscillates; and, of the first seed, the estimates."""
+        """How much one batch's estimate of the advantages' deviation oscillates; the estimates of the first seed."""
         factors, series = [], []
         for cell, seed, outcome in self.finished(outcomes):
             if cell.labels["variant"] not in (NO_NORMALIZATION,):
@@ -160,9 +161,7 @@ class Invariance(Batches):
             sizes = {v: self._effect(groups, v, n) for v in ABLATIONS}
             rival = max((v for v in ABLATIONS if v != NO_STEP_SIZE), key=lambda v: sizes[v].value)
             lead = [*effect(NO_STEP_SIZE, self.batches[0], n), *((-w, g) for w, g in effect(rival, self.batches[0], n))]
-            wanted = _summed(lead)
-            environments = groups.with_all(*(labels for _, labels in wanted))
-            evidence.append(Evidence(f"{ALL}, {n} of {self.batches[0]}", combination(groups, environments, wanted), 3))
+            evidence.append(together(groups, _summed(lead), f", {n} of {self.batches[0]}"))
             words.append(f"{n}: {sizes[NO_STEP_SIZE].value:+.3f} against {sizes[rival].value:+.3f} for {rival[:3]}")
         said = f"Effect sizes by environments: {'; '.join(words)}."
         return judged(claim, "effect size of (a) − the largest of the others", evidence, said, DIFFERENT)
@@ -177,18 +176,20 @@ class Invariance(Batches):
             cost = combination(groups, [environment], wanted)
             noisy += factor >= OSCILLATION
             shown = cost if factor >= OSCILLATION else _below(cost, CLOSE)
-            evidence.append(Evidence(f"{environment}, {num_envs}: × {factor:.3g}", shown, 3))
+            evidence.append(
+                Evidence(f"{environment}, {num_envs}: × {factor:.3g}", shown, self.count(groups, environment))
+            )
         most = factors["factor"].max()
         said = (
-            f"Without the adjustment estimates oscillate by at most a factor of {most:.3g}; by {OSCILLATION:g} or more in "
-            f"{noisy} of {len(evidence)} cases."
+            f"Without the adjustment estimates oscillate by at most a factor of {most:.3g}; by {OSCILLATION:g} or "
+            f"more in {noisy} of {len(evidence)} cases."
         )
         measured = f"effect size of (b) where estimates are noisy, {CLOSE} − it elsewhere"
         return judged(claim, measured, evidence, said, DIFFERENT)
 
     def _ewma(self, claim: Claim, groups: Groups) -> Verdict:
         evidence = [
-            Evidence(f"{ALL}, {variant[:3]} at {n}", self._effect(groups, variant, n), 3)
+            together(groups, effect(variant, self.batches[0], n), f", {variant[:3]} at {n}")
             for variant in (NO_EWMA_ADJUSTMENT, NO_EWMA)
             for n in self.batches[1:]
         ]
@@ -199,8 +200,7 @@ class Invariance(Batches):
         evidence = []
         for n in self.batches:
             wanted = [(1.0, (ADJUSTED, n)), (-1.0, (WEAK, self.batches[0]))]
-            environments = groups.with_all(*(labels for _, labels in wanted))
-            evidence.append(Evidence(f"{ALL}, {n}", combination(groups, environments, wanted), 3))
+            evidence.append(together(groups, wanted, f", {n}"))
         least = min(evidence, key=lambda e: e.effect.value)
         said = (
             f"It comes nearest at {least.environment.split(', ')[1]} environments, with a distance of {least.effect}."
@@ -208,9 +208,12 @@ class Invariance(Batches):
         different = f"{DIFFERENT} A penalty that is too weak needs time, and large steps, to do harm."
         return judged(claim, "PPG-EWMA − PPG with 1/256, normalized", evidence, said, different)
 
+    def count(self, groups: Groups, environment: str) -> int:
+        """Seeds of an environment."""
+        return len(groups(environment, ADJUSTED, self.batches[0]))
+
     def _effect(self, groups: Groups, variant: str, num_envs: int) -> Estimate:
-        wanted = effect(variant, self.batches[0], num_envs)
-        return combination(groups, groups.with_all(*(labels for _, labels in wanted)), wanted)
+        return together(groups, effect(variant, self.batches[0], num_envs)).effect
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         words = {v.claim.id: v.word for v in verdicts}
@@ -220,8 +223,8 @@ class Invariance(Batches):
             f"{means['normalized'][0]:.2f} at {means['num_envs'][0]} environments, {means['normalized'][-1]:.2f} at 1"
         )
         return (
-            f"With all adjustments PPG-EWMA ends at a normalized return of {ends} ({words['H4']}: close); leaving out the "
-            f"step size's costs most at every size: {words['H5']}."
+            f"With all adjustments PPG-EWMA ends at a normalized return of {ends} ({words['H4']}: close); leaving out "
+            f"the step size's costs most at every size: {words['H5']}."
         )
 
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
@@ -257,7 +260,8 @@ class Invariance(Batches):
                 paper.by_environment(
                     tables["differences"], "largest − smallest batch, final normalized return", "variant"
                 ),
-                "Figure 3: right of 0 the small batch is worse. All adjustments should stand at 0 in every environment.",
+                "Figure 3: right of 0 the small batch is worse. All adjustments should stand at 0 in every "
+                "environment.",
             ),
             "deviations": Figure(
                 paper.deviations(_labelled(tables["deviations"]), order),
@@ -285,7 +289,8 @@ def notes(size: str) -> list[str]:
     if size != "full":
         found += [
             f"{DIFFERENT} Here the largest batch has {suite.BATCHES[size][0]} environments of "
-            f"{suite.COMMON['num_steps']} steps, the network two layers of 64, and policy and value networks are separate.",
+            f"{suite.COMMON['num_steps']} steps, the network two layers of 64, and policy and value networks are "
+            "separate.",
             "Final is the last tenth of training, where the paper has the last 4 of 100 million steps.",
             "Ranges of normalization go from a random policy to what the base configuration reaches at default size.",
         ]

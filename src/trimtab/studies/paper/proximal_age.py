@@ -22,7 +22,7 @@ FACTOR = 4.0  # from one row or column of the grid to the next
 SIDE: dict[Size, int] = {"quick": 4, "default": 5, "full": 8}
 GAMES: dict[Size, tuple[str, ...]] = {
     "quick": ("CartPole-v1",),
-    "default": ("CartPole-v1", "Catch-bsuite", "Breakout-MinAtar"),
+    "default": ("CartPole-v1", "Catch-bsuite", "Acrobot-v1"),
     "full": (suite.procgen("starpilot"),),
 }
 
@@ -50,8 +50,8 @@ class ProximalAge(Trained):
             "H14",
             "halving the centre of mass is undone by doubling the KL coefficient, locally",
             "Fig. 18: diagonal bands",
-            "squared differences of final normalized return between neighbours are larger across the diagonals of equal "
-            "product than along them, beyond the bootstrap interval over seeds",
+            "squared differences of final normalized return between neighbours are larger across the diagonals of "
+            "equal product than along them, beyond the bootstrap interval over seeds",
         ),
     )
 

@@ -1,4 +1,4 @@
-"""A job: what gradient steps of different minibatch sizes are like at a frozen policy, for Appendix D and section 3.1."""
+"""A job: what gradient steps of different minibatch sizes are like at a frozen policy (section 3.1, Appendix D)."""
 
 from __future__ import annotations
 
@@ -47,13 +47,14 @@ class Steps(Job):
         return f"{self.run.label} {self.config.total_timesteps}"
 
     def do(self, bench: Bench) -> dict[str, Any]:
+        import jax
         import numpy as np
 
         from trimtab.runs.opening import opened
 
         config, engine, state, _ = opened(bench.inputs[self.run.identity], None, bench.engines)
         per_sample, draws = _population(engine.algorithm, state, config, self)
-        measure = _program(per_sample, self.sizes, config)
+        measure = jax.jit(_program(per_sample, self.sizes, config))
         squares, apart, rates, means = [], [], [], []
         for samples, key in draws:
             found = [np.asarray(x, np.float64) for x in measure(state.params, samples, key)]
@@ -96,8 +97,8 @@ def _population(algorithm, state, config: Config, job: Steps) -> tuple[PerSample
 
 
 def _program(per_sample: PerSample, sizes: tuple[int, ...], config: Config):
-    """(parameters, samples, key) to, by size, the mean square of a minibatch gradient's components and how far apart two
-    steps and one end up; the step size per sample; and the batch's mean gradient."""
+    """A function of (parameters, samples, key). By size: the mean square of a minibatch gradient's components, and how
+    far apart two steps and one end up; then the step size per sample, and the batch's mean gradient."""
     import jax
     import jax.numpy as jnp
 
@@ -119,7 +120,7 @@ def _program(per_sample: PerSample, sizes: tuple[int, ...], config: Config):
         squares = [(gradient**2).mean() for gradient in by_size.values()]
         return jnp.stack(squares), jnp.stack(apart), rate, means.mean(0)
 
-    return jax.jit(measure)
+    return measure
 
 
 def _apart(agent: Agent, policy: Float[Array, " P"], first: Samples, second: Samples, rate) -> Float[Array, ""]:

@@ -13,6 +13,7 @@ from trimtab.studies.claims import Claim, Evidence, Verdict, Word
 from trimtab.studies.declared import Figure
 from trimtab.studies.paper.batches import ABLATIONS, ADJUSTED, Batches, grouped
 from trimtab.studies.paper.invariance import DIFFERENT, notes
+from trimtab.studies.paper.trained import Groups
 from trimtab.studies.study import Outcomes
 
 LEVEL, HYPOTHESES = 0.001, 16  # the paper's: 0.1% after Bonferroni over 4 ablations x 4 smaller batches
@@ -33,8 +34,7 @@ def table5(finals: pl.DataFrame, batches: tuple[int, ...]) -> pl.DataFrame:
             environments = groups.with_all(*wanted)
             if not environments:
                 continue
-            losses = lambda e, v: [a - b for a, b in zip(groups(e, v, largest), groups(e, v, n))]
-            strata = [(losses(e, ablation), losses(e, ADJUSTED)) for e in environments]
+            strata = [tuple(_losses(groups, e, v, largest, n) for v in (ablation, ADJUSTED)) for e in environments]
             test = stats.van_elteren(strata, "greater")
             size = stats.effect_size([stats.Ablation(*(groups(e, *labels) for labels in wanted)) for e in environments])
             rows.append(
@@ -53,6 +53,11 @@ def table5(finals: pl.DataFrame, batches: tuple[int, ...]) -> pl.DataFrame:
                 }
             )
     return pl.DataFrame(rows)
+
+
+def _losses(groups: Groups, environment: str, variant: str, largest: int, num_envs: int) -> list[float]:
+    """Largest − smaller batch, seed by seed."""
+    return [a - b for a, b in zip(groups(environment, variant, largest), groups(environment, variant, num_envs))]
 
 
 def seeds_for(environments: int, threshold: float = THRESHOLD) -> int:
@@ -122,8 +127,8 @@ class Table5(Batches):
         significant = table.filter(pl.col("z") > THRESHOLD)
         return (
             f"{len(significant)} of {len(table)} hypotheses are significant at the 0.1% level after Bonferroni "
-            f"(Z above {THRESHOLD:.2f}; at most {table['max_z'].min():.2f} can be reached with {table['seeds'].min()} seeds "
-            f"in {table['environments'].min()} environments)."
+            f"(Z above {THRESHOLD:.2f}; at most {table['max_z'].min():.2f} can be reached with {table['seeds'].min()} "
+            f"seeds in {table['environments'].min()} environments)."
         )
 
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
@@ -132,8 +137,8 @@ class Table5(Batches):
         return {
             "table5": Figure(
                 paper.effect_table(tables["table5"], THRESHOLD),
-                "Table 5's layout: effect sizes grow to the right, with the distance of the batches; in the paper all but "
-                "(b) are significant almost everywhere, and (b) only at the smallest batch.",
+                "Table 5's layout: effect sizes grow to the right, with the distance of the batches; in the paper all "
+                "but (b) are significant almost everywhere, and (b) only at the smallest batch.",
             )
         }
 
@@ -141,8 +146,8 @@ class Table5(Batches):
         return [
             *notes(self.size),
             f"The threshold is the paper's, for {HYPOTHESES} hypotheses, also where fewer batch sizes make fewer.",
-            "Ablations (a) to (c) share the runs of the largest batch with the unablated ones, so their losses are compared "
-            "seed by seed at the smaller batch; ranks see no pairing.",
+            "Ablations (a) to (c) share the runs of the largest batch with the unablated ones, so their losses are "
+            "compared seed by seed at the smaller batch; ranks see no pairing.",
         ]
 
 
@@ -150,7 +155,8 @@ def _needed(rows: list[dict], attainable: float) -> str:
     """The size that would resolve it: seeds until the threshold can be reached, then until the measured effects do."""
     environments, seeds = min(row["environments"] for row in rows), min(row["seeds"] for row in rows)
     if attainable <= THRESHOLD:
-        return f"{seeds_for(environments)} seeds in {environments} environments could reach the threshold at all, if separated"
+        return f"{seeds_for(environments)} seeds in {environments} environments could reach the threshold at all, if "
+        "separated"
     weakest = min(rows, key=lambda row: row["z"])
     if weakest["z"] <= 0:
         return f"{weakest['ablation'][:3]} shows no effect at all here: no number of seeds can be foreseen"

@@ -7,7 +7,7 @@ seed. Two tables follow: `finals`, a row per run, and `curves`, a row per run an
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import polars as pl
 
 from trimtab import stats
 from trimtab.config import Config
-from trimtab.estimate import Estimate
+from trimtab.estimate import UNRESOLVED, Estimate
 from trimtab.runs.curve import BINS
 from trimtab.runs.run import Run
 from trimtab.studies.claims import Claim, Evidence, Verdict, judge
@@ -144,9 +144,12 @@ def effects(groups: Groups, weighted: Weighted, mark: str = "") -> list[Evidence
     return found
 
 
-def overall(evidence: Iterable[Evidence]) -> Evidence | None:
-    """What all environments say together: the first row, or the only one."""
-    return next(iter(evidence), None)
+def together(groups: Groups, weighted: Weighted, mark: str = "") -> Evidence:
+    """A combination over all environments that have its groups."""
+    environments = groups.with_all(*(labels for _, labels in weighted))
+    seeds = min((len(groups(e, *labels)) for e in environments for _, labels in weighted), default=0)
+    effect = combination(groups, environments, weighted) if environments else UNRESOLVED
+    return Evidence(f"{ALL}{mark}", effect, seeds)
 
 
 def within(effect: Estimate, margin: float) -> Estimate:
