@@ -14,6 +14,7 @@ from trimtab.studies.claims import Claim, Evidence, Verdict
 from trimtab.studies.declared import Figure
 from trimtab.studies.paper import suite
 from trimtab.studies.paper.invariance import DIFFERENT
+from trimtab.studies.paper.published import reference
 from trimtab.studies.paper.trained import Cell, Groups, Trained, by_id, effects, judged
 from trimtab.studies.store import Outcome
 from trimtab.studies.study import Outcomes
@@ -94,11 +95,14 @@ class Ewma(Trained):
 
     def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
         tables = super().measure(outcomes)
+        curves = tables["curves"]
+        if self.size == "full":
+            curves = pl.concat([curves, *(reference(name, "algorithm") for name in (PPO, PPG))], how="diagonal")
         return {
             "finals": tables["finals"],
             "differences": _differences(tables["finals"]),
             "costs": self._costs(tables["finals"]),
-            "curves": tables["curves"],
+            "curves": curves,
         }
 
     def _costs(self, finals: pl.DataFrame) -> pl.DataFrame:
@@ -157,7 +161,7 @@ class Ewma(Trained):
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
         from trimtab.report.studies import paper
 
-        order = [PPO, PPO_EWMA, PPG, PPG_EWMA]
+        order = list(dict.fromkeys(tables["curves"]["algorithm"]))
         return {
             "differences": Figure(
                 paper.by_environment(tables["differences"], "EWMA − without, final normalized return", "pair"),

@@ -30,6 +30,7 @@ from trimtab.studies.paper.batches import (
     summary_by_batch,
     weak,
 )
+from trimtab.studies.paper.published import reference
 from trimtab.studies.paper.trained import (
     ALL,
     CLOSE,
@@ -176,9 +177,7 @@ class Invariance(Batches):
             cost = combination(groups, [environment], wanted)
             noisy += factor >= OSCILLATION
             shown = cost if factor >= OSCILLATION else _below(cost, CLOSE)
-            evidence.append(
-                Evidence(f"{environment}, {num_envs}: × {factor:.3g}", shown, self.count(groups, environment))
-            )
+            evidence.append(Evidence(f"{environment}, {num_envs}: × {factor:.3g}", shown, _count(groups, environment)))
         most = factors["factor"].max()
         said = (
             f"Without the adjustment estimates oscillate by at most a factor of {most:.3g}; by {OSCILLATION:g} or "
@@ -208,10 +207,6 @@ class Invariance(Batches):
         different = f"{DIFFERENT} A penalty that is too weak needs time, and large steps, to do harm."
         return judged(claim, "PPG-EWMA − PPG with 1/256, normalized", evidence, said, different)
 
-    def count(self, groups: Groups, environment: str) -> int:
-        """Seeds of an environment."""
-        return len(groups(environment, ADJUSTED, self.batches[0]))
-
     def _effect(self, groups: Groups, variant: str, num_envs: int) -> Estimate:
         return together(groups, effect(variant, self.batches[0], num_envs)).effect
 
@@ -232,7 +227,10 @@ class Invariance(Batches):
 
         finals, curves = tables["finals"], tables["curves"]
         order = [str(n) for n in self.batches]
-        adjusted = curves.filter(pl.col("variant") == ADJUSTED)
+        adjusted = curves.filter(pl.col("variant") == ADJUSTED).with_columns(pl.col("num_envs").cast(pl.String))
+        if self.size == "full":
+            adjusted = pl.concat([adjusted, reference("PPG", "num_envs")], how="diagonal")
+        drawn = list(dict.fromkeys(adjusted["num_envs"]))
         ablated = curves.filter(pl.col("variant").is_in(ABLATIONS))
         return {
             "final_by_batch": Figure(
@@ -249,7 +247,7 @@ class Invariance(Batches):
                 "batches are small; at the largest batch nothing is adjusted and (a) to (c) are the same runs.",
             ),
             "curves_adjusted": Figure(
-                paper.mean_curves(adjusted, "num_envs", order, "All adjustments, by number of environments"),
+                paper.mean_curves(adjusted, "num_envs", drawn, "All adjustments, by number of environments"),
                 "Figure 2, left: curves of all batch sizes should lie on each other as functions of environment steps.",
             ),
             "curves_ablated": Figure(
@@ -269,7 +267,7 @@ class Invariance(Batches):
                 "factor of about 10 on.",
             ),
             "by_environment": Figure(
-                paper.curves_by_environment(adjusted, "num_envs", order, "All adjustments, environment by environment"),
+                paper.curves_by_environment(adjusted, "num_envs", drawn, "All adjustments, environment by environment"),
                 "Figure 10.",
             ),
         }
@@ -307,6 +305,11 @@ def differences(finals: pl.DataFrame, batches: tuple[int, ...]) -> pl.DataFrame:
             about = {"environment": environment, "variant": variant}
             rows.append(about | {"value": gap.value, "lo": gap.lo, "hi": gap.hi})
     return pl.DataFrame(rows)
+
+
+def _count(groups: Groups, environment: str) -> int:
+    """Seeds of an environment's ablation (b)."""
+    return len(groups(environment, NO_NORMALIZATION, 1))
 
 
 def _summed(weighted: list) -> list:

@@ -42,6 +42,19 @@ def published() -> pl.DataFrame:
     )
 
 
+def reference(algorithm: str, label: str) -> pl.DataFrame:
+    """Published curves of an algorithm to draw beside a study's own; the column `label` says "ALGORITHM, published"."""
+    chosen = published().filter(pl.col("algorithm") == algorithm)
+    return chosen.select(
+        pl.col("environment").map_elements(suite.procgen, return_dtype=pl.String),
+        pl.lit(f"{algorithm}, published").alias(label),
+        pl.col("seed").cast(pl.Int64),
+        "step",
+        "return",
+        "normalized",
+    )
+
+
 def finals_of(curves: pl.DataFrame) -> pl.DataFrame:
     """The last bin of every run."""
     return curves.sort("step").group_by("algorithm", "environment", "seed", maintain_order=True).tail(LAST)
