@@ -36,13 +36,13 @@ def made(loss, games=GAMES, sizes=SIZES, seeds=SEEDS, variants=(batches.ADJUSTED
         same = batches.NO_EWMA if variant == batches.NO_EWMA else ""
         run = (game, n, seed, same if n == sizes[0] else variant)  # nothing is adjusted at the largest batch
         value = shared.setdefault(run, 0.8 - loss(variant, n, game) + spread * rng.standard_normal())
-        rows.append({"environment": game, "variant": variant, "num_envs": n, "seed": seed, "normalized": value})
+        rows.append({"environment": game, "variant": variant, "num_envs": n, "seed": seed, "score": value})
     return pl.DataFrame(rows)
 
 
 def with_reference(finals, value=0.2):
     rows = [
-        {"environment": g, "variant": batches.WEAK, "num_envs": SIZES[0], "seed": s, "normalized": value + 0.01 * s}
+        {"environment": g, "variant": batches.WEAK, "num_envs": SIZES[0], "seed": s, "score": value + 0.01 * s}
         for g in GAMES
         for s in SEEDS
     ]
@@ -230,7 +230,7 @@ def stale_finals(value):
         for k, loss, seed in itertools.product(waits, staleness.LOSSES, SEEDS):
             normalized = (0.8 if k == 0 else value(loss, k)) + 0.005 * rng.standard_normal() * (k > 0)
             about = {"environment": game, "regime": regime, "loss": loss, "staleness": k, "seed": seed}
-            rows.append(about | {"normalized": normalized, "iterations": 100} | dict.fromkeys(staleness.WATCHED, 0.5))
+            rows.append(about | {"score": normalized, "iterations": 100} | dict.fromkeys(staleness.WATCHED, 0.5))
     finals = pl.DataFrame(rows)
     return {"finals": finals, "change": staleness.changes(finals)}
 
@@ -271,7 +271,7 @@ def test_bands_lie_along_diagonals_of_equal_product():
 def test_banding_is_judged_against_its_interval(shape, word):
     rng = np.random.default_rng(2)
     rows = [
-        {"environment": "game", "row": i, "column": j, "seed": s, "normalized": shape(i, j) / 5 + 0.02 * rng.normal()}
+        {"environment": "game", "row": i, "column": j, "seed": s, "score": shape(i, j) / 5 + 0.02 * rng.normal()}
         for i, j, s in itertools.product(range(4), range(4), SEEDS)
     ]
     assert words(proximal_age.ProximalAge().judge({"finals": pl.DataFrame(rows)}))["H14"] == word

@@ -29,7 +29,7 @@ class Linear(Batches):
             "H12",
             "the square root rule beats the linear one",
             "Fig. 5",
-            "at the smallest batch the final normalized return with the square root rule is above that with the linear "
+            "at the smallest batch the score with the square root rule is above that with the linear "
             "one beyond the interval of the difference, over all environments, and below it in none",
         ),
     )
@@ -60,7 +60,7 @@ class Linear(Batches):
                     summary_by_batch(tables["finals"]),
                     "num_envs",
                     "environments",
-                    "final normalized return",
+                    "score (normalized return)",
                     "Square root and linear rule for Adam's step size",
                     "Mean over environments; bars: 95% intervals over seeds.",
                     [ADJUSTED, LINEAR],
@@ -93,7 +93,7 @@ class Betas(Batches):
             "H13",
             "raising Adam's betas to the power 1/c does not help",
             "Fig. 6",
-            f"at the smallest batch neither adjusting β₂ nor adjusting both raises the final normalized return by "
+            f"at the smallest batch neither adjusting β₂ nor adjusting both raises the score by "
             f"{LITTLE} or more, beyond the interval, over all environments and in each",
         ),
     )
@@ -137,7 +137,7 @@ class Betas(Batches):
                     summary_by_batch(tables["finals"], panel="environment"),
                     "num_envs",
                     "environments",
-                    "final normalized return",
+                    "score (normalized return)",
                     "Adam's β kept and adjusted",
                     "Bars: 95% intervals over seeds. At the largest batch there is nothing to adjust.",
                     variants,

@@ -113,7 +113,7 @@ def grouped(finals: pl.DataFrame) -> Groups:
 
 
 def summary_by_batch(finals: pl.DataFrame, panel: str | None = None) -> pl.DataFrame:
-    """Mean final normalized return with its interval by variant and batch, over all environments or in each."""
+    """Mean score with its interval by variant and batch, over all environments or in each."""
     groups, rows = grouped(finals), []
     pairs = finals.select("variant", "num_envs").unique(maintain_order=True).rows()
     for variant, num_envs in pairs:

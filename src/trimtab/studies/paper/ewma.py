@@ -15,7 +15,7 @@ from trimtab.studies.declared import Figure
 from trimtab.studies.paper import suite
 from trimtab.studies.paper.invariance import DIFFERENT
 from trimtab.studies.paper.published import reference
-from trimtab.studies.paper.trained import Cell, Groups, Trained, by_id, effects, judged
+from trimtab.studies.paper.trained import SCORE, Cell, Groups, Trained, by_id, effects, judged
 from trimtab.studies.store import Outcome
 from trimtab.studies.study import Outcomes
 
@@ -29,7 +29,7 @@ CLAIMS = (
         "H10",
         "the EWMA variants beat PPO and PPG a little but consistently",
         "Fig. 4, 17: on all of the last 8 games",
-        "for both pairs the difference in final normalized return is above 0 beyond its interval over all "
+        "for both pairs the difference in score is above 0 beyond its interval over all "
         "environments, and below 0 beyond it in none",
     ),
     Claim(
@@ -136,9 +136,7 @@ class Ewma(Trained):
             strata = [(groups(e, better), groups(e, base)) for e in groups.with_all((better,), (base,))]
             chance = stats.probability_of_improvement(strata)
             words.append(f"{better} − {base}: {found[0].effect}, probability of improvement {chance}")
-        gain = judged(
-            claim("H10"), "EWMA − without, final normalized return", evidence, f"{'; '.join(words)}.", DIFFERENT
-        )
+        gain = judged(claim("H10"), "EWMA − without, score", evidence, f"{'; '.join(words)}.", DIFFERENT)
         return [gain, self._cost(claim("H11"), tables["costs"])]
 
     def _cost(self, claim: Claim, costs: pl.DataFrame) -> Verdict:
@@ -164,7 +162,7 @@ class Ewma(Trained):
         order = list(dict.fromkeys(tables["curves"]["algorithm"]))
         return {
             "differences": Figure(
-                paper.by_environment(tables["differences"], "EWMA − without, final normalized return", "pair"),
+                paper.by_environment(tables["differences"], "EWMA − without, score", "pair"),
                 "Figure 4, right: points right of 0 are environments in which the EWMA helps.",
             ),
             "curves": Figure(
@@ -185,7 +183,7 @@ class Ewma(Trained):
             "gradient steps for both and was not tuned here.",
             "Times are of training without compiling, with whatever else ran beside it.",
         ]
-        return found if self.size == "full" else [*found, DIFFERENT]
+        return found if self.size == "full" else [*found, SCORE, DIFFERENT]
 
 
 def _slowdown(groups: Groups, better: str, base: str) -> Estimate:

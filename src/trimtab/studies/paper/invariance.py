@@ -34,6 +34,7 @@ from trimtab.studies.paper.published import reference
 from trimtab.studies.paper.trained import (
     ALL,
     CLOSE,
+    SCORE,
     Cell,
     Groups,
     by_id,
@@ -55,9 +56,9 @@ DIFFERENT = (
 CLAIMS = (
     Claim(
         "H4",
-        "with all adjustments the final performance at one environment is close to that at the largest batch",
+        "with all adjustments the performance at one environment is close to that at the largest batch",
         "Fig. 2, 3: a difference of 0.052 in normalized return, 0.019 without Heist",
-        f"the difference in final normalized return between the largest and the smallest batch is less than {CLOSE} "
+        f"the difference in score between the largest and the smallest batch is less than {CLOSE} "
         "either way, beyond its 95% interval, over all environments and in none of them more",
     ),
     Claim(
@@ -151,7 +152,7 @@ class Invariance(Batches):
         largest, smallest = self.batches[0], self.batches[-1]
         raw = effects(groups, loss(ADJUSTED, largest, smallest))
         close = [Evidence(e.environment, within(e.effect, CLOSE), e.seeds) for e in raw]
-        said = f"From {largest} environments to {smallest} the final normalized return falls by {raw[0].effect}."
+        said = f"From {largest} environments to {smallest} the score falls by {raw[0].effect}."
         far = [e.environment for e in raw if e.environment != ALL and abs(e.effect.value) > CLOSE]
         said += f" More than {CLOSE} apart: {', '.join(far)}." if far else ""
         return judged(claim, f"{CLOSE} − |largest − smallest batch|, normalized", close, said, DIFFERENT)
@@ -213,12 +214,10 @@ class Invariance(Batches):
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         words = {v.claim.id: v.word for v in verdicts}
         finals = tables["finals"].filter(pl.col("variant") == ADJUSTED)
-        means = finals.group_by("num_envs").agg(pl.col("normalized").mean()).sort("num_envs", descending=True)
-        ends = (
-            f"{means['normalized'][0]:.2f} at {means['num_envs'][0]} environments, {means['normalized'][-1]:.2f} at 1"
-        )
+        means = finals.group_by("num_envs").agg(pl.col("score").mean()).sort("num_envs", descending=True)
+        ends = f"{means['score'][0]:.2f} at {means['num_envs'][0]} environments, {means['score'][-1]:.2f} at 1"
         return (
-            f"With all adjustments PPG-EWMA ends at a normalized return of {ends} ({words['H4']}: close); leaving out "
+            f"With all adjustments PPG-EWMA ends at a score of {ends} ({words['H4']}: close); leaving out "
             f"the step size's costs most at every size: {words['H5']}."
         )
 
@@ -238,8 +237,8 @@ class Invariance(Batches):
                     summary_by_batch(finals),
                     "num_envs",
                     "environments",
-                    "final normalized return",
-                    "Final return by batch size",
+                    "score (normalized return)",
+                    "Score by batch size",
                     "Mean over environments; bars: 95% intervals over seeds.",
                     [ADJUSTED, *ABLATIONS, WEAK],
                 ),
@@ -255,9 +254,7 @@ class Invariance(Batches):
                 "Figure 2, right: the more the curves fan out, the more that adjustment does.",
             ),
             "differences": Figure(
-                paper.by_environment(
-                    tables["differences"], "largest − smallest batch, final normalized return", "variant"
-                ),
+                paper.by_environment(tables["differences"], "largest − smallest batch, score", "variant"),
                 "Figure 3: right of 0 the small batch is worse. All adjustments should stand at 0 in every "
                 "environment.",
             ),
@@ -289,7 +286,7 @@ def notes(size: str) -> list[str]:
             f"{DIFFERENT} Here the largest batch has {suite.BATCHES[size][0]} environments of "
             f"{suite.COMMON['num_steps']} steps, the network two layers of 64, and policy and value networks are "
             "separate.",
-            "Final is the last tenth of training, where the paper has the last 4 of 100 million steps.",
+            SCORE,
             "Ranges of normalization go from a random policy to what the base configuration reaches at default size.",
         ]
     return found

@@ -15,7 +15,7 @@ from trimtab.studies.declared import Figure, Size
 from trimtab.studies.paper import suite
 from trimtab.studies.paper.batches import ADJUSTED, at
 from trimtab.studies.paper.invariance import DIFFERENT
-from trimtab.studies.paper.trained import Cell, Groups, Trained, judged
+from trimtab.studies.paper.trained import SCORE, Cell, Groups, Trained, judged
 from trimtab.studies.study import Outcomes
 
 FACTOR = 4.0  # from one row or column of the grid to the next
@@ -50,7 +50,7 @@ class ProximalAge(Trained):
             "H14",
             "halving the centre of mass is undone by doubling the KL coefficient, locally",
             "Fig. 18: diagonal bands",
-            "squared differences of final normalized return between neighbours are larger across the diagonals of "
+            "squared differences of score between neighbours are larger across the diagonals of "
             "equal product than along them, beyond the bootstrap interval over seeds",
         ),
     )
@@ -105,13 +105,11 @@ class ProximalAge(Trained):
         from trimtab.report.studies import paper
 
         keys = ["environment", "com", "kl_coef"]
-        means = tables["finals"].group_by(keys, maintain_order=True).agg(pl.col("normalized").mean().alias("value"))
+        means = tables["finals"].group_by(keys, maintain_order=True).agg(pl.col("score").mean().alias("value"))
         seeds = tables["finals"]["seed"].n_unique()
         return {
             "grid": Figure(
-                paper.grid(
-                    means.rename({"environment": "panel"}), f"Final normalized return, mean over {seeds} seeds."
-                ),
+                paper.grid(means.rename({"environment": "panel"}), f"Score, mean over {seeds} seeds."),
                 "The default is the corner at the bottom right. Cells on a line from bottom right to top left have the "
                 "same product of the two; bands along such lines mean that one makes up for the other.",
             )
@@ -124,4 +122,4 @@ class ProximalAge(Trained):
         coarse = (
             f"Rows and columns are a factor of {FACTOR:g} apart, so that a small grid spans as much; the paper's, 2."
         )
-        return found if self.size == "full" else [*found, coarse, DIFFERENT]
+        return found if self.size == "full" else [*found, coarse, SCORE, DIFFERENT]

@@ -19,7 +19,18 @@ from trimtab.studies.claims import Claim, Evidence, Verdict
 from trimtab.studies.declared import Figure, Size
 from trimtab.studies.paper import suite
 from trimtab.studies.paper.invariance import DIFFERENT
-from trimtab.studies.paper.trained import CLOSE, Cell, Groups, Trained, by_id, combination, effects, judged, mean_metric
+from trimtab.studies.paper.trained import (
+    CLOSE,
+    SCORE,
+    Cell,
+    Groups,
+    Trained,
+    by_id,
+    combination,
+    effects,
+    judged,
+    mean_metric,
+)
 from trimtab.studies.store import Outcome
 from trimtab.studies.study import Outcomes
 
@@ -43,14 +54,14 @@ CLAIMS = (
         "H1",
         "with the recent policy in the importance weights even small staleness makes training unstable",
         "Fig. 1a, 7",
-        f"under that loss the final normalized return at a staleness of 1 to {SMALL} iterations is below that of fresh "
+        f"under that loss the score at a staleness of 1 to {SMALL} iterations is below that of fresh "
         f"data by more than {CLOSE}, beyond the interval, in every environment where that is resolved",
     ),
     Claim(
         "H2",
         f"the decoupled objective degrades little up to about {FAR} iterations",
         "Fig. 1b, 8",
-        f"under the decoupled loss the final normalized return at the longest staleness of at most {FAR} iterations is "
+        f"under the decoupled loss the score at the longest staleness of at most {FAR} iterations is "
         f"within {CLOSE} of that of fresh data, or above it, beyond the interval",
     ),
     Claim(
@@ -193,11 +204,11 @@ class Staleness(Trained):
             "final_by_staleness": Figure(
                 over(
                     summary(finals),
-                    "final normalized return",
+                    "score (normalized return)",
                     "What waiting costs, by loss",
                     "Mean over environments; bars: 95% intervals over seeds.",
                 ),
-                "Figure 1 at the end of training. In the paper recent falls first, behavior falls a little at once, "
+                "Figure 1. In the paper recent falls first, behavior falls a little at once, "
                 "decoupled stays level up to about 8. Compare the panels: the same steps of staleness are a longer way "
                 "where iterations move the policy further.",
             ),
@@ -236,11 +247,11 @@ class Staleness(Trained):
                 found[f"by_environment_{list(self.waits).index(regime)}"] = Figure(
                     over(
                         summary(finals.filter(pl.col("regime") == regime), "environment"),
-                        "final normalized return",
+                        "score (normalized return)",
                         f"Environment by environment: {regime}",
                         "Bars: 95% intervals over seeds.",
                     ),
-                    "Figures 7 to 9 at the end of training.",
+                    "Figures 7 to 9.",
                 )
         return found
 
@@ -253,7 +264,12 @@ class Staleness(Trained):
         ]
         if self.size == "full":
             return found
-        return [*found, DIFFERENT, f"{LARGE}: {LARGEST} environments; {LITTLE}: {SMALLER}, rescaled. The paper: 256."]
+        return [
+            *found,
+            SCORE,
+            DIFFERENT,
+            f"{LARGE}: {LARGEST} environments; {LITTLE}: {SMALLER}, rescaled. The paper: 256.",
+        ]
 
 
 def changes(finals: pl.DataFrame) -> pl.DataFrame:
@@ -264,7 +280,7 @@ def changes(finals: pl.DataFrame) -> pl.DataFrame:
 
 
 def summary(finals: pl.DataFrame, panel: str = "regime") -> pl.DataFrame:
-    """Mean final normalized return with its interval by loss, staleness and panel."""
+    """Mean score with its interval by loss, staleness and panel."""
     groups, rows = Groups(finals, "regime", "loss", "staleness"), []
     for regime, loss, k in finals.select("regime", "loss", "staleness").unique(maintain_order=True).rows():
         environments = groups.with_all((regime, loss, k))

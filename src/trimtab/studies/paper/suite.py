@@ -145,6 +145,8 @@ def _base(env_id: str, size: Size, algo: str, changes: dict[str, Any]) -> Config
     about = next(e for e in SUITE if e.env_id == env_id)
     steps = about.quick_steps if size == "quick" else about.steps
     config = from_dict(COMMON | {"env_id": env_id, "algo": algo, "total_timesteps": steps} | changes | about.changes)
+    if not config.is_ppg:
+        config = config.replace(learning_rate=config.learning_rate / 2)  # for it takes three epochs of steps, not one
     if config.is_ewma:
         config = config.replace(prox_com=PROX_COM)
     if config.is_ppg:

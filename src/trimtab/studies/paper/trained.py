@@ -1,7 +1,11 @@
-"""What the paper's studies that train have in common: cells of runs, their normalized final returns, and contrasts.
+"""What the paper's studies that train have in common: cells of runs, their scores, and contrasts of them.
 
 A cell is one configuration of one environment under a few labels (what varies in the study); each is trained on every
 seed. Two tables follow: `finals`, a row per run, and `curves`, a row per run and bin of steps.
+
+The score of a run is its final normalized return at full size, as in the paper. The small environments are learned to
+their ceiling, where nothing can differ any more; there it is the mean normalized return over training, the area under
+the learning curve, which tells a run that learns later or less steadily from one that does not.
 """
 
 from __future__ import annotations
@@ -27,7 +31,12 @@ from trimtab.studies.store import Outcome
 from trimtab.studies.study import Outcomes
 
 ALL = "all environments"
-CLOSE = 0.1  # normalized return: differences within it are called small
+CLOSE = 0.1  # of the normalized range: differences within it are called small
+SCORE = (
+    "Score is the mean normalized return over training, the area under the learning curve: final returns of these "
+    "environments are at their ceiling, where nothing can differ. Final returns are in the tables beside it, and at "
+    "full size they are the score, as in the paper."
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,7 @@ class Cell:
 
 
 class Trained(Declared):
-    """A study of final returns: subclasses name the cells."""
+    """A study of scores: subclasses name the cells."""
 
     @abstractmethod
     def cells(self) -> list[Cell]:
@@ -80,14 +89,16 @@ class Trained(Declared):
             curve = Run(outcome.path).curve
             scale = suite.normalizer(cell.environment)
             last = curve.value[-max(1, round(suite.final_share(self.size) * BINS)) :]
-            final = float(np.mean(last))
-            finals.append(about | {"final": final, "normalized": scale(final)} | self.also(outcome))
+            final, area = float(np.mean(last)), float(np.mean(curve.value))
+            score = scale(final if self.size == "full" else area)
+            found = {"final": final, "area": area, "final_normalized": scale(final), "score": score}
+            finals.append(about | found | self.also(outcome))
             steps = zip(curve.step, curve.value)
             curves += [about | {"step": round(s), "return": v, "normalized": scale(v)} for s, v in steps]
         return {"finals": pl.DataFrame(finals, infer_schema_length=None), "curves": pl.DataFrame(curves)}
 
     def also(self, outcome: Outcome) -> dict[str, Any]:
-        """More numbers of a run, beside its final return."""
+        """More numbers of a run, beside its score."""
         return {}
 
     def environments_of(self, finals: pl.DataFrame) -> list[str]:
@@ -105,9 +116,9 @@ def mean_metric(outcome: Outcome, *names: str) -> dict[str, float]:
 
 
 class Groups:
-    """Final normalized returns by environment and labels: `groups(environment, labels...)` is a list over seeds."""
+    """Scores by environment and labels: `groups(environment, labels...)` is a list over seeds."""
 
-    def __init__(self, finals: pl.DataFrame, *labels: str, value: str = "normalized"):
+    def __init__(self, finals: pl.DataFrame, *labels: str, value: str = "score"):
         self.environments = list(dict.fromkeys(finals["environment"]))
         self._values: dict[tuple, list[float]] = {}
         for row in finals.sort("seed").iter_rows(named=True):
