@@ -19,7 +19,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from trimtab.studies import jobs as _jobs  # noqa: F401  makes every kind of job known
 from trimtab.studies.job import Bench, Job, from_dict
 from trimtab.studies.store import Outcome, Store
 

@@ -1,0 +1,157 @@
+"""`paper/linear` and `paper/betas`: other ways to adjust Adam when the batch shrinks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import polars as pl
+
+from trimtab.studies.claims import Claim, Evidence, Verdict
+from trimtab.studies.declared import Figure
+from trimtab.studies.paper import suite
+from trimtab.studies.paper.batches import ADJUSTED, BOTH_BETAS, LINEAR, ONLY_BETA2, Batches, grouped, summary_by_batch
+from trimtab.studies.paper.invariance import DIFFERENT, notes
+from trimtab.studies.paper.trained import effects, judged
+
+LITTLE = 0.05  # normalized return: a gain below it does not count as help
+
+
+@dataclass(frozen=True)
+class Linear(Batches):
+    """Adam's step size divided by c instead of √c."""
+
+    kind: ClassVar[str] = "paper/linear"
+    summary: ClassVar[str] = "Adam's step size by the square root rule and by the linear one, at smaller batches"
+    source: ClassVar[str] = "Fig. 5, 16, Appendix D"
+    claims: ClassVar[tuple[Claim, ...]] = (
+        Claim(
+            "H12",
+            "the square root rule beats the linear one",
+            "Fig. 5",
+            "at the smallest batch the score with the square root rule is above that with the linear "
+            "one beyond the interval of the difference, over all environments, and below it in none",
+        ),
+    )
+
+    def variants(self) -> tuple[str, ...]:
+        return (ADJUSTED, LINEAR)
+
+    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
+        groups = grouped(tables["finals"])
+        gain = lambda n: effects(groups, [(1.0, (ADJUSTED, n)), (-1.0, (LINEAR, n))])
+        smallest = gain(self.batches[-1])
+        words = [f"{n}: {gain(n)[0].effect.value:+.3f}" for n in self.batches[1:]]
+        said = f"Square root − linear over all environments, by number of environments: {'; '.join(words)}."
+        measured = f"square root − linear at {self.batches[-1]} environment(s), normalized return"
+        return [judged(self.claims[0], measured, smallest, said, DIFFERENT)]
+
+    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+        return f"The square root rule beats the linear one: {verdicts[0].word}. {verdicts[0].sentence}"
+
+    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+        from trimtab.report.studies import paper
+
+        order = [str(n) for n in self.batches]
+        linear = tables["curves"].filter(pl.col("variant") == LINEAR)
+        return {
+            "final_by_batch": Figure(
+                paper.over(
+                    summary_by_batch(tables["finals"]),
+                    "num_envs",
+                    "environments",
+                    "score (normalized return)",
+                    "Square root and linear rule for Adam's step size",
+                    "Mean over environments; bars: 95% intervals over seeds.",
+                    [ADJUSTED, LINEAR],
+                ),
+                "The linear rule takes steps that are too small by √c: the further left, the more it falls behind.",
+            ),
+            "curves_linear": Figure(
+                paper.mean_curves(linear, "num_envs", order, "Linear rule, by number of environments"),
+                "Figure 5: small batches learn later.",
+            ),
+            "by_environment": Figure(
+                paper.curves_by_environment(linear, "num_envs", order, "Linear rule, environment by environment"),
+                "Figure 16.",
+            ),
+        }
+
+    def notes(self) -> list[str]:
+        return notes(self.size)
+
+
+@dataclass(frozen=True)
+class Betas(Batches):
+    """Adam's β raised to the power 1/c."""
+
+    kind: ClassVar[str] = "paper/betas"
+    summary: ClassVar[str] = "raising Adam's β₂, or both β, to the power 1/c at the smallest batch"
+    source: ClassVar[str] = "Fig. 6, Appendix E"
+    claims: ClassVar[tuple[Claim, ...]] = (
+        Claim(
+            "H13",
+            "raising Adam's betas to the power 1/c does not help",
+            "Fig. 6",
+            f"at the smallest batch neither adjusting β₂ nor adjusting both raises the score by "
+            f"{LITTLE} or more, beyond the interval, over all environments and in each",
+        ),
+    )
+
+    def variants(self) -> tuple[str, ...]:
+        return (ADJUSTED, ONLY_BETA2, BOTH_BETAS)
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """The two ends."""
+        return suite.BATCHES[self.size][0], suite.BATCHES[self.size][-1]
+
+    @property
+    def environments(self) -> tuple[str, ...]:
+        """In the paper only its outlier."""
+        return (suite.procgen("heist"),) if self.size == "full" else super().environments
+
+    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
+        groups, n = grouped(tables["finals"]), self.batches[-1]
+        evidence: list[Evidence] = []
+        words = []
+        for variant in (ONLY_BETA2, BOTH_BETAS):
+            found = effects(groups, [(1.0, (ADJUSTED, n)), (-1.0, (variant, n))], f", {variant}")
+            evidence += found
+            words.append(f"{variant}: {-found[0].effect.value:+.3f}")
+        said = f"What it changes at {n} environment(s), over all environments: {'; '.join(words)}."
+        measured = f"kept − adjusted β at {n} environment(s), above −{LITTLE}"
+        return [judged(self.claims[0], measured, evidence, said, DIFFERENT, least=-LITTLE)]
+
+    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+        return f"Adjusting Adam's β does not help: {verdicts[0].word}. {verdicts[0].sentence}"
+
+    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+        from trimtab.report.studies import paper
+
+        variants = list(self.variants())
+        smallest = tables["curves"].filter(pl.col("num_envs") == self.batches[-1])
+        return {
+            "final_by_batch": Figure(
+                paper.over(
+                    summary_by_batch(tables["finals"], panel="environment"),
+                    "num_envs",
+                    "environments",
+                    "score (normalized return)",
+                    "Adam's β kept and adjusted",
+                    "Bars: 95% intervals over seeds. At the largest batch there is nothing to adjust.",
+                    variants,
+                    3,
+                ),
+                "Where adjusting helped, its points at one environment would stand above the others and nearer to the "
+                "level of the largest batch.",
+            ),
+            "curves": Figure(
+                paper.curves_by_environment(smallest, "variant", variants, f"{self.batches[-1]} environment(s)"),
+                "Figure 6, at the smallest batch.",
+            ),
+        }
+
+    def notes(self) -> list[str]:
+        only = "The paper ran it on Heist alone, its outlier; here it runs on every environment of the suite."
+        return notes(self.size) + ([] if self.size == "full" else [only])

@@ -1,0 +1,189 @@
+"""What the paper's studies that train have in common: cells of runs, their scores, and contrasts of them.
+
+A cell is one configuration of one environment under a few labels (what varies in the study); each is trained on every
+seed. Two tables follow: `finals`, a row per run, and `curves`, a row per run and bin of steps.
+
+The score of a run is its final normalized return at full size, as in the paper. The small environments are learned to
+their ceiling, where nothing can differ any more; there it is the mean normalized return over training, the area under
+the learning curve, which tells a run that learns later or less steadily from one that does not.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from trimtab import stats
+from trimtab.config import Config
+from trimtab.estimate import UNRESOLVED, Estimate
+from trimtab.runs.curve import BINS
+from trimtab.runs.run import Run
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge
+from trimtab.studies.declared import Declared
+from trimtab.studies.job import Job, Train
+from trimtab.studies.paper import suite
+from trimtab.studies.store import Outcome
+from trimtab.studies.study import Outcomes
+
+ALL = "all environments"
+CLOSE = 0.1  # of the normalized range: differences within it are called small
+SCORE = (
+    "Score is the mean normalized return over training, the area under the learning curve: final returns of these "
+    "environments are at their ceiling, where nothing can differ. Final returns are in the tables beside it, and at "
+    "full size they are the score, as in the paper."
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A configuration of an environment, and the labels under which its runs are compared."""
+
+    environment: str
+    labels: Mapping[str, Any]
+    config: Config
+
+
+class Trained(Declared):
+    """A study of scores: subclasses name the cells."""
+
+    @abstractmethod
+    def cells(self) -> list[Cell]:
+        """What is trained, grouped by environment."""
+
+    @property
+    def seeds(self) -> range:
+        return range(self.seed, self.seed + suite.num_seeds(self.size))
+
+    def job(self, cell: Cell, seed: int) -> Train:
+        return Train(cell.config.replace(seed=seed), checkpoints=1)
+
+    def runs(self) -> list[tuple[Cell, int, Train]]:
+        """Every run, environment by environment and seed by seed: programs of one seed serve the next ones."""
+        cells = self.cells()
+        environments = dict.fromkeys(cell.environment for cell in cells)
+        return [
+            (cell, seed, self.job(cell, seed))
+            for environment in environments
+            for seed in self.seeds
+            for cell in cells
+            if cell.environment == environment
+        ]
+
+    def jobs(self) -> list[Job]:
+        return list({job.identity: job for _, _, job in self.runs()}.values())
+
+    def finished(self, outcomes: Outcomes) -> list[tuple[Cell, int, Outcome]]:
+        """The runs that came to an end; what failed is reported elsewhere."""
+        found = [(cell, seed, outcomes[job.identity]) for cell, seed, job in self.runs()]
+        return [(cell, seed, outcome) for cell, seed, outcome in found if outcome.done]
+
+    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
+        finals, curves = [], []
+        for cell, seed, outcome in self.finished(outcomes):
+            about = {"environment": cell.environment, **cell.labels, "seed": seed}
+            curve = Run(outcome.path).curve
+            scale = suite.normalizer(cell.environment)
+            last = curve.value[-max(1, round(suite.final_share(self.size) * BINS)) :]
+            final, area = float(np.mean(last)), float(np.mean(curve.value))
+            score = scale(final if self.size == "full" else area)
+            found = {"final": final, "area": area, "final_normalized": scale(final), "score": score}
+            finals.append(about | found | self.also(outcome))
+            steps = zip(curve.step, curve.value)
+            curves += [about | {"step": round(s), "return": v, "normalized": scale(v)} for s, v in steps]
+        return {"finals": pl.DataFrame(finals, infer_schema_length=None), "curves": pl.DataFrame(curves)}
+
+    def also(self, outcome: Outcome) -> dict[str, Any]:
+        """More numbers of a run, beside its score."""
+        return {}
+
+    def environments_of(self, finals: pl.DataFrame) -> list[str]:
+        return list(dict.fromkeys(finals["environment"]))
+
+
+def mean_metric(outcome: Outcome, *names: str) -> dict[str, float]:
+    """Means over training of what its iterations recorded, where they recorded it."""
+    metrics = Run(outcome.path).metrics
+    values = {name: metrics[f"train/{name}"].drop_nulls() for name in names if f"train/{name}" in metrics.columns}
+    return {name: float(v.drop_nans().mean() or 0.0) for name, v in values.items() if len(v)}
+
+
+# Groups of seeds and contrasts of them ---------------------------------------------------------------------
+
+
+class Groups:
+    """Scores by environment and labels: `groups(environment, labels...)` is a list over seeds."""
+
+    def __init__(self, finals: pl.DataFrame, *labels: str, value: str = "score"):
+        self.environments = list(dict.fromkeys(finals["environment"]))
+        self._values: dict[tuple, list[float]] = {}
+        for row in finals.sort("seed").iter_rows(named=True):
+            key = (row["environment"], *(row[name] for name in labels))
+            self._values.setdefault(key, []).append(row[value])
+
+    def __call__(self, environment: str, *labels: Any) -> list[float]:
+        return self._values.get((environment, *labels), [])
+
+    def with_all(self, *wanted: tuple) -> list[str]:
+        """Environments that have runs under every one of these labels."""
+        return [e for e in self.environments if all(self(e, *labels) for labels in wanted)]
+
+
+Weighted = Sequence[tuple[float, tuple]]  # weights, each with the labels of a group
+
+
+def combination(groups: Groups, environments: Sequence[str], weighted: Weighted) -> Estimate:
+    """Σ weight · mean of a group, averaged over environments, with Welch's interval."""
+    lists = [groups(e, *labels) for e in environments for _, labels in weighted]
+    weights = [weight / len(environments) for _ in environments for weight, _ in weighted]
+    return stats.contrast(lists, weights)
+
+
+def effects(groups: Groups, weighted: Weighted, mark: str = "") -> list[Evidence]:
+    """A combination over all environments and in each of them; `mark` says more about it."""
+    environments = groups.with_all(*(labels for _, labels in weighted))
+    if not environments:
+        return []
+    seeds = min(len(groups(e, *labels)) for e in environments for _, labels in weighted)
+    found = [Evidence(f"{e}{mark}", combination(groups, [e], weighted), seeds) for e in environments]
+    if len(environments) > 1:
+        found.insert(0, Evidence(f"{ALL}{mark}", combination(groups, environments, weighted), seeds))
+    return found
+
+
+def together(groups: Groups, weighted: Weighted, mark: str = "") -> Evidence:
+    """A combination over all environments that have its groups."""
+    environments = groups.with_all(*(labels for _, labels in weighted))
+    seeds = min((len(groups(e, *labels)) for e in environments for _, labels in weighted), default=0)
+    effect = combination(groups, environments, weighted) if environments else UNRESOLVED
+    return Evidence(f"{ALL}{mark}", effect, seeds)
+
+
+def within(effect: Estimate, margin: float) -> Estimate:
+    """margin − |effect|: positive where an effect is smaller than the margin, with the interval that follows."""
+    ends = abs(effect.lo), abs(effect.hi)
+    nearest = 0.0 if effect.lo <= 0 <= effect.hi else min(ends)
+    return Estimate(margin - abs(effect.value), margin - max(ends), margin - nearest, effect.resolved)
+
+
+def judged(
+    claim: Claim,
+    measured: str,
+    evidence: Sequence[Evidence],
+    said: str,
+    different: str = "",
+    least: float = 0.0,
+) -> Verdict:
+    """The common verdict; where the claim does not hold everywhere, what was different from the paper is added."""
+    verdict = judge(claim, measured, evidence, said, least)
+    if verdict.word in ("holds", "not resolved at this size") or not different:
+        return verdict
+    return Verdict(verdict.claim, verdict.word, verdict.measured, verdict.evidence, f"{said} {different}")
+
+
+def by_id(claims: Sequence[Claim]) -> Callable[[str], Claim]:
+    return {claim.id: claim for claim in claims}.__getitem__

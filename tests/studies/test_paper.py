@@ -1,0 +1,413 @@
+"""The paper's studies: verdicts and tables on made-up finals with known effects, and two studies as they are run."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+import pytest
+import tiny
+
+from trimtab import stats
+from trimtab.algos.gradients import PerSample, Samples
+from trimtab.config import Config
+from trimtab.estimate import Estimate
+from trimtab.nets.agent import Agent
+from trimtab.nets.heads import Categorical
+from trimtab.studies import job as jobs
+from trimtab.studies.paper import adam, batches, ewma, proximal_age, published, staleness, steps, suite, table5
+from trimtab.studies.paper.ablations import Betas, Linear
+from trimtab.studies.paper.invariance import Invariance
+from trimtab.studies.paper.trained import Groups, within
+from trimtab.studies.study import Where, begin
+
+GAMES = [f"game {k}" for k in range(8)]
+SIZES = suite.BATCHES["default"]
+SEEDS = (1, 2, 3)
+
+
+def made(loss, games=GAMES, sizes=SIZES, seeds=SEEDS, variants=(batches.ADJUSTED, *batches.ABLATIONS), spread=0.01):
+    """Finals of 0.8 less `loss(variant, num_envs, game)`, with a little noise of each run's own."""
+    rng, rows = np.random.default_rng(0), []
+    shared: dict[tuple, float] = {}
+    for game, variant, n, seed in itertools.product(games, variants, sizes, seeds):
+        same = batches.NO_EWMA if variant == batches.NO_EWMA else ""
+        run = (game, n, seed, same if n == sizes[0] else variant)  # nothing is adjusted at the largest batch
+        value = shared.setdefault(run, 0.8 - loss(variant, n, game) + spread * rng.standard_normal())
+        rows.append({"environment": game, "variant": variant, "num_envs": n, "seed": seed, "score": value})
+    return pl.DataFrame(rows)
+
+
+def with_reference(finals, value=0.2):
+    rows = [
+        {"environment": g, "variant": batches.WEAK, "num_envs": SIZES[0], "seed": s, "score": value + 0.01 * s}
+        for g in GAMES
+        for s in SEEDS
+    ]
+    return pl.concat([finals, pl.DataFrame(rows)])
+
+
+def oscillation(factor):
+    rows = [{"environment": g, "num_envs": n, "seed": 1, "factor": factor(g, n)} for g in GAMES for n in SIZES]
+    return pl.DataFrame(rows)
+
+
+def words(verdicts):
+    return {v.claim.id: v.word for v in verdicts}
+
+
+# Table 5 ---------------------------------------------------------------------------------------------------
+
+
+def costs(variant, n, game):
+    """(a) costs 0.3 at every smaller batch, (b) 0.2 at the smallest, (c) and (d) nothing."""
+    if n == SIZES[0]:
+        return 0.0
+    return {batches.NO_STEP_SIZE: 0.3, batches.NO_NORMALIZATION: 0.2 * (n == 1)}.get(variant, 0.0)
+
+
+def test_table_5_finds_the_cells_that_have_an_effect_and_no_others():
+    table = table5.table5(made(costs), SIZES)
+    cells = {(row["ablation"], row["num_envs"]): row for row in table.iter_rows(named=True)}
+    assert len(cells) == 4 * 3
+    significant = {cell for cell, row in cells.items() if row["z"] > table5.THRESHOLD}
+    assert significant == {(batches.NO_STEP_SIZE, n) for n in SIZES[1:]} | {(batches.NO_NORMALIZATION, 1)}
+    assert cells[batches.NO_STEP_SIZE, 4]["effect"] == pytest.approx(0.3, abs=0.02)
+    assert cells[batches.NO_NORMALIZATION, 1]["effect"] == pytest.approx(0.2, abs=0.02)
+    assert cells[batches.NO_EWMA, 1]["effect"] == pytest.approx(0.0, abs=0.02)
+
+
+def test_table_5_is_van_elteren_on_the_losses_of_seeds():
+    finals = made(costs)
+    groups = Groups(finals, "variant", "num_envs")
+    losses = lambda g, v: np.subtract(groups(g, v, 64), groups(g, v, 4))
+    strata = [(losses(g, batches.NO_EWMA), losses(g, batches.ADJUSTED)) for g in GAMES]
+    row = table5.table5(finals, SIZES).filter((pl.col("ablation") == batches.NO_EWMA) & (pl.col("num_envs") == 4))
+    expected = stats.van_elteren(strata, "greater")
+    assert row["z"].item() == pytest.approx(expected.z) and row["p"].item() == pytest.approx(expected.p)
+    assert row["max_z"].item() == pytest.approx(stats.max_attainable_z(strata))
+
+
+def test_the_threshold_is_the_papers():
+    assert pytest.approx(3.84, abs=0.005) == table5.THRESHOLD
+
+
+@pytest.mark.parametrize(
+    ("loss", "word"),
+    [
+        (lambda v, n, g: 0.3 * (v != batches.ADJUSTED and n < 64), "holds"),
+        (costs, "depends"),
+        (lambda v, n, g: 0.0, "not resolved at this size"),
+        (lambda v, n, g: 0.3 * (v == batches.ADJUSTED and n < 64), "does not hold"),
+    ],
+)
+def test_the_claim_of_table_5_is_judged_at_the_smallest_batch(loss, word):
+    study = table5.Table5()
+    [verdict] = study.judge({"table5": table5.table5(made(loss), SIZES)})
+    assert verdict.word == word and (verdict.needed != "") == (word == "not resolved at this size")
+
+
+def test_too_few_runs_cannot_resolve_table_5_and_it_says_how_many_could():
+    separated = made(lambda v, n, g: 0.5 * (v != batches.ADJUSTED and n < 64), games=GAMES[:2])
+    [verdict] = table5.Table5().judge({"table5": table5.table5(separated, SIZES)})
+    assert verdict.word == "not resolved at this size"
+    seeds = table5.seeds_for(2)
+    assert f"{seeds} seeds in 2 environments" in verdict.needed
+    reach = lambda k: stats.max_attainable_z([(range(k), range(k))] * 2)
+    assert reach(seeds) > table5.THRESHOLD >= reach(seeds - 1)
+
+
+# Invariance and its ablations ------------------------------------------------------------------------------
+
+
+def test_invariance_holds_where_finals_do_not_depend_on_the_batch():
+    tables = {"finals": with_reference(made(costs)), "oscillation": oscillation(lambda g, n: 20.0 if n == 1 else 2.0)}
+    found = words(Invariance().judge(tables))
+    assert found["H4"] == "holds" and found["H5"] == "holds" and found["H6"] == "holds" and found["H9"] == "holds"
+    assert found["H7"] in ("not resolved at this size", "depends")  # (c) and (d) cost nothing here
+
+
+def test_invariance_does_not_hold_where_small_batches_lose():
+    lost = lambda v, n, g: 0.5 * (n == 1)
+    tables = {"finals": with_reference(made(lost)), "oscillation": oscillation(lambda g, n: 20.0)}
+    verdict = Invariance().judge(tables)[0]
+    assert verdict.word == "does not hold" and "IMPALA" in verdict.sentence, "says what was different"
+
+
+def test_normalization_must_matter_only_where_estimates_are_noisy():
+    everywhere = lambda v, n, g: 0.3 * (v == batches.NO_NORMALIZATION and n < 64)
+    tables = {"finals": with_reference(made(everywhere)), "oscillation": oscillation(lambda g, n: 2.0)}
+    assert words(Invariance().judge(tables))["H6"] == "does not hold"
+
+
+def test_the_step_size_must_cost_more_than_the_largest_of_the_others():
+    other = lambda v, n, g: (n < 64) * {batches.NO_STEP_SIZE: 0.1, batches.NO_EWMA_ADJUSTMENT: 0.3}.get(v, 0.0)
+    tables = {"finals": with_reference(made(other)), "oscillation": oscillation(lambda g, n: 2.0)}
+    found = words(Invariance().judge(tables))
+    assert found["H5"] == "does not hold"
+
+
+def test_a_weak_penalty_above_the_rest_is_no_lower_bound():
+    tables = {"finals": with_reference(made(costs), 0.95), "oscillation": oscillation(lambda g, n: 2.0)}
+    assert words(Invariance().judge(tables))["H9"] == "does not hold"
+
+
+@pytest.mark.parametrize(
+    ("linear", "word"), [(0.3, "holds"), (-0.3, "does not hold"), (0.0, "not resolved at this size")]
+)
+def test_the_square_root_rule_against_the_linear_one(linear, word):
+    finals = made(
+        lambda v, n, g: linear * (v == batches.LINEAR and n == 1), variants=(batches.ADJUSTED, batches.LINEAR)
+    )
+    assert words(Linear().judge({"finals": finals}))["H12"] == word
+
+
+@pytest.mark.parametrize(("gain", "word"), [(0.0, "holds"), (0.2, "does not hold"), (-0.2, "holds")])
+def test_betas_help_only_by_more_than_a_little(gain, word):
+    variants = (batches.ADJUSTED, batches.ONLY_BETA2, batches.BOTH_BETAS)
+    finals = made(lambda v, n, g: -gain * (v != batches.ADJUSTED and n == 1), variants=variants)
+    assert words(Betas().judge({"finals": finals}))["H13"] == word
+
+
+def test_smallness_of_an_effect_has_the_interval_that_follows():
+    assert within(Estimate(-0.02, -0.05, 0.01), 0.1) == Estimate(0.08, pytest.approx(0.05), 0.1)
+    assert within(Estimate(0.3, 0.2, 0.4), 0.1).hi == pytest.approx(-0.1)
+
+
+# Configurations --------------------------------------------------------------------------------------------
+
+
+def test_an_ablation_leaves_out_one_adjustment_and_no_other():
+    base, whole = (batches.at(batches.ADJUSTED, "CartPole-v1", n, "default") for n in (64, 1))
+    assert whole.learning_rate == pytest.approx(base.learning_rate / 8) and whole.prox_com == 64 * base.prox_com
+    assert whole.norm_adv_span == 64 and whole.policy_iterations == 64 * base.policy_iterations
+    kept = {
+        batches.NO_STEP_SIZE: {"learning_rate": base.learning_rate},
+        batches.NO_NORMALIZATION: {"norm_adv_span": 1.0},
+        batches.NO_EWMA_ADJUSTMENT: {"prox_com": base.prox_com},
+        batches.NO_EWMA: {"algo": "ppg", "prox_com": None},
+    }
+    for ablation, fields in kept.items():
+        assert batches.at(ablation, "CartPole-v1", 1, "default") == whole.replace(**fields)
+        if ablation != batches.NO_EWMA:
+            assert batches.at(ablation, "CartPole-v1", 64, "default") == base
+    only = batches.at(batches.ONLY_BETA2, "CartPole-v1", 1, "default")
+    assert only.replace(adam_beta2=0.999) == whole and only.adam_beta2 == pytest.approx(0.999 ** (1 / 64), rel=1e-9)
+    assert batches.at(batches.LINEAR, "CartPole-v1", 1, "default").learning_rate == pytest.approx(
+        base.learning_rate / 64
+    )
+
+
+@pytest.mark.parametrize("size", ["quick", "default", "full"])
+def test_studies_of_the_batch_share_their_runs(size):
+    of = lambda study: {job.identity for job in study(size=size).jobs()}
+    whole = of(Invariance)
+    assert of(table5.Table5) < whole
+    assert len(of(Linear) & whole) > len(of(Linear)) // 2 and of(Betas) & whole and of(ewma.Ewma) & whole
+
+
+def test_at_full_size_the_configuration_is_the_papers():
+    ppg, ppo = suite.phasic(suite.procgen("heist"), "full"), suite.clipped(suite.procgen("heist"), "full")
+    assert (ppg.num_envs, ppg.num_steps, ppg.minibatches, ppg.total_timesteps) == (256, 256, 8, 100_000_000)
+    assert (ppg.learning_rate, ppg.policy_iterations, ppg.aux_epochs, ppg.proximal_com) == (5e-4, 32, 6, 8)
+    assert (ppo.update_epochs, ppo.arch, ppo.ent_coef, ppo.gamma) == (3, "shared", 0.01, 0.999)
+    assert len(suite.environments("full")) == 16 and len(suite.environments("default")) >= 8
+
+
+def test_the_cost_of_an_ewma_is_counted_as_in_the_papers_footnote():
+    ppg, ppo = suite.phasic(suite.procgen("heist"), "full"), suite.clipped(suite.procgen("heist"), "full")
+    assert ewma.overhead(ppo) == pytest.approx(0.30) and ewma.overhead(ppg) == pytest.approx(1 / 44)
+
+
+# Staleness, EWMA, proximal age -----------------------------------------------------------------------------
+
+
+def stale_finals(value):
+    rows, rng = [], np.random.default_rng(1)
+    for game, (regime, waits) in itertools.product(GAMES[:3], staleness.WAITS["default"].items()):
+        for k, loss, seed in itertools.product(waits, staleness.LOSSES, SEEDS):
+            normalized = (0.8 if k == 0 else value(loss, k)) + 0.005 * rng.standard_normal() * (k > 0)
+            about = {"environment": game, "regime": regime, "loss": loss, "staleness": k, "seed": seed}
+            rows.append(about | {"score": normalized, "iterations": 100} | dict.fromkeys(staleness.WATCHED, 0.5))
+    finals = pl.DataFrame(rows)
+    return {"finals": finals, "change": staleness.changes(finals)}
+
+
+def test_staleness_as_in_the_papers_figure():
+    like = {"recent": lambda k: 0.2, "decoupled": lambda k: 0.79 if k <= 8 else 0.3, "behavior": lambda k: 0.6}
+    verdicts = staleness.Staleness().judge(stale_finals(lambda loss, k: like[loss](k)))
+    assert words(verdicts) == {"H1": "holds", "H2": "holds", "H3": "holds"}
+
+
+def test_staleness_that_does_no_harm_contradicts_the_figure():
+    verdicts = staleness.Staleness().judge(stale_finals(lambda loss, k: 0.8 + 0.02 * (loss == "behavior")))
+    found = words(verdicts)
+    assert found["H1"] == "does not hold" and found["H2"] == "holds" and found["H3"] == "depends"
+    assert "nats" in verdicts[0].sentence, "says why: how far iterations move the policy"
+
+
+def test_fresh_data_has_one_loss():
+    base = staleness.Staleness(size="quick").base("CartPole-v1", staleness.LITTLE)
+    assert len({staleness.stale(base, 0, loss) == base for loss in staleness.LOSSES}) == 1
+    assert staleness.stale(base, 2, "recent").staleness_loss == "recent"
+
+
+def test_bands_lie_along_diagonals_of_equal_product():
+    side = 4
+    product = [[math.sin(i - j)] * 2 for i in range(side) for j in range(side)]
+    assert proximal_age.banding(product, side) > 0.1
+    assert proximal_age.banding([[math.sin(i + j)] * 2 for i in range(side) for j in range(side)], side) < -0.1
+    study = proximal_age.ProximalAge(size="quick")
+    for cell in study.cells():
+        i, j = cell.labels["row"], cell.labels["column"]
+        first = study.cells()[0].labels
+        scale = (cell.labels["com"] * cell.labels["kl_coef"]) / (first["com"] * first["kl_coef"])
+        assert scale == pytest.approx(proximal_age.FACTOR ** (i - j)), "equal products have equal i − j"
+
+
+@pytest.mark.parametrize(("shape", "word"), [(lambda i, j: i - j, "holds"), (lambda i, j: i + j, "does not hold")])
+def test_banding_is_judged_against_its_interval(shape, word):
+    rng = np.random.default_rng(2)
+    rows = [
+        {"environment": "game", "row": i, "column": j, "seed": s, "score": shape(i, j) / 5 + 0.02 * rng.normal()}
+        for i, j, s in itertools.product(range(4), range(4), SEEDS)
+    ]
+    assert words(proximal_age.ProximalAge().judge({"finals": pl.DataFrame(rows)}))["H14"] == word
+
+
+# Mechanisms ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def population():
+    """A small agent and samples: per-sample gradients can be written out."""
+    agent = Agent((3,), "float32", Categorical(2), network="mlp", hidden_sizes=(4,), activation="tanh", arch="dual")
+    params = agent.init(jax.random.key(0))
+    keys = jax.random.split(jax.random.key(1), 3)
+    samples = Samples(
+        jax.random.normal(keys[0], (32, 3)),
+        jax.random.bernoulli(keys[1], 0.5, (32,)).astype(jnp.int32),
+        jax.random.normal(keys[2], (32,)),
+        jnp.zeros(32),
+    )
+    return PerSample(agent), params, samples
+
+
+def test_squares_and_two_steps_equal_those_written_out(population):
+    per_sample, params, samples = population
+    config = Config(
+        env_id="CartPole-v1", num_envs=1, num_steps=8, num_minibatches=1, total_timesteps=8, learning_rate=0.1
+    )
+    sizes, key = (4, 8, 16), jax.random.key(3)
+    measure = jax.jit(steps._program(per_sample, sizes, config), compiler_options=tiny.FAST)
+    squares, apart, rate, mean = measure(params, samples, key)
+    order = jax.random.permutation(key, 32)
+    vectors = np.asarray(per_sample.vectors(params, samples))[np.asarray(order)]
+    np.testing.assert_allclose(mean, vectors.mean(0), atol=1e-6)
+    for k, n in enumerate(sizes):
+        groups = [vectors[i : i + n].mean(0) for i in range(0, 32, n)]
+        np.testing.assert_allclose(squares[k], np.mean([g**2 for g in groups]), rtol=1e-4)
+    lengths = [np.linalg.norm(vectors[i : i + 8].mean(0)) for i in range(0, 32, 8)]
+    np.testing.assert_allclose(rate, 0.23 * 0.1 * np.sqrt(vectors.shape[1]) / np.mean(lengths) / 8, rtol=1e-4)
+    # Two steps of 4 and one of 8 samples, by the objective of importance weights.
+    agent, alpha = per_sample.agent, float(rate) * 4
+    first, second = (jax.tree.map(lambda x, i=i: x[order][i : i + 4], samples) for i in (0, 4))
+    logp = lambda policy, s: agent.dist.logp(agent.policy(policy, s.obs), s.action)
+    gain = lambda policy, s: (jnp.exp(logp(policy, s) - logp(params.policy, s)) * s.advantage).mean()
+    step = lambda policy, s: policy + alpha * jax.grad(gain)(policy, s)
+    two = step(step(params.policy, first), second)
+    both = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), first, second)
+    one = params.policy + 2 * alpha * jax.grad(gain)(params.policy, both)
+    np.testing.assert_allclose(apart[0], jnp.linalg.norm(two - one), rtol=1e-2, atol=1e-6)
+
+
+def test_moments_give_back_the_variance_and_signal_they_were_made_from():
+    rng, parameters, sizes = np.random.default_rng(4), 50, (4, 8, 16)
+    signal = np.full(parameters, 0.1)
+    draws = signal + rng.standard_normal((4000, 32, parameters))
+    means = draws.mean(1)
+    square = np.array([[(d.reshape(-1, n, parameters).mean(1) ** 2).mean() for n in sizes] for d in draws])
+    assert steps._sample_variance(square, sizes, means) == pytest.approx(parameters, rel=0.02)
+    assert steps._unbiased_square(means) == pytest.approx(signal @ signal, rel=0.1)
+
+
+def test_the_slope_is_fitted_well_below_the_noise_scale():
+    scale = 64.0
+    rms = [math.sqrt(1 + scale / n) for n in adam.SIZES]
+    rows = pl.DataFrame({"size": adam.SIZES, "rms": rms})
+    assert adam.slope(rows, scale) == pytest.approx(-0.45, abs=0.03)
+    assert adam.slope(rows, math.inf) > -0.35, "sizes beyond it bend the line"
+
+
+def mechanisms(exponent, apart):
+    rows = [
+        {
+            "environment": "game",
+            "stage": "late",
+            "seed": s,
+            "size": n,
+            "rms": n**exponent * (1 + 0.001 * s),
+            "apart": apart,
+        }
+        for s in SEEDS
+        for n in adam.SIZES
+    ]
+    noise = [
+        {"environment": "game", "stage": "late", "seed": s, "noise_scale": 2000.0, "parameters": 10} for s in SEEDS
+    ]
+    return {"steps": pl.DataFrame(rows), "noise": pl.DataFrame(noise)}
+
+
+def test_mechanisms_are_judged():
+    assert words(adam.Adam().judge(mechanisms(-0.5, 0.01))) == {"H15": "holds", "H16": "holds"}
+    assert words(adam.Adam().judge(mechanisms(-0.1, 2.0))) == {"H15": "does not hold", "H16": "does not hold"}
+
+
+# Studies as they are run -----------------------------------------------------------------------------------
+
+
+def test_published_curves_say_that_ppg_beats_ppo(tmp_path):
+    answer = begin(published.Published(size="quick"), tmp_path / "study", Where(on="inline"))
+    table = pl.read_parquet(tmp_path / "study" / "tables" / "comparisons.parquet")
+    first = table.row(0, named=True)
+    assert first["z"] > 7 and first["max_z"] == pytest.approx(math.sqrt(16) * 3 * 3 / 7 / 2 / math.sqrt(9 / 7 / 12))
+    assert first["improvement_lo"] > 0.9 and table["p"][1] > 0.05, "a KL penalty in place of clipping changes little"
+    page = (tmp_path / "study" / "page.html").read_text()
+    assert "MIT licence" in page and "7.43" in answer["sentence"]
+    assert (tmp_path / "study" / "figures" / "comparisons.svg").is_file()
+
+
+def test_published_returns_are_normalized_by_the_papers_ranges():
+    curves = published.published()
+    row = curves.filter((pl.col("environment") == "starpilot") & (pl.col("seed") == 0)).row(0, named=True)
+    assert row["normalized"] == pytest.approx((row["return"] - 1.5) / 33.5)
+    assert len(curves) == 4800 and len(published.finals_of(curves)) == 4 * 3 * 16
+
+
+def test_a_study_trains_judges_and_draws_at_a_tiny_size(tmp_path, monkeypatch):
+    small = {"num_steps": 8, "hidden_sizes": (4,), "num_minibatches": 2}
+    monkeypatch.setattr(suite, "COMMON", suite.COMMON | small)
+    monkeypatch.setattr(
+        suite, "PHASIC", suite.PHASIC | {"policy_iterations": 2, "aux_epochs": 1, "aux_minibatch_size": 8}
+    )
+    monkeypatch.setattr(suite, "SUITE", (suite.Environment("CartPole-v1", 0.0, 500.0, 8192, 8192),))
+    monkeypatch.setitem(suite.BATCHES, "quick", (8, 2))
+    monkeypatch.setitem(proximal_age.SIDE, "quick", 2)
+    monkeypatch.setattr(suite, "num_seeds", lambda size: 2)
+    answer = begin(proximal_age.ProximalAge(size="quick"), tmp_path / "study", Where(on="inline"))
+    assert answer["jobs"] == 8 and not answer["failed"]
+    [verdict] = answer["verdicts"]
+    assert verdict["word"] in ("holds", "does not hold", "not resolved at this size") and verdict["id"] == "H14"
+    finals = pl.read_csv(tmp_path / "study" / "tables" / "finals.csv")
+    assert len(finals) == 8 and finals["final"].min() > 5
+    assert (tmp_path / "study" / "figures" / "grid.png").is_file() and "H14" in (
+        tmp_path / "study" / "page.html"
+    ).read_text()
+
+
+def test_workers_know_the_kinds_of_jobs_that_studies_bring():
+    run = jobs.Train(suite.phasic("CartPole-v1", "quick"), checkpoints=1)
+    job = steps.Steps(run, (4, 8))
+    assert jobs.from_dict(job.as_dict()) == job and jobs.from_dict(job.as_dict()).identity == job.identity
