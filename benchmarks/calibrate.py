@@ -52,8 +52,9 @@ def main() -> None:
     parser.add_argument("--only", type=int, nargs="*", help="cells by number")
     given = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from trimtab.anatomy.calibration import cells
     from trimtab.studies.workers import cores
+
+    from trimtab.anatomy.calibration import cells
 
     chosen = given.only if given.only is not None else range(len(cells()))
     found = []

@@ -10,6 +10,7 @@ from trimtab.runs.records import RunError
 from trimtab.studies import study
 from trimtab.studies.declared import Declared
 from trimtab.studies.notes import NOTES
+from trimtab.studies.own import OWN
 from trimtab.studies.paper import PAPER
 from trimtab.studies.post import POST
 from trimtab.studies.seeds import Seeds
@@ -18,7 +19,7 @@ from trimtab.studies.study import HERE, SPEC, Answer, Study, Where
 from trimtab.studies.tune import Tune
 
 # Studies of the sources and of this library's own claims, in the order they are listed.
-DECLARED: dict[str, type[Declared]] = {study.kind: study for study in (*POST, *PAPER, *NOTES)}
+DECLARED: dict[str, type[Declared]] = {study.kind: study for study in (*POST, *PAPER, *NOTES, *OWN)}
 KINDS: dict[str, type[Study]] = {kind.kind: kind for kind in (Seeds, Split, Tune)} | DECLARED
 
 

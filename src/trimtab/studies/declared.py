@@ -8,6 +8,7 @@ verdicts, figures and a page.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -61,11 +62,15 @@ class Declared(Study):
 
     @abstractmethod
     def jobs(self) -> list[Job]:
-        """Everything that is trained, probed or measured."""
+        """Everything that is trained, probed or measured; of a study in rounds, what it begins with."""
+
+    def gather(self, out: Path) -> Generator[Sequence[Job], Outcomes, Any]:
+        """Rounds of jobs, and what `measure` is given: by default one round, and its outcomes."""
+        return (yield self.jobs())
 
     @abstractmethod
-    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
-        """Long tables by name, the first being the main one; figures, verdicts and the page read only these."""
+    def measure(self, outcomes: Any) -> dict[str, pl.DataFrame]:
+        """From what `gather` returned: long tables by name, the first being the main one; figures, verdicts and the page read only these."""
 
     @abstractmethod
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
@@ -96,9 +101,10 @@ class Declared(Study):
         return sum(job.steps for job in known.values())
 
     def work(self, out: Path) -> Work:
-        outcomes = yield self.jobs()
-        failed = [o for o in outcomes.values() if not o.done]
-        tables = self.measure(outcomes)
+        kept = Outcomes()
+        found = yield from _keeping(self.gather(out), kept)
+        failed = [o for o in kept.values() if not o.done]
+        tables = self.measure(found)
         for name, table in tables.items():
             write_parquet(out / "tables" / f"{name}.parquet", table)
             write_atomically(out / "tables" / f"{name}.csv", table.write_csv().encode())
@@ -110,8 +116,8 @@ class Declared(Study):
             "sentence": self.answer(tables, verdicts),
             "verdicts": [verdict.as_dict() for verdict in verdicts],
             "notes": self.notes(),
-            "jobs": len(outcomes),
-            "steps": sum(o.job.steps for o in outcomes.values()),
+            "jobs": len(kept),
+            "steps": sum(o.job.steps for o in kept.values()),
             "failed": [f"{o.job}: {o.error}" for o in failed],
             "command": self.command,
         }
@@ -128,3 +134,17 @@ class Declared(Study):
         for name, figure in figures.items():
             for suffix in (".svg", ".png", ".pdf"):
                 style.save(figure.chart, out / "figures" / f"{name}{suffix}")
+
+
+def _keeping(
+    rounds: Generator[Sequence[Job], Outcomes, Any], kept: Outcomes
+) -> Generator[Sequence[Job], Outcomes, Any]:
+    """The same rounds; every outcome they see is kept too."""
+    try:
+        jobs = next(rounds)
+        while True:
+            outcomes = yield jobs
+            kept.update(outcomes)
+            jobs = rounds.send(outcomes)
+    except StopIteration as end:
+        return end.value

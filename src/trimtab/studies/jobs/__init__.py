@@ -3,9 +3,20 @@
 from trimtab.studies.jobs.directions import Directions
 from trimtab.studies.jobs.draws import Draws
 from trimtab.studies.jobs.episodic import EpisodicVariance
+from trimtab.studies.jobs.evaluation import Evaluation, GreedyValue
 from trimtab.studies.jobs.exact import ExactBias
 from trimtab.studies.jobs.minibatches import Minibatches
 from trimtab.studies.jobs.repeated import Repeated
 from trimtab.studies.jobs.throughput import Throughput
 
-__all__ = ["Directions", "Draws", "EpisodicVariance", "ExactBias", "Minibatches", "Repeated", "Throughput"]
+__all__ = [
+    "Directions",
+    "Draws",
+    "EpisodicVariance",
+    "Evaluation",
+    "ExactBias",
+    "GreedyValue",
+    "Minibatches",
+    "Repeated",
+    "Throughput",
+]

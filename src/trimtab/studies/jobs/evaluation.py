@@ -1,0 +1,68 @@
+"""What a trained policy is worth: episodes with exploration off, or exactly, on a finite MDP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from trimtab.config import Config
+from trimtab.studies.job import Bench, Job, Train, register
+
+
+@dataclass(frozen=True)
+class _OfRun(Job):
+    """Something about the last checkpoint of a run."""
+
+    run: Train
+
+    @property
+    def config(self) -> Config:
+        return self.run.config
+
+    @property
+    def threads(self) -> int | None:
+        return self.run.threads
+
+    @property
+    def label(self) -> str:
+        return self.run.label
+
+
+@register
+@dataclass(frozen=True)
+class Evaluation(_OfRun):
+    """Mean return of episodes with exploration off."""
+
+    kind: ClassVar[str] = "evaluation"
+    episodes: int = 20
+
+    @property
+    def steps(self) -> int:
+        return 200 * self.episodes
+
+    def do(self, bench: Bench) -> dict[str, Any]:
+        from trimtab.runs.evaluate import evaluate_run
+
+        return {"value": evaluate_run(bench.inputs[self.run.identity], self.episodes)["eval/mean_reward"]}
+
+
+@register
+@dataclass(frozen=True)
+class GreedyValue(_OfRun):
+    """Discounted value of the greedy policy from the start, solved on the MDP (no time limit)."""
+
+    kind: ClassVar[str] = "greedy-value"
+    steps: ClassVar[int] = 1
+
+    def do(self, bench: Bench) -> dict[str, Any]:
+        import numpy as np
+
+        from trimtab.anatomy import exact
+        from trimtab.runs.opening import opened
+
+        config, engine, state, _ = opened(bench.inputs[self.run.identity], None)
+        algorithm, env = engine.algorithm, engine.algorithm.env
+        obs = algorithm.seen(state.obs_stats, env.state_obs(), engine.hypers)
+        greedy = np.asarray(algorithm.dist.mode(algorithm.agent.policy(state.params.policy, obs)))
+        problem = exact.problem(env.mdp, np.eye(env.mdp.num_actions)[greedy], config.gamma)
+        return {"value": float(problem.rho @ exact.values(problem))}

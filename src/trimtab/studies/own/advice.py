@@ -1,0 +1,121 @@
+"""Does it help to do what `trimtab doctor` says?
+
+Each case is a configuration with something wrong, or a preset with few steps. It is trained on several seeds, the
+doctor looks at the first seed's run, its first suggestion is taken, and so on. Every round is kept, also those that made
+things worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import polars as pl
+
+from trimtab import presets, stats
+from trimtab.config import Config, ConfigError, from_dict
+from trimtab.playbook.doctor import diagnose
+from trimtab.runs.run import load
+from trimtab.studies.claims import Verdict
+from trimtab.studies.declared import Declared, Figure
+from trimtab.studies.job import Job, Train
+from trimtab.studies.study import Outcomes
+from trimtab.wording import plain
+
+ROUNDS = 4
+CASES: dict[str, dict[str, Any]] = {
+    "Pendulum, steps far too large": {"env_id": "Pendulum-v1", "total_timesteps": 100_000, "learning_rate": 0.02},
+    "Pendulum, steps far too small": {"env_id": "Pendulum-v1", "total_timesteps": 100_000, "learning_rate": 5e-5},
+    "CartPole, one environment": {"env_id": "CartPole-v1", "total_timesteps": 100_000, "num_envs": 1, "num_steps": 128},
+    "Acrobot, steps far too large": {"env_id": "Acrobot-v1", "total_timesteps": 200_000, "learning_rate": 0.1},
+    "REINFORCE on CartPole, small batches": {
+        "env_id": "CartPole-v1",
+        "algo": "reinforce",
+        "total_timesteps": 200_000,
+        "num_envs": 4,
+        "num_steps": 64,
+    },
+}
+
+
+@dataclass(frozen=True)
+class Advice(Declared):
+    """Cases, and the doctor's first suggestion taken again and again."""
+
+    kind: ClassVar[str] = "doctor-advice"
+    summary: ClassVar[str] = "Does it help to do what `trimtab doctor` says?"
+    source: ClassVar[str] = "this library's own doctor"
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        """(cases, seeds)"""
+        return {"quick": (2, 2), "default": (len(CASES), 5), "full": (len(CASES), 20)}[self.size]
+
+    def _trained(self, config: Config) -> list[Job]:
+        return [Train(config.replace(seed=self.seed + k), checkpoints=1) for k in range(self._sizes[1])]
+
+    def _starts(self) -> dict[str, Config]:
+        return {name: presets.layered(CASES[name]) for name in list(CASES)[: self._sizes[0]]}
+
+    def jobs(self) -> list[Job]:
+        return [job for config in self._starts().values() for job in self._trained(config)]
+
+    def gather(self, out: Path) -> Generator[Sequence[Job], Outcomes, Any]:
+        """All cases side by side, round after round, until none has anything left to try."""
+        going = {name: (config, dict[str, Any]()) for name, config in self._starts().items()}
+        rows: list[dict[str, Any]] = []
+        for number in range(ROUNDS + 1):
+            outcomes = yield [job for config, _ in going.values() for job in self._trained(config)]
+            following = {}
+            for name, (config, changes) in going.items():
+                row, said = self._round(name, number, config, changes, outcomes)
+                rows.append(row)
+                taken = _taken(config, changes, said)
+                if taken is not None:
+                    following[name] = taken
+            going = following
+            if not going:
+                break
+        return rows
+
+    def _round(self, name: str, number: int, config: Config, changes: dict[str, Any], outcomes: Outcomes):
+        found = [outcomes.of(job) for job in self._trained(config)]
+        returns = [o.result["ep_rew_mean"] for o in found if o.result["ep_rew_mean"] is not None]
+        findings = diagnose(load(found[0].path)).findings
+        first = next((f for f in findings if f.verdict in ("act", "watch") and f.change), None)
+        said = f"{first.check}: {first.seen}" if first else "nothing stands out"
+        words = ", ".join(f"{field} {plain(value)}" for field, value in changes.items()) or "nothing"
+        row = {"case": name, "round": number, "taken": words, "says": said, **stats.mean_interval(returns).as_dict()}
+        return row, first.change if first else None
+
+    def measure(self, found: Any) -> dict[str, pl.DataFrame]:
+        return {"rounds": pl.DataFrame(found)}
+
+    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
+        return []
+
+    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+        from trimtab.report.studies.own import rounds
+
+        return {"rounds": Figure(rounds(tables["rounds"]), "Every round is shown, also those that made things worse.")}
+
+    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+        words = []
+        for (case,), part in tables["rounds"].group_by("case", maintain_order=True):
+            first, last = part.row(0, named=True), part.row(-1, named=True)
+            words.append(f"{case}: {first['value']:.4g} to {last['value']:.4g} after {last['round']} suggestions")
+        return "; ".join(words) + "."
+
+
+def _taken(
+    config: Config, changes: dict[str, Any], said: dict[str, Any] | None
+) -> tuple[Config, dict[str, Any]] | None:
+    """The configuration with a suggestion taken; None where there is none, or nothing new, or it cannot be."""
+    if said is None or all(changes.get(field) == value for field, value in said.items()):
+        return None
+    try:
+        return from_dict(said, config), changes | said
+    except ConfigError:
+        return None
