@@ -40,11 +40,12 @@ def installed(built, tmp_path_factory):
     home = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True, timeout=120)
     (site,) = home.glob("lib/python*/site-packages")
-    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")  # its own .pth files are not followed
     (wheel,) = built.glob("*.whl")
     pip = [sys.executable, "-m", "pip", "--python", home / "bin" / "python", "install", "--no-deps", "--no-index"]
-    made = subprocess.run([*pip, wheel], capture_output=True, text=True, timeout=120)
+    nothing_else = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    made = subprocess.run([*pip, wheel], env=nothing_else, capture_output=True, text=True, timeout=120)
     assert made.returncode == 0, made.stderr
+    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")  # its own .pth files are not followed
     return home
 
 
