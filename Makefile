@@ -6,8 +6,7 @@ STAMP := $(VENV)/.installed
 PROCGEN_PACKAGES := libqt5gui5
 CHROMIUM_PACKAGES := chromium
 
-.PHONY: help demo test check setup debian bench envs learn invariance splits advice tuning mutations calibrate lint \
-  docs dist clean
+.PHONY: help demo test check setup debian bench envs results mutations calibrate lint docs dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -52,20 +51,13 @@ bench: setup  ## measure against Stable-Baselines3 and write docs/results/bench.
 envs: setup  ## step every environment, train one of each kind, and write docs/results/environments.md
 	$(BIN)/python -m benchmarks.environments
 
-learn: setup  ## run every learning result and write docs/results/learning.json and its page
-	$(BIN)/python -m benchmarks.learn
-
-invariance: setup  ## stale data and batch-size invariance: tables and curves in docs/results
-	$(BIN)/python -m benchmarks.invariance
-
-splits: setup  ## split studies on four problems
-	$(BIN)/python -m benchmarks.splits
-
-advice: setup  ## follow the doctor's advice on six cases and see whether it helps
-	$(BIN)/python -m benchmarks.advice
-
-tuning: setup  ## tune CartPole by the playbook, about four minutes on two cores
-	$(BIN)/python -m benchmarks.tuning
+results: setup  ## run every study of the sources at its quick size, and write their pages in docs/results
+	@for name in $$($(BIN)/trimtab study list --names); do \
+	  out=runs/results/$$(echo $$name | tr / -); \
+	  test -f $$out/study.json && $(BIN)/trimtab resume $$out || \
+	    $(BIN)/trimtab study run $$name --quick --run-dir $$out --store runs/results/store || exit 1; \
+	done
+	$(BIN)/python docs/publish.py runs/results
 
 mutations: setup  ## break estimators on purpose and see which test goes red
 	$(BIN)/python -m benchmarks.mutations

@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.curves import machine
+from trimtab.runs.device import machine
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 

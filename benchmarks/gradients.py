@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.curves import machine
+from trimtab.runs.device import machine
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 SAMPLES, TURNS = 1024, 7

@@ -43,9 +43,15 @@ def study(argv: list[str]) -> int:
 
 
 def _list(argv: list[str]) -> int:
-    output = filled(Output, parser("study", Output).parse(argv))
+    made = parser("study", Output)
+    made.add_argument("--names", action="store_true", help="only the names, one a line")
+    given = made.parse(argv)
+    output = filled(Output, given)
     from trimtab.studies.catalogue import DECLARED
 
+    if given.names:
+        print("\n".join(DECLARED))
+        return 0
     rows = [
         {"name": s.kind, "summary": s.summary, "source": s.source, "claims": [c.id for c in s.claims]}
         for s in DECLARED.values()

@@ -75,7 +75,7 @@ def goal(config: Config) -> Goal | None:
 
 
 def reached(config: Config, returns: np.ndarray, evaluation: float | None) -> Reached | None:
-    """Solved by the mean of the last 100 episodes or the last evaluation; else by a ceiling of returns."""
+    """Solved by the mean of the last 100 episodes or the last evaluation; where nobody says, by their ceiling."""
     wanted = goal(config)
     if wanted is not None:
         if len(returns) >= FEWEST and returns[-WINDOW:].mean() >= wanted.threshold:

@@ -70,7 +70,7 @@ class Declared(Study):
 
     @abstractmethod
     def measure(self, outcomes: Any) -> dict[str, pl.DataFrame]:
-        """From what `gather` returned: long tables by name, the first being the main one; figures, verdicts and the page read only these."""
+        """From what `gather` returned: long tables by name; figures, verdicts and the page read only these."""
 
     @abstractmethod
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:

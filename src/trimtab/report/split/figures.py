@@ -56,7 +56,7 @@ def error(result: dict[str, Any]) -> Chart | None:
     data = []
     for row in known:
         for order, (name, part) in enumerate(PARTS.items()):
-            if row[name].get("value") is not None:
+            if _drawn(row, name):
                 data.append(_scaled(row, name, part, unit or 1.0) | {"order": order})
         total = _total(row)
         if row[total].get("value") is not None:
@@ -85,7 +85,7 @@ def stages(result: dict[str, Any]) -> Chart | None:
         totals = [row[_total(row)].get("value") for row in stage["rows"]]
         unit = max((t for t in totals if t), default=None)
         for row in stage["rows"] if unit else ():
-            terms = [(name, part) for name, part in PARTS.items() if row[name].get("value") is not None]
+            terms = [(name, part) for name, part in PARTS.items() if _drawn(row, name)]
             found = [_scaled(row, name, part, unit) | {"order": i} for i, (name, part) in enumerate(terms)]
             found.append(_scaled(row, _total(row), "total", unit) | {"order": None})
             data += [item | {"panel": panels[-1]} for item in found]
@@ -102,6 +102,11 @@ def stages(result: dict[str, Any]) -> Chart | None:
         "Error of the gradient by split at points of training. Compare bars within a panel: stages differ in scale. "
         "Dot and line: their sum with its 95% interval.",
     )
+
+
+def _drawn(row: dict[str, Any], name: str) -> bool:
+    """Whether a term has a bar: a bias that is not resolved has none, as the total then leaves it out."""
+    return row[name].get("value") is not None and (name != "bias_sq" or bool(row[name].get("resolved")))
 
 
 def _total(row: dict[str, Any]) -> str:

@@ -100,8 +100,8 @@ def _key_table(result: dict[str, Any]) -> list[Block]:
 
 def _why(result: dict[str, Any]) -> list[Block]:
     """What ruled out each split that is out, and by what the choice among the others was made."""
-    if "ruled_out" not in result:
-        return [Bullets([_sentence(r) for r in result["reasons"]])] if result["reasons"] else []
+    if "ruled_out" not in result:  # a result of before: its sentence has the reasons
+        return []
     reasons = [f"{_times(item['split'])} is out: {item['reason'].rstrip('.')}." for item in result["ruled_out"]]
     reasons += [_sentence(result["tie_break"])] if result.get("tie_break") else []
     return [Bullets(reasons)] if reasons else []

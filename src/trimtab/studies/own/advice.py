@@ -1,8 +1,8 @@
 """Does it help to do what `trimtab doctor` says?
 
 Each case is a configuration with something wrong, or a preset with few steps. It is trained on several seeds, the
-doctor looks at the first seed's run, its first suggestion is taken, and so on. Every round is kept, also those that made
-things worse.
+doctor looks at the first seed's run, its first suggestion is taken, and so on. Every round is kept, also those that
+made things worse.
 """
 
 from __future__ import annotations

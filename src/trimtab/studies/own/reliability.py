@@ -93,8 +93,8 @@ class Reliability(Declared):
         out = fates.filter(~pl.col("kept"))
         wrong, overlap = int(fates["wrong"].sum()), overlapping(fates)
         return (
-            f"Of {out.height} times that a split was ruled out, {wrong} were wrong by the reference; the recommended sets "
-            f"of two repetitions overlap in {overlap:.0%} of the pairs; the same split was recommended in "
+            f"Of {out.height} times that a split was ruled out, {wrong} were wrong by the reference; the recommended "
+            f"sets of two repetitions overlap in {overlap:.0%} of the pairs; the same split was recommended in "
             f"{same_recommendation(fates):.0%} of them."
         )
 
