@@ -8,8 +8,8 @@ from pathlib import Path
 import nbformat
 import pytest
 import tiny
-from jupyter_client import AsyncKernelManager
 from nbclient import NotebookClient
+from traitlets.config import Config
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
@@ -29,16 +29,20 @@ def runs(tmp_path, monkeypatch):
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_shows_what_it_makes(path, runs):
     book = nbformat.read(path, 4)
-    shown = {cell.id: kinds(cell) for cell in book.cells if cell.cell_type == "code"}
-    manager = AsyncKernelManager(kernel_name="python3", transport="ipc", connection_file=str(runs / "kernel.json"))
-    NotebookClient(book, km=manager, timeout=240, resources={"metadata": {"path": str(runs)}}).execute()
-    assert {cell.id: kinds(cell) for cell in book.cells if cell.cell_type == "code"} == shown
+    code = [cell for cell in book.cells if cell.cell_type == "code"]
+    stored = [[kinds(output) for output in cell.outputs] for cell in code]
+    kernel = Config({"AsyncKernelManager": {"transport": "ipc", "connection_file": str(runs / "kernel.json")}})
+    NotebookClient(book, config=kernel, timeout=240, resources={"metadata": {"path": str(runs)}}).execute()
+    for cell, wanted in zip(code, stored):
+        shown = [kinds(output) for output in cell.outputs]
+        assert len(shown) >= len(wanted) and all(map(set.issuperset, shown, wanted)), cell.source
+    assert sum(bool(wanted) for wanted in stored) > len(code) // 2
     assert list((runs / "runs").glob("*/*/config.yaml"))
 
 
-def kinds(cell) -> list[str]:
-    """What a cell puts out, without the numbers: the kind of each output and of its data."""
-    return [" ".join([output.output_type, *sorted(output.get("data", {}))]) for output in cell.outputs]
+def kinds(output) -> set[str]:
+    """What an output is, without its numbers: its type and the forms its data comes in."""
+    return {output.output_type, *output.get("data", {})}
 
 
 def test_there_are_notebooks_and_no_other_scripts():
