@@ -9,7 +9,7 @@ from scipy import integrate, special, stats
 from trimtab.envs import Continuous, Discrete, MultiBinary, MultiDiscrete
 from trimtab.nets import impala, nature
 from trimtab.nets.agent import Agent, distribution_for
-from trimtab.nets.choice import choose_network, widths
+from trimtab.nets.choice import choose_network, parameters, widths
 from trimtab.nets.heads import Bernoullis, Categorical, Gaussian, MultiCategorical, clip_action
 from trimtab.nets.mlp import Dense, product
 
@@ -395,3 +395,25 @@ def test_small_images_are_numbers_from_0_to_1_to_a_dense_network():
     np.testing.assert_allclose(
         agent.policy(params.policy, jnp.asarray(image)), plain.policy(params.policy, floats), rtol=1e-5, atol=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    "shape, options",
+    [
+        ((7,), {"dist": GAUSSIAN}),
+        ((7,), {"arch": "shared", "auxiliary": True, "hidden_sizes": (5,)}),
+        ((7,), {"critic": False}),
+        ((6,), {"actor_parts": ((0, 2),), "critic_parts": ((1, 4),)}),
+        ((40, 44, 3), {"network": "nature", "arch": "shared"}),
+        ((9, 8, 3), {"network": "impala", "impala_channels": (4, 6)}),
+    ],
+)
+def test_parameters_are_counted_without_making_them(shape, options):
+    dist, network = options.pop("dist", CATEGORICAL), options.get("network", "mlp")
+    hidden = options.pop("hidden_sizes", None)
+    agent = Agent(shape, "float32", dist, hidden_sizes=widths(network, hidden), **options)
+    made = sum(int(np.prod(s)) for layout in (agent.policy_layout, agent.value_layout) for s in layout.values())
+    seen = tuple(sum(b - a for a, b in options.pop(f"{who}_parts", ())) or None for who in ("actor", "critic"))
+    free = dist.d if isinstance(dist, Gaussian) else 0
+    options.pop("network", None)
+    assert parameters(network, shape, dist.num_outputs, hidden, free=free, seen=seen, **options) == made
