@@ -1,7 +1,7 @@
 """Every environment that `trimtab envs` calls available is stepped; one of each kind trains a tiny iteration.
 
-`python -m benchmarks.environments` writes docs/results/environments.md (with a family, as `atari`, it prints the same
-for that family); with `--table` it writes the table of spaces that `trimtab envs` reads, from the packages themselves.
+`python -m benchmarks.environments` writes docs/results/environments.md; with a family (`atari`) it prints the same for
+that family alone; with `--table` it writes the table of spaces that `trimtab envs` reads, from the packages themselves.
 """
 
 from __future__ import annotations

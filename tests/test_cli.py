@@ -58,6 +58,10 @@ WRONG = {
     "resume without checkpoints": "resume nowhere --checkpoints 0",
     "split of two environments": "split CartPole-v1 --batch 64 --env-id Acrobot-v1",
     "unknown backend to list": "envs --backend nativ",
+    "unknown name to list": "envs Qzzzx",
+    "unknown environment to plan": "plan NoSuchEnv-v9",
+    "unknown module": "train nomodule:Env-v0",
+    "unknown part of an observation": "train CheetahRun-v1 --actor-obs speed",
 }
 FILES = {
     "binary.yaml": b"\xff\xfe\x00\x80\xff",
@@ -172,3 +176,14 @@ def test_progress_counts_down_and_ends_once(capsys, monkeypatch):
         bar.update(done)
     lines = capsys.readouterr().err.splitlines()
     assert [line.split("tasks")[1].split() for line in lines] == [["10", "s", "left"], ["4", "s", "left"], []]
+
+
+def test_the_list_of_environments_keeps_its_brackets_and_says_what_runs(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert cli.main(["envs", "lunarlander"]) == 0
+    assert [line.split("│")[-2].strip() for line in capsys.readouterr().out.splitlines() if "-v3" in line] == [
+        "yes"
+    ] * 2
+    assert cli.main(["envs"]) == 0
+    told = capsys.readouterr().out
+    assert "gymnasium[box2d]" in told and "mujoco.myosuite" in told and "796" in told

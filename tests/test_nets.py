@@ -397,28 +397,23 @@ def test_small_images_are_numbers_from_0_to_1_to_a_dense_network():
     )
 
 
-COUNTED = {
-    "mlp": ({}, (4,), Categorical(2)),
-    "gaussian": ({"hidden_sizes": (32, 16)}, (3,), Gaussian((-1.0,), (1.0,))),
-    "shared": ({"arch": "shared"}, (4,), Categorical(2)),
-    "ppg": ({"auxiliary": True}, (4,), Categorical(2)),
-    "no critic": ({"critic": False}, (4,), Categorical(2)),
-    "impala": (
-        {"network": "impala", "impala_channels": (4, 8), "hidden_sizes": (16,)},
-        (21, 10, 3),
-        Categorical(5),
-    ),
-    "nature": ({"network": "nature", "hidden_sizes": (16,)}, (40, 36, 2), Categorical(5)),
-}
-
-
-@pytest.mark.parametrize("case", COUNTED)
-def test_parameters_are_counted_as_the_networks_have_them(case):
-    fields, shape, dist = COUNTED[case]
-    agent = Agent(shape, "float32", dist, **{"hidden_sizes": (64, 64)} | fields)
-    layouts = [*agent.policy_layout.values(), *agent.value_layout.values()]
-    rest = {name: value for name, value in fields.items() if name in ("arch", "critic", "auxiliary", "impala_channels")}
+@pytest.mark.parametrize(
+    "shape, options",
+    [
+        ((7,), {"dist": GAUSSIAN}),
+        ((7,), {"arch": "shared", "auxiliary": True, "hidden_sizes": (5,)}),
+        ((7,), {"critic": False}),
+        ((6,), {"actor_parts": ((0, 2),), "critic_parts": ((1, 4),)}),
+        ((40, 44, 3), {"network": "nature", "arch": "shared"}),
+        ((9, 8, 3), {"network": "impala", "impala_channels": (4, 6)}),
+    ],
+)
+def test_parameters_are_counted_without_making_them(shape, options):
+    dist, network = options.pop("dist", CATEGORICAL), options.get("network", "mlp")
+    hidden = options.pop("hidden_sizes", None)
+    agent = Agent(shape, "float32", dist, hidden_sizes=widths(network, hidden), **options)
+    made = sum(int(np.prod(s)) for layout in (agent.policy_layout, agent.value_layout) for s in layout.values())
+    seen = tuple(sum(b - a for a, b in options.pop(f"{who}_parts", ())) or None for who in ("actor", "critic"))
     free = dist.d if isinstance(dist, Gaussian) else 0
-    network, widths_given = fields.get("network", "mlp"), fields.get("hidden_sizes", (64, 64))
-    counted = parameters(network, shape, dist.num_outputs, widths_given, free=free, **rest)
-    assert counted == sum(int(np.prod(shape)) for shape in layouts)
+    options.pop("network", None)
+    assert parameters(network, shape, dist.num_outputs, hidden, free=free, seen=seen, **options) == made

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from trimtab import envs
-from trimtab.envs.base import Continuous, Discrete, EnvError
+from trimtab.envs.base import Continuous, Discrete, EnvError, MultiBinary, MultiDiscrete
 from trimtab.envs.gym import GymEnv
 from trimtab.envs.layout import actions_of, layout_of
 
@@ -152,3 +152,46 @@ def test_errors_name_what_would_work():
         GymEnv("Pendulum-v1", 1, time_limit=0)
     with pytest.raises(EnvError, match=r"has actions Text.*MultiDiscrete, MultiBinary and Box"):
         actions_of("Words-v0", gymnasium.spaces.Text(4))
+
+
+class Mixed(gymnasium.Env):
+    """Observes a Dict of everything, takes what `space` says, and answers with what it was given."""
+
+    def __init__(self, kind: str = "choices"):
+        s = gymnasium.spaces
+        inner = s.Tuple((s.Discrete(3, start=2), s.MultiBinary(2)))
+        self.observation_space = s.Dict(
+            {"b": s.Box(-1, 1, (2, 2), np.float32), "a": inner, "c": s.MultiDiscrete([2, 3])}
+        )
+        self.action_space = s.MultiBinary(3) if kind == "switches" else s.MultiDiscrete([2, 4], start=[5, 0])
+
+    def observe(self):
+        box = np.arange(4, dtype=np.float32).reshape(2, 2) / 4
+        return {"c": np.array([1, 2]), "a": (3, np.array([0, 1], np.int8)), "b": box}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observe(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        return self.observe(), float(np.sum(action)), False, False, {}
+
+
+def test_everything_in_a_dict_becomes_one_vector_in_sorted_order():
+    env = envs.make("mine", num_envs=2, constructor=Mixed)
+    wanted = [0, 1, 0, 0, 1, 0, 0.25, 0.5, 0.75, 0, 1, 0, 0, 1]
+    np.testing.assert_array_equal(env.reset(0), [wanted] * 2)
+    assert [part.name for part in env.spec.parts] == ["a.0", "a.1", "b", "c"]
+    assert env.spec.slices("actor_obs", ("a",)) == ((0, 3), (3, 5))
+    with pytest.raises(EnvError, match=r"actor_obs: .* has no observation 'd'; nearest: a.0"):
+        env.spec.slices("actor_obs", ("d",))
+    assert env.spec.action == MultiDiscrete((2, 4))
+    np.testing.assert_array_equal(env.step(np.array([[0, 3], [1, 0]])).reward, [8, 6])
+
+
+def test_switches_are_zeros_and_ones():
+    env = envs.make("mine", num_envs=2, constructor=Mixed, env_kwargs={"kind": "switches"})
+    env.reset(0)
+    assert env.spec.action == MultiBinary(3)
+    np.testing.assert_array_equal(env.step(np.array([[0, 1, 1], [1, 1, 1]])).reward, [2, 3])

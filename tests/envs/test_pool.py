@@ -15,7 +15,7 @@ from trimtab import envs
 from trimtab.algos import rollout
 from trimtab.algos.rollout import Carry
 from trimtab.envs import pool
-from trimtab.envs.base import Continuous, Discrete, EnvError
+from trimtab.envs.base import Continuous, Discrete, EnvError, MultiDiscrete
 from trimtab.envs.pool import PoolEnv
 from trimtab.nets.agent import distribution_for
 
@@ -189,7 +189,7 @@ def test_a_missing_system_library_is_named(monkeypatch):
 
 
 def test_make_comes_here_for_procgen_atari_and_mujoco():
-    assert set(pool.pool_ids()) >= set(envs.names.ENVPOOL_IDS)
+    assert set(pool.pool_ids()) >= set(envs.names.PROCGEN_ALIASES.values())
     for env_id in ("procgen/starpilot-hard", "Ant-v4"):
         env = envs.make(env_id, num_envs=2)
         assert env.spec.backend == "envpool" and env.spec.env_id == env_id and env.num_envs == 2
@@ -273,3 +273,30 @@ def test_only_classic_control_on_this_machine_is_streamed():
 def test_no_limit_means_none():
     env = PoolEnv("CartPole-v1", 1, time_limit=2**31 - 1)
     assert env.spec.time_limit is None and env._config["max_episode_steps"] == 2**31 - 1
+
+
+def test_dict_observations_are_one_vector_in_sorted_order():
+    env = PoolEnv("FetchReach-v4", 2)
+    assert [tuple(part) for part in env.spec.parts] == [
+        ("achieved_goal", 0, 3),
+        ("desired_goal", 3, 6),
+        ("observation", 6, 16),
+    ]
+    obs, steps = play(env, 55)
+    assert obs.shape == (2, 16) and obs.dtype == np.float32
+    np.testing.assert_allclose(obs[:, 0:3], obs[:, 6:9], atol=1e-6)  # the achieved goal is where the gripper is
+    assert sum(step.truncated.sum() for step in steps) == 2 and all(step.obs.shape == (2, 16) for step in steps)
+    assert env.spec.slices("actor_obs", ("observation", "desired_goal")) == ((3, 6), (6, 16))
+    env.close()
+
+
+def test_indices_are_one_hot_and_whole_number_boxes_are_choices():
+    env = PoolEnv("MiniGrid-Empty-5x5-v0", 2)
+    assert env.spec.obs_shape == (4 + 147 + 96,)
+    assert (env.reset(0)[:, :4].sum(1) == 1).all()
+    env.close()
+    env = PoolEnv("BinPack-v2", 2)
+    assert env.spec.action == MultiDiscrete((40, 20)) and env.spec.parts[1].name == "ems.x1"
+    env.reset(0)
+    assert env.step(np.array([[0, 0], [39, 19]])).reward.shape == (2,)
+    env.close()

@@ -7,7 +7,10 @@ import pytest
 import tiny
 
 from trimtab import cli
+from trimtab.config import Config
+from trimtab.envs import EnvError
 from trimtab.playbook.doctor import diagnose
+from trimtab.playbook.plan import plan
 from trimtab.runs.loop import train
 from trimtab.runs.records import RunDir
 from trimtab.runs.run import load
@@ -65,6 +68,13 @@ def test_a_plan_shows_what_follows_and_what_is_unusual(capsys):
     assert said["derived"]["batch (N × T)"] == "1 × 64 = 64"
 
 
-def test_a_plan_does_not_guess_an_action_space_it_cannot_see(capsys):
+def test_a_plan_knows_spaces_network_and_memory_before_anything_runs(capsys):
     said = told(["plan", "Breakout-MinAtar"], capsys)
-    assert next(f for f in said["findings"] if f["check"] == "minibatch")["verdict"] == "unknown"
+    assert next(f for f in said["findings"] if f["check"] == "minibatch")["verdict"] == "fine"
+    said = told(["plan", "Pong-v5"], capsys)
+    assert said["derived"]["network"].startswith("nature, 1,687,") and "at least" in said["derived"]["memory"]
+
+
+def test_a_plan_for_an_environment_that_is_not_there_names_the_nearest():
+    with pytest.raises(EnvError, match=r"no environment is called 'CartPoel-v1'; nearest: CartPole-v1"):
+        plan(Config(env_id="CartPoel-v1"))

@@ -20,7 +20,7 @@ import yaml
 
 from trimtab.commands import elsewhere
 from trimtab.fields import ConfigError, base_of, choices_of, element_of, optional, types_of
-from trimtab.wording import plain
+from trimtab.wording import nearest, plain
 
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 
@@ -66,7 +66,7 @@ class Parser(argparse.ArgumentParser):
         options = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
         if (name := elsewhere.here(flag, options)) is not None:
             fail(f"{flag}: no such option; here: {name}")
-        close = difflib.get_close_matches(flag, options, n=3)
+        close = nearest(flag, options)
         fail(f"{flag}: no such option; nearest: {', '.join(close) or 'see --help'}")
 
     def loosely(self, words: list[str]) -> argparse.Namespace | None:
