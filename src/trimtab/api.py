@@ -5,6 +5,7 @@ The one place that turns a source into what is needed is here: `configure` gives
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import wraps
 from os import PathLike
 from pathlib import Path
@@ -21,11 +22,12 @@ from trimtab.playbook.compare import Comparison
 from trimtab.playbook.compare import compare as compare_runs
 from trimtab.playbook.finding import Finding
 from trimtab.runs.progress import Progress, interactive
-from trimtab.runs.records import RunDir, RunError
+from trimtab.runs.records import RunDir, RunError, free_name
 from trimtab.runs.run import Run, load
 
 if TYPE_CHECKING:
     from trimtab.anatomy.probe import Anatomy
+    from trimtab.studies.study import Studied
 
 Place = str | PathLike  # a directory or a file
 Source = Config | Run | Place
@@ -43,8 +45,11 @@ __all__ = [
     "rescale",
     "resume",
     "run_of",
+    "split",
+    "study",
     "train",
     "translate",
+    "tune",
     "watch",
 ]
 
@@ -91,21 +96,24 @@ def train(
     source: Source,
     run_dir: Place | None = None,
     *,
+    env: Callable[..., Any] | None = None,
     preset: str | None = None,
     start_from: Run | Place | None = None,
     take_optimizer: bool = False,
     quiet: bool | None = None,
-    checkpoints: int = 20,
+    checkpoints: int | None = None,
     tensorboard: bool = False,
     track: bool = False,
     **fields: Any,
 ) -> Run:
     """Train, in a new directory (`run_dir`, or the first free runs/ENV/ALGO-seedS-K).
 
-    `source`, `preset` and `fields` say what, as in `configure`. `start_from` is a run whose last parameters and
-    normalizers this one begins with (and its optimizer state, if `take_optimizer`); schedules begin anew. `quiet` shows
-    no progress; by default it is shown in notebooks and at prompts only. `checkpoints` are evenly spaced over the run;
-    `tensorboard` and `track` also write TensorBoard events and to Weights & Biases.
+    `source`, `preset` and `fields` say what, as in `configure`. `env` is a function or class that makes the environment
+    (a gymnasium.Env) in place of the source's id, and must be given again to resume, unless its module can be imported
+    under its name. `start_from` is a run whose last parameters and normalizers this one begins with (and its optimizer
+    state, if `take_optimizer`); schedules begin anew. `quiet` shows no progress; by default it is shown in notebooks and
+    at prompts only. `checkpoints` are evenly spaced (20, or fewer where they are large); `tensorboard` and `track` also
+    write TensorBoard events and to Weights & Biases.
     """
     from trimtab.runs import loop
     from trimtab.runs.start import Start
@@ -115,6 +123,7 @@ def train(
     return loop.train(
         configure(source, preset=preset, **fields),
         run_dir,
+        env,
         quiet=_quiet(quiet),
         checkpoints=checkpoints,
         tensorboard=tensorboard,
@@ -126,9 +135,10 @@ def train(
 def resume(
     run: Run | Place,
     *,
+    env: Callable[..., Any] | None = None,
     total_timesteps: int | None = None,
     quiet: bool | None = None,
-    checkpoints: int = 20,
+    checkpoints: int | None = None,
     tensorboard: bool = False,
     track: bool = False,
 ) -> Run:
@@ -141,6 +151,7 @@ def resume(
 
     return loop.resume(
         run_of(run).path,
+        env,
         total_timesteps=total_timesteps,
         quiet=_quiet(quiet),
         checkpoints=checkpoints,
@@ -290,3 +301,102 @@ def watch(
 
 def _quiet(quiet: bool | None) -> bool:
     return not interactive() if quiet is None else quiet
+
+
+# Studies: many jobs, in a directory that `resume` on the command line goes on with ------------------------------
+
+
+def split(
+    source: Source,
+    batch: int,
+    run_dir: Place | None = None,
+    *,
+    splits: str | None = None,
+    seeds: int | None = None,
+    max_seeds: int | None = None,
+    budget: float | None = None,
+    points: int | None = None,
+    replicates: int | None = None,
+    quick: bool = False,
+    on: str = "local",
+    workers: int | None = None,
+    store: Place | None = None,
+    quiet: bool | None = None,
+    preset: str | None = None,
+    **fields: Any,
+) -> Studied:
+    """How should a batch be split into environments × steps? The answer of `trimtab split`, whose options these are.
+
+    A Run as source is also what is probed. `on`, `workers` and `store` say where jobs are done and kept.
+    """
+    from trimtab.studies.split import QUICK, Split, SplitOptions, default_splits, parse_splits
+
+    own = configure(source, preset=preset)
+    given = {"seeds": seeds, "max_seeds": max_seeds, "points": points, "replicates": replicates}
+    effort = (QUICK if quick else {}) | {name: value for name, value in given.items() if value is not None}
+    if max_seeds is None and seeds is not None:
+        effort["max_seeds"] = max(seeds, effort.get("max_seeds", SplitOptions.max_seeds))
+    probed = str(source.path) if isinstance(source, Run) else None
+    options = SplitOptions(splits=splits, run=probed, budget=budget, quick=quick, **effort)
+    first = (parse_splits(splits, batch) if splits else default_splits(batch, quick=False))[0]
+    config = configure(source, preset=preset, **fields | {"num_envs": first[0], "num_steps": first[1]})
+    if "total_timesteps" not in fields:
+        most = 100_000 if quick else 200_000
+        config = config.replace(total_timesteps=max(batch, min(config.total_timesteps, most)))
+    study = Split(config, batch, own.num_envs, options, f"trimtab.split({own.env_id!r}, {batch})")
+    return _studied(study, run_dir, f"split-{own.env_id}", on, workers, store, quiet)
+
+
+def tune(
+    source: Source,
+    run_dir: Place | None = None,
+    *,
+    phases: str | None = None,
+    seeds: int = 2,
+    final_seeds: int = 5,
+    on: str = "local",
+    workers: int | None = None,
+    store: Place | None = None,
+    quiet: bool | None = None,
+    preset: str | None = None,
+    **fields: Any,
+) -> Studied:
+    """The playbook's sweeps and a comparison with the start on new seeds: `trimtab tune`, whose options these are."""
+    from trimtab.studies.tune import PHASES, SHORT, Tune, TuneOptions
+
+    config = configure(source, preset=preset, **fields)
+    if "total_timesteps" not in fields:
+        config = config.replace(total_timesteps=min(config.total_timesteps, SHORT))
+    options = TuneOptions(phases or ",".join(PHASES), seeds, final_seeds)
+    study = Tune(config, options, f"trimtab.tune({config.env_id!r})")
+    return _studied(study, run_dir, f"tune-{config.env_id}", on, workers, store, quiet)
+
+
+def study(
+    name: str,
+    run_dir: Place | None = None,
+    *,
+    size: Literal["quick", "default", "full"] = "default",
+    seed: int = 1,
+    on: str = "local",
+    workers: int | None = None,
+    store: Place | None = None,
+    quiet: bool | None = None,
+) -> Studied:
+    """A study of the sources by its name (`trimtab study list`), at one of its sizes."""
+    from trimtab.studies.catalogue import DECLARED
+    from trimtab.wording import nearest
+
+    if name not in DECLARED:
+        near = ", ".join(nearest(name, DECLARED) or DECLARED)
+        raise ConfigError("study", name, f"no such study; nearest: {near}")
+    asked = DECLARED[name](size=size, seed=seed, command=f"trimtab.study({name!r}, size={size!r})")
+    return _studied(asked, run_dir, f"study-{name}", on, workers, store, quiet)
+
+
+def _studied(study, run_dir, name: str, on: str, workers: int | None, store, quiet: bool | None) -> Studied:
+    from trimtab.studies.study import Studied, Where, begin
+
+    out = Path(run_dir) if run_dir else free_name(Path("runs"), name)
+    where = Where(on, workers, str(store) if store else None)
+    return Studied(begin(study, out, where, study.command, _quiet(quiet)))

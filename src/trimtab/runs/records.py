@@ -83,6 +83,12 @@ def new_path(root: Path, env_id: str, algo: str, seed: int) -> Path:
     return first_free(base / f"{algo}-seed{seed}-{k}" for k in count(1))
 
 
+def free_name(root: Path, name: str) -> Path:
+    """ROOT/NAME-K with the first free K; what a file system may not like becomes a dash."""
+    words = re.sub(r"[^\w./-]", "-", name) if "/" in name else re.sub(r"[^\w.-]", "-", name)
+    return first_free(root / f"{words}-{k}" for k in count(1))
+
+
 def first_free(candidates: Iterable[Path]) -> Path:
     """The first path that does not exist yet."""
     return next(path for path in candidates if not path.exists())

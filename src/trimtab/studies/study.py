@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from trimtab import markup
 from trimtab.runs.progress import Progress
 from trimtab.runs.records import RunError, write_json
 from trimtab.studies.executor import Executor, executor
@@ -38,6 +39,22 @@ class Outcomes(dict[str, Outcome]):
 
 
 Work = Generator[Sequence[Job], Outcomes, Answer]
+
+
+class Studied(dict[str, Any]):
+    """The answer of a finished study, as `--json` prints it; short in a prompt, and a table in a notebook."""
+
+    @property
+    def sentence(self) -> str:
+        return self.get("sentence", "")
+
+    def __repr__(self) -> str:
+        return f"Studied({self['run']}: {self.sentence or f'{len(self)} entries'})"
+
+    def _repr_html_(self) -> str:
+        rows = [(v["id"], v["claim"]["text"], v["word"]) for v in self.get("verdicts", ())]
+        rows += [(f"{r['num_envs']} × {r['num_steps']}", r["verdict"], "") for r in self.get("rows", ())]
+        return markup.table(self.sentence or self["run"], [*rows, ("page", self["page"], "")])
 
 
 class Study:
