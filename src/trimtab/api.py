@@ -111,9 +111,9 @@ def train(
     `source`, `preset` and `fields` say what, as in `configure`. `env` is a function or class that makes the environment
     (a gymnasium.Env) in place of the source's id, and must be given again to resume, unless its module can be imported
     under its name. `start_from` is a run whose last parameters and normalizers this one begins with (and its optimizer
-    state, if `take_optimizer`); schedules begin anew. `quiet` shows no progress; by default it is shown in notebooks and
-    at prompts only. `checkpoints` are evenly spaced (20, or fewer where they are large); `tensorboard` and `track` also
-    write TensorBoard events and to Weights & Biases.
+    state, if `take_optimizer`); schedules begin anew. `quiet` shows no progress; by default notebooks and prompts do.
+    `checkpoints` are evenly spaced (20, or fewer where they are large); `tensorboard` and `track` also write TensorBoard
+    events and to Weights & Biases.
     """
     from trimtab.runs import loop
     from trimtab.runs.start import Start
