@@ -112,8 +112,7 @@ def train(
     (a gymnasium.Env) in place of the source's id, and must be given again to resume, unless its module can be imported
     under its name. `start_from` is a run whose last parameters and normalizers this one begins with (and its optimizer
     state, if `take_optimizer`); schedules begin anew. `quiet` shows no progress; by default notebooks and prompts do.
-    `checkpoints` are evenly spaced (20, or fewer where they are large); `tensorboard` and `track` also write TensorBoard
-    events and to Weights & Biases.
+    `checkpoints` are evenly spaced (20, or fewer where they are large); `tensorboard` and `track` write there too.
     """
     from trimtab.runs import loop
     from trimtab.runs.start import Start
