@@ -16,7 +16,7 @@ from trimtab.algos.gradients import Samples
 from trimtab.algos.optimizer import Hypers
 from trimtab.algos.rollout import Carry, Rollout
 from trimtab.algos.state import State
-from trimtab.anatomy.sampling import UNLIMITED_BURN_IN, Rows, with_lambda
+from trimtab.anatomy.sampling import UNLIMITED_BURN_IN, CompiledSampler, Rows, with_lambda
 from trimtab.envs.base import derived_seed
 
 
@@ -160,3 +160,11 @@ class Walk:
             row = slice(first - offset, first - offset + num_steps)
             self.waiting[env].append(Rollout(*(column[row, env].copy() for column in both)))
         self._recent = stretch
+
+
+def sampler(
+    algorithm: Algorithm, state: State, hypers: Hypers, num_envs: int, num_steps: int, start: str, reference: bool
+) -> CompiledSampler | HostSampler:
+    """Rows from the algorithm's environment, of either kind."""
+    make = CompiledSampler if algorithm.env.spec.compiled else HostSampler
+    return make(algorithm, state, hypers, num_envs, num_steps, start, reference)

@@ -54,15 +54,15 @@ def _print_families(rows: list[CatalogueRow]) -> None:
     table = Table("family", "backend", "ids", "for example", "not available here")
     for (backend, family), members in families.items():
         usable = [row.env_id for row in members if row.available]
-        reasons = defaultdict(int)
+        reasons: dict[str, int] = defaultdict(int)
         for row in members:
             reasons[row.reason] += not row.available
         why = "; ".join(f"{count}: {reason}" for reason, count in reasons.items() if count)
         table.add_row(family, backend, str(len(members)), escape(", ".join(usable[:2])), escape(why))
     Console().print(table)
     ids = {row.env_id for row in rows}
-    usable = {row.env_id for row in rows if row.available}
-    print(f"{len(usable):,} of {len(ids):,} ids can be trained here; `trimtab envs humanoid` or `trimtab envs atari`")
+    trainable = {row.env_id for row in rows if row.available}
+    print(f"{len(trainable):,} of {len(ids):,} ids can be trained here; `trimtab envs humanoid` or `trimtab envs atari`")
     print("shows those of a name or family with their spaces. Yours: module:Env-v0 or module:ClassOrFunction.")
 
 

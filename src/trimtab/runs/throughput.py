@@ -97,7 +97,7 @@ def _host_parts(algorithm: Algorithm, state: Any, hypers: Any):
     try:
         zeros = np.zeros(config.num_envs, np.float32)
         carry = rollout.Carry((), env.reset(config.seed), zeros, zeros.copy())
-        sample = jax.jit(lambda key: rollout.random_action(algorithm.dist, key, config.num_envs))
+        sample = jax.jit(lambda key: algorithm.dist.uniform(key, config.num_envs))
         action = np.asarray(clip_action(algorithm.dist, sample(jax.random.key(0))))
         begun = time.perf_counter()
         for _ in range(config.num_steps):
