@@ -1,6 +1,6 @@
 """Finished studies as pages of docs/results: `python docs/publish.py DIR ...`, or a directory that holds some.
 
-For each study: NAME.md with the answer, the claims and their verdicts, what differs from the source, tables and figures,
+For each study: NAME.md with the answer, the claims and their verdicts, what differs from the source, tables, figures
 and how it was made; NAME.json with the same in full. And claims.md, the table of all claims, first of all pages.
 """
 
@@ -51,8 +51,8 @@ def page_of(folder: Path) -> tuple[str, str]:
     lines += [
         "## How this was made",
         "",
-        f"`{answer['command']}`: {answer['jobs']} jobs, {answer['steps']:,} environment steps, {seconds / 60:.1f} minutes "
-        f"of work on {where['processor']}, {where['cores']} cores. Numbers: [{name}.json]({name}.json).",
+        f"`{answer['command']}`: {answer['jobs']} jobs, {answer['steps']:,} environment steps, {seconds / 60:.1f} "
+        f"minutes of work on {where['processor']}, {where['cores']} cores. Numbers: [{name}.json]({name}.json).",
         "",
         *(f"- failed: {failure}" for failure in answer["failed"]),
     ]
@@ -93,8 +93,8 @@ def claims(places: list[Path]) -> str:
     lines = [
         "# Claims of the sources, and what was measured",
         "",
-        "Each claim is judged by the rule that its study declares beforehand; a study's page has the rule, the evidence and "
-        "the figures. Run one: `trimtab study run NAME`; this table: `trimtab study claims DIR`.",
+        "Each claim is judged by the rule that its study declares beforehand; a study's page has the rule, the "
+        "evidence and the figures. Run one: `trimtab study run NAME`; this table: `trimtab study claims DIR`.",
         "",
         "| | claim | verdict | measured | study |",
         "|---|---|---|---|---|",

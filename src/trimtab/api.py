@@ -57,7 +57,7 @@ def configure(source: Source, *, preset: str | None = None, **fields: Any) -> Co
     `Config`; an unknown one is refused with the nearest.
     """
     base = _complete(source)
-    if base is not None:
+    if isinstance(source, Config | Run) or base is not None:
         if preset not in (None, "none"):
             raise ConfigError("preset", preset, "a run or Config is complete; give an environment id, or leave it out")
         return configuration.from_dict(fields, base)
@@ -191,11 +191,12 @@ def probe(
     """Measure what the gradient of a run's checkpoints is made of; a list if several are asked for.
 
     `at`: one step, several, "last" or "all" (default: the last checkpoint after which the return still changed).
-    `gae_lambda`: one λ or several (default: the run's own). `num_envs`, `num_steps`: N and T to measure at (the run's own). `replicates`: independent batches to draw.
-    `start`: where rows start. `advantages`: as they are, standardized by an independent sample, or by their own batch.
-    `objective`: the policy term, or all terms. `method`: how per-sample gradients are computed. `bias`: also simulate
-    the paired reference. `blocks`: also predict the variance at these smaller T. `correlations`: also look at pairs of
-    samples. `seed`: of replicates and bootstraps. `save`: keep the table with the run.
+    `gae_lambda`: one λ or several (default: the run's own). `num_envs`, `num_steps`: N and T to measure at (the run's
+    own). `replicates`: independent batches to draw. `start`: where rows start. `advantages`: as they are, standardized
+    by an independent sample, or by their own batch. `objective`: the policy term, or all terms. `method`: how
+    per-sample gradients are computed. `bias`: also simulate the paired reference. `blocks`: also predict the variance
+    at these smaller T. `correlations`: also look at pairs of samples. `seed`: of replicates and bootstraps. `save`:
+    keep the table with the run.
     """
     from trimtab.anatomy.probe import probe as measure
 

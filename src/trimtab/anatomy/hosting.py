@@ -107,8 +107,7 @@ class HostSampler:
     def _collect(self, seed: int, replicate: int) -> Rollout:
         first = derived_seed(seed, replicate)
         if self.start == "reset":
-            zeros = np.zeros(self.num_envs, np.float32)
-            return self._steps(seed, replicate, Carry((), self.env.reset(first), zeros, zeros.copy()))[1]
+            return self._steps(seed, replicate, rollout.begun(self.env.reset(first)))[1]
         if self._walk is None:
             self._walk = Walk(self, seed, self.env.reset(first))
         return self._walk.rows()
@@ -134,8 +133,7 @@ class Walk:
 
     def __init__(self, sampler: HostSampler, seed: int, obs: np.ndarray):
         self.sampler, self.seed, self.stretches = sampler, seed, 0
-        zeros = np.zeros(sampler.num_envs, np.float32)
-        self.carry = Carry((), obs, zeros, zeros.copy())
+        self.carry = rollout.begun(obs)
         limit = sampler.env.spec.time_limit
         self.cutter = Cutter(sampler.num_envs, sampler.num_steps, limit, np.random.default_rng(seed))
         self.waiting: list[deque[Rollout]] = [deque() for _ in range(sampler.num_envs)]

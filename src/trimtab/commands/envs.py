@@ -53,16 +53,16 @@ def _print_families(rows: list[CatalogueRow]) -> None:
         families[row.backend, row.family].append(row)
     table = Table("family", "backend", "ids", "for example", "not available here")
     for (backend, family), members in families.items():
-        usable = [row.env_id for row in members if row.available]
+        examples = [row.env_id for row in members if row.available][:2]
         reasons: dict[str, int] = defaultdict(int)
         for row in members:
             reasons[row.reason] += not row.available
         why = "; ".join(f"{count}: {reason}" for reason, count in reasons.items() if count)
-        table.add_row(family, backend, str(len(members)), escape(", ".join(usable[:2])), escape(why))
+        table.add_row(family, backend, str(len(members)), escape(", ".join(examples)), escape(why))
     Console().print(table)
     ids = {row.env_id for row in rows}
-    trainable = {row.env_id for row in rows if row.available}
-    print(f"{len(trainable):,} of {len(ids):,} ids can be trained here; `trimtab envs humanoid` or `trimtab envs atari`")
+    usable = {row.env_id for row in rows if row.available}
+    print(f"{len(usable):,} of {len(ids):,} ids can be trained here; `trimtab envs humanoid` or `trimtab envs atari`")
     print("shows those of a name or family with their spaces. Yours: module:Env-v0 or module:ClassOrFunction.")
 
 

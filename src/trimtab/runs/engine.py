@@ -204,8 +204,7 @@ class HostEngine:
         obs = env.reset(seed)
         if config.stagger_resets:
             obs = self._stagger(obs, seed)
-        zeros = np.zeros(config.num_envs, np.float32)
-        return Carry((), obs, zeros, zeros.copy())
+        return rollout.begun(obs)
 
     def _stagger(self, obs: np.ndarray, seed: int) -> np.ndarray:
         """Random actions, each environment being reset at a random moment, so that episodes are out of step."""
