@@ -93,8 +93,8 @@ def claims(places: list[Path]) -> str:
     lines = [
         "# Claims of the sources, and what was measured",
         "",
-        "Each claim is judged by the rule that its study declares beforehand; a study's page has the rule, the evidence "
-        "and the figures. Run one: `trimtab study run NAME`; this table: `trimtab study claims DIR`.",
+        "Each claim is judged by the rule that its study declares beforehand; a study's page has the rule, the "
+        "evidence and the figures. Run one: `trimtab study run NAME`; this table: `trimtab study claims DIR`.",
         "",
         "| | claim | verdict | measured | study |",
         "|---|---|---|---|---|",

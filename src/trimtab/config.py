@@ -228,10 +228,10 @@ class Config:
             made = f"num_minibatches={number} makes it {self.batch // number}; give one of the two"
             raise ConfigError("minibatch_size", size, made)
         if self.minibatch_by == "rows" and self.minibatches not in (valid := minibatches_of_rows(*self.split)):
-            name, value = ("num_minibatches", number) if number else ("minibatch_size", size)
-            near = neighbours(valid if number else [self.batch // n for n in valid], value)
+            name, value = ("num_minibatches", number) if number else ("minibatch_size", self.minibatch)
+            near = ", ".join(map(str, neighbours(valid if number else [self.batch // n for n in valid], value)))
             problem = f"does not make whole rows of num_envs={self.num_envs}, num_steps={self.num_steps}"
-            raise ConfigError(name, value, f"{problem} (minibatch_by=rows); nearest: {', '.join(map(str, near))}")
+            raise ConfigError(name, value, f"{problem} (minibatch_by=rows); nearest: {near}")
 
     def _check_iterations(self) -> None:
         """What iterations and phases must hold."""

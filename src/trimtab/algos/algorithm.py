@@ -36,7 +36,8 @@ class Algorithm:
         watch: Callable[..., dict] | None = None,
     ):
         """`make_env(n)` makes n more host environments; `watch` looks at a batch every `probe_every` iterations."""
-        self.config, self.env, self.make_env, self.watch = config, env, make_env, watch
+        self.config, self.env, self.watch = config, env, watch
+        self.make_env: Callable[[int], Any] = make_env  # None where environments are compiled
         self.programs: dict[Any, Callable] = {}  # compiled by others for this algorithm, kept so that they compile once
         spec = env.spec
         self.dist = distribution_for(spec.action)

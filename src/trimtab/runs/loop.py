@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ class Options:
 
 def train(
     config: Config,
-    run_dir: str | Path | None = None,
+    run_dir: str | PathLike[str] | None = None,
     env: Callable[..., Any] | None = None,
     *,
     quiet: bool = True,
@@ -145,7 +146,7 @@ def _new_run(path: Path | None, config: Config, engine: Engine, about: dict[str,
 
 
 def resume(
-    run_dir: str | Path,
+    run_dir: str | PathLike[str],
     env: Callable[..., Any] | None = None,
     *,
     total_timesteps: int | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import jax
@@ -60,7 +60,9 @@ def restore(run: RunDir, config: Config, engine: Engine, say: Callable[[str], No
     return begin(engine, template, Start(**begun_from["start"])) if begun_from else template
 
 
-def opened(path: str | Path, step: int | None, engines: Engines | None = None) -> tuple[Config, Engine, State, int]:
+def opened(
+    path: str | PathLike[str], step: int | None, engines: Engines | None = None
+) -> tuple[Config, Engine, State, int]:
     """A run's engine and the state of one of its checkpoints (the last if `step` is None), for measuring."""
     run = RunDir.open(path)
     config = configuration.from_dict(run.config())

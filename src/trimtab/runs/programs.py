@@ -69,7 +69,8 @@ def exported(
     name: str, key: tuple, function: Callable[..., Any], arguments: Sequence[Any], donate: tuple[int, ...] = ()
 ) -> Callable[..., Any]:
     """`function` of flat arguments, compiled from its exported form; traced only where that is not kept yet."""
-    settings = (jax.config.jax_default_matmul_precision, str(jax.devices()[0].device_kind), jax.default_backend())
+    precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+    settings = (precision, str(jax.devices()[0].device_kind), jax.default_backend())
     words = repr((name, key, settings, _source())).encode()
     file = cache_dir().parent / "programs" / f"{name}-{hashlib.sha256(words).hexdigest()[:32]}.bin"
     program = _read(file)

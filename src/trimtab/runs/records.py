@@ -26,6 +26,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,13 +98,13 @@ def first_free(candidates: Iterable[Path]) -> Path:
 class RunDir:
     """One run on disk."""
 
-    def __init__(self, path: str | Path):
+    def __init__(self, path: str | PathLike[str]):
         self.path = Path(path)
 
     # Making and opening ----------------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, path: str | Path, config: dict[str, Any], manifest: dict[str, Any]) -> RunDir:
+    def create(cls, path: str | PathLike[str], config: dict[str, Any], manifest: dict[str, Any]) -> RunDir:
         """A new run; an existing directory with anything in it is refused."""
         run = cls(path)
         if run.path.exists() and not run.path.is_dir():
@@ -122,12 +123,12 @@ class RunDir:
         return run
 
     @classmethod
-    def began(cls, path: str | Path) -> bool:
+    def began(cls, path: str | PathLike[str]) -> bool:
         """Whether there is a run here, finished or not."""
         return (Path(path) / "config.yaml").is_file()
 
     @classmethod
-    def open(cls, path: str | Path) -> RunDir:
+    def open(cls, path: str | PathLike[str]) -> RunDir:
         run = cls(path)
         if not cls.began(path):
             inside = sorted(file.parent.name for file in run.path.glob("*/config.yaml"))

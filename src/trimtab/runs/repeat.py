@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from trimtab.runs.run import Run
 from trimtab.runs.start import Start, segments_of
 
 
-def repeat(path: str | Path, run_dir: str | Path | None = None, quiet: bool = True) -> dict[str, Any]:
+def repeat(path: str | PathLike[str], run_dir: str | PathLike[str] | None = None, quiet: bool = True) -> dict[str, Any]:
     """Run a configuration again, segment by segment as it ran, and compare every metric outside time/, bit for bit."""
     first = RunDir.open(path)
     config = configuration.from_dict(first.config())

@@ -86,8 +86,9 @@ def begin(engine: Engine, state: State, start: Start) -> State:
     if "observation normalizer" in parts:
         state = replace(state, obs_stats=_filled(state.obs_stats, tensors, "state.obs_stats"))
     if "reward normalizer" in parts:
-        stats = _filled(state.reward_scale.stats, tensors, "state.reward_scale.stats")
-        state = replace(state, reward_scale=state.reward_scale._replace(stats=stats))
+        scale: Any = state.reward_scale
+        stats = _filled(scale.stats, tensors, "state.reward_scale.stats")
+        state = replace(state, reward_scale=scale._replace(stats=stats))
     if "optimizer state" in parts:
         state = replace(state, optimizer=_filled(state.optimizer, tensors, "state.optimizer"))
     return state

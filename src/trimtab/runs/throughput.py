@@ -95,17 +95,15 @@ def _host_parts(algorithm: Algorithm, state: Any, hypers: Any):
     """Stepping with random actions, and one batch with the policy."""
     config, env = algorithm.config, algorithm.make_env(algorithm.config.num_envs)
     try:
-        zeros = np.zeros(config.num_envs, np.float32)
-        carry = rollout.Carry((), env.reset(config.seed), zeros, zeros.copy())
-        sample = jax.jit(lambda key: rollout.random_action(algorithm.dist, key, config.num_envs))
+        carry = rollout.begun(env.reset(config.seed))
+        sample = jax.jit(lambda key: algorithm.dist.uniform(key, config.num_envs))
         action = np.asarray(clip_action(algorithm.dist, sample(jax.random.key(0))))
         begun = time.perf_counter()
         for _ in range(config.num_steps):
             env.step(action)
         environment = time.perf_counter() - begun
         step = jax.jit(lambda obs, noise: algorithm.act(state.params, state.obs_stats, obs, noise, hypers))
-        _, noise = algorithm.noise(jax.random.key(1))
-        noise = np.asarray(noise)
+        noise = np.asarray(algorithm.noise(jax.random.key(1))[1])
         jax.block_until_ready(step(np.asarray(carry.obs), noise[0]))
         begun = time.perf_counter()
         _, rows = rollout.collect_host(env, step, noise, carry)

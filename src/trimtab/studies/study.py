@@ -61,7 +61,11 @@ class Study:
     """Subclasses declare what is asked (plain values, JSON) and how the answer comes about."""
 
     kind: ClassVar[str]
-    title: str
+
+    @property
+    def title(self) -> str:
+        """What people see."""
+        raise NotImplementedError
 
     def asked(self) -> dict[str, Any]:
         """Plain values from which `again` makes the same study."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import polars as pl
 
+from trimtab.estimate import UNRESOLVED, Estimate
 from trimtab.report.blocks import Answer, Block, Contents, Figure, Folded, Heading, Next, Note, Paragraph, Slider, Table
-from trimtab.report.numbers import estimate, number, power_of, raised, times
+from trimtab.report.numbers import estimate, number, power_of, raised
 from trimtab.report.page import page
 from trimtab.report.probe import figures as probe_figures
 from trimtab.report.probe.series import KEYS, named
@@ -68,25 +68,20 @@ def _estimates(frame: pl.DataFrame) -> list[tuple[dict[str, Any], dict[str, dict
 def _table(frame: pl.DataFrame) -> Table:
     probes = _estimates(frame)
     power = power_of([values[name]["value"] for _, values in probes for name in SQUARED if name in values])
-    none = {"value": None, "resolved": False}
+    found = lambda values, name: Estimate.from_dict(values[name]) if name in values else UNRESOLVED
     rows = [
         [
             f"{keys['step']:,}",
             f"{keys['num_envs']} × {keys['num_steps']}",
             f"{keys['gae_lambda']:g}",
-            *(estimate(times(_finite(values.get(name, none)), 10.0**-power)) for name in SQUARED),
-            *(estimate(_finite(values.get(name, none))) for name in PLAIN),
+            *(estimate(found(values, name).times(10.0**-power)) for name in SQUARED),
+            *(estimate(found(values, name)) for name in PLAIN),
         ]
         for keys, values in probes
     ]
     unit = f"{raised(power)} gradient²" if power else "gradient²"
     columns = ["step", "N × T", "λ", *SQUARED.values(), *PLAIN.values()]
     return Table(columns, rows, caption=f"Variance, its two terms and bias² in {unit}. Small: 95% intervals.")
-
-
-def _finite(found: dict[str, Any]) -> dict[str, Any]:
-    """Without what no number was found for; an open end stays infinite."""
-    return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in found.items()}
 
 
 def _answer(frame: pl.DataFrame) -> Answer:

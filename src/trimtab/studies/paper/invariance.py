@@ -13,7 +13,7 @@ from trimtab.estimate import Estimate
 from trimtab.playbook.signs import swing
 from trimtab.runs.run import Run
 from trimtab.studies.claims import Claim, Evidence, Verdict
-from trimtab.studies.declared import Figure
+from trimtab.studies.declared import Figure, Size
 from trimtab.studies.paper import suite
 from trimtab.studies.paper.batches import (
     ABLATIONS,
@@ -273,7 +273,7 @@ class Invariance(Batches):
         return notes(self.size)
 
 
-def notes(size: str) -> list[str]:
+def notes(size: Size) -> list[str]:
     """What is different from the paper's batch size experiments."""
     found = [
         "The policy objective is the KL-penalized one with coefficient 1: the paper's figures name its coefficient for "

@@ -119,7 +119,7 @@ class Staleness(Trained):
 
     def also(self, outcome: Outcome) -> dict[str, Any]:
         """How far the policy was from the data, and how much of the data still counted."""
-        config = outcome.job.config
+        config = outcome.job.config  # type: ignore[attr-defined]
         return {"iterations": config.iterations, "epochs": config.update_epochs} | mean_metric(outcome, *WATCHED)
 
     def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:

@@ -79,8 +79,8 @@ def _population(algorithm, state, config: Config, job: Steps) -> tuple[PerSample
 
     from trimtab.algos.algorithm import hypers_of
     from trimtab.algos.gradients import PerSample
+    from trimtab.anatomy.hosting import sampler
     from trimtab.anatomy.measure import flat
-    from trimtab.anatomy.sampling import sampler
 
     num_envs = max(1, 2 * max(job.sizes) // config.num_steps)
     drawer = sampler(algorithm, state, hypers_of(config), num_envs, config.num_steps, "stationary", False)

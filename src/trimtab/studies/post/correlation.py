@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import polars as pl
@@ -95,7 +96,7 @@ class Correlation(Declared):
         for stage, lags in LAGS.items():
             here = cosines.filter(pl.col("stage") == stage)
             for lag in lags:
-                effect, seeds = effect_over_seeds(here, lambda own, lag=lag: _gap(own, lag))
+                effect, seeds = effect_over_seeds(here, partial(_gap, lag=lag))
                 evidence.append(Evidence(f"Pendulum-v1 {stage}, lag {lag}", effect, seeds))
         near = {e.environment: e.effect for e in evidence}
         first, last = near["Pendulum-v1 at 450,560, lag 1"], near["Pendulum-v1 at 450,560, lag 40"]
@@ -105,7 +106,7 @@ class Correlation(Declared):
     def _covariance(self, table: pl.DataFrame) -> Verdict:
         evidence = []
         for lag in (1, 5, 10, 40):
-            margin, seeds = effect_over_seeds(table, lambda own, lag=lag: NEAR - abs(_mean(own, lag)))
+            margin, seeds = effect_over_seeds(table, partial(_nearness, lag=lag))
             evidence.append(Evidence(f"near 0 at lag {lag}", margin, seeds))
         spread, seeds = effect_over_seeds(table, _more_spread)
         evidence.append(Evidence("spread within minus across, lags 1 to 5", spread, seeds))
@@ -162,6 +163,10 @@ def _gap(own: pl.DataFrame, lag: int) -> float | None:
     within = own.filter((pl.col("quantity") == "cosine_within") & (pl.col("lag") == lag))["value"].mean()
     across = own.filter(pl.col("quantity") == "cosine_across")["value"].mean()
     return None if within is None or across is None else within - across
+
+
+def _nearness(own: pl.DataFrame, lag: int) -> float:
+    return NEAR - abs(_mean(own, lag))
 
 
 def _mean(own: pl.DataFrame, lag: int) -> float:

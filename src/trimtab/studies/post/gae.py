@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -130,9 +131,11 @@ class Lambda(Declared):
     def _trade(self, numbers: pl.DataFrame) -> Verdict:
         evidence = []
         for split in (LONG, SHORT):
-            e, seeds = effect_over_seeds(numbers, lambda own, s=split: log_ratio(own, "variance", s, 1.0, s, 0.0))
+            ratio = partial(log_ratio, quantity="variance", above=split, lam_above=1.0, below=split, lam_below=0.0)
+            e, seeds = effect_over_seeds(numbers, ratio)
             evidence.append(Evidence(f"variance, {words(split)}", e, seeds))
-            e, seeds = effect_over_seeds(numbers, lambda own, s=split: _bias_gap(own, s, 0.0, s, 1.0))
+            gap = partial(_bias_gap, more=split, lam_more=0.0, less=split, lam_less=1.0)
+            e, seeds = effect_over_seeds(numbers, gap)
             evidence.append(Evidence(f"bias, {words(split)}", e, seeds))
         factor = math.exp(evidence[0].effect.value)
         sentence = f"From λ = 0 to 1 the variance at 4 × 256 changes by a factor of {factor:.2f}; {resolved(evidence)}."
@@ -156,12 +159,9 @@ class Lambda(Declared):
     def _interaction(self, numbers: pl.DataFrame) -> Verdict:
         evidence, told = [], []
         for value in (v for v in LAMBDAS if v != OWN):
-            gap = lambda own, v=value: _difference(
-                log_ratio(own, "variance", LONG, v, LONG, OWN), log_ratio(own, "variance", SHORT, v, SHORT, OWN)
-            )
-            e, seeds = effect_over_seeds(numbers, gap)
+            e, seeds = effect_over_seeds(numbers, partial(_factors_apart, gae_lambda=value))
             told.append(f"λ = {value:g}: {math.exp(e.value):.2f} [{math.exp(e.lo):.2f}, {math.exp(e.hi):.2f}]")
-            margin, seeds = effect_over_seeds(numbers, lambda own, g=gap: _within(ALIKE, g(own)))
+            margin, seeds = effect_over_seeds(numbers, partial(_alike, gae_lambda=value))
             evidence.append(Evidence(f"Pendulum-v1, λ = {value:g}", margin, seeds))
         sentence = f"λ's factor at 4 × 256 over its factor at 16 × 64: {', '.join(told)}."
         return judge(P12, "log 1.25 minus |difference of log factors|", evidence, sentence)
@@ -184,10 +184,9 @@ class Lambda(Declared):
         evidence, told = [], []
         for split in (LONG, SHORT):
             here = table.filter(pl.col("split") == _name(split)).with_columns(pl.col("value").abs())
-            at = lambda own, v: own.filter(pl.col("gae_lambda") == v)["value"].mean()
-            e, seeds = effect_over_seeds(here, lambda own, at=at: _difference(at(own, 0.0), at(own, 1.0)))
+            e, seeds = effect_over_seeds(here, lambda own: _difference(_mean_at(own, 0.0), _mean_at(own, 1.0)))
             evidence.append(Evidence(f"Pendulum-v1, {words(split)}", e, seeds))
-            told.append(f"{words(split)}: {at(here, 0.0):.2f} at λ = 0, {at(here, 1.0):.2f} at λ = 1")
+            told.append(f"{words(split)}: {_mean_at(here, 0.0):.2f} at λ = 0, {_mean_at(here, 1.0):.2f} at λ = 1")
         return judge(
             claim, f"mean |{what}|, λ = 0 minus λ = 1", evidence, f"Mean size of the {what}: {'; '.join(told)}."
         )
@@ -280,6 +279,22 @@ def _one(own: pl.DataFrame, quantity: str) -> float | None:
 
 def _difference(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one - other
+
+
+def _factors_apart(own: pl.DataFrame, gae_lambda: float) -> float | None:
+    """The log of λ's factor on the variance at 4 × 256 minus that at 16 × 64."""
+    return _difference(
+        log_ratio(own, "variance", LONG, gae_lambda, LONG, OWN),
+        log_ratio(own, "variance", SHORT, gae_lambda, SHORT, OWN),
+    )
+
+
+def _alike(own: pl.DataFrame, gae_lambda: float) -> float | None:
+    return _within(ALIKE, _factors_apart(own, gae_lambda))
+
+
+def _mean_at(own: pl.DataFrame, gae_lambda: float) -> float | None:
+    return own.filter(pl.col("gae_lambda") == gae_lambda)["value"].mean()
 
 
 def _within(margin: float, log: float | None) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -116,7 +117,7 @@ def over_seeds(table: pl.DataFrame, keys: Iterable[str], value: str = "value") -
         values = group[value].drop_nulls().drop_nans().to_list()
         e = stats.mean_interval(values)
         rows.append((*key, e.value, e.lo, e.hi, e.resolved, len(values)))
-    schema = {k: table.schema[k] for k in keys}
+    schema: dict[str, Any] = {k: table.schema[k] for k in keys}
     schema |= {"value": pl.Float64, "lo": pl.Float64, "hi": pl.Float64, "resolved": pl.Boolean, "seeds": pl.Int64}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
