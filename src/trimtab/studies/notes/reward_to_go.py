@@ -103,10 +103,10 @@ class RewardToGo(Declared):
         return [
             "Variances are computed from the transition tables (trace of the covariance of one episode's gradient), at "
             "policies and critics of REINFORCE runs with a baseline at 5%, 50% and 100% of training.",
-            "Episodes are cut after 100 steps and nothing is discounted: with γ < 1 the estimators would have different "
+            "Episodes are cut after 100 steps and nothing is discounted: with γ < 1 the estimators have different "
             "means. One hidden layer of 16 (Taxi: 4).",
-            "Where an episode has one reward, at its end, as on FrozenLake, every reward to go is the whole return: the "
-            "two are one estimator, and nothing is reduced.",
+            "Where an episode has one reward, at its end, as on FrozenLake, every reward to go is the whole return: "
+            "the two are one estimator, and nothing is reduced.",
             *(["Taxi is left out at this size."] if self.size == "quick" else []),
         ]
 
