@@ -255,7 +255,7 @@ def test_shuffling_removes_correlation_where_rows_are_noisier(ratio, word):
 
 def test_the_drafts_claims_on_known_tables():
     rng = np.random.default_rng(0)
-    episodes = [(s, u, 25, 0.6 + 0.01 * s) for s in SEEDS for u in frozenlake.EPISODES for _ in range(3)]
+    episodes = [(s, u, 25, 0.6 + 0.01 * s, 0.1) for s in SEEDS for u in frozenlake.EPISODES for _ in range(3)]
     aligned = [
         (s, name, 100, 0, k, float(rng.normal(0, spread)))
         for s in SEEDS
@@ -264,7 +264,7 @@ def test_the_drafts_claims_on_known_tables():
     ]
     noise = [(s, 100, t, t * (1 + 0.01 * s)) for s in SEEDS for t in (4, 32)]
     tables = {
-        "episodes": pl.DataFrame(episodes, schema=["seed", "update", "length", "value"], orient="row"),
+        "episodes": pl.DataFrame(episodes, schema=["seed", "update", "length", "value", "chance"], orient="row"),
         "alignments": pl.DataFrame(
             aligned, schema=["seed", "split", "update", "replicate", "lag", "value"], orient="row"
         ),
@@ -272,7 +272,7 @@ def test_the_drafts_claims_on_known_tables():
     }
     found = verdicts(frozenlake.FrozenLake(size="quick"), tables)
     assert (found["D1"].word, found["D2"].word, found["D3"].word) == ("holds", "holds", "does not hold")
-    assert "by chance 0.20" in found["D1"].sentence and found["D1"].evidence[0].effect.value == pytest.approx(0.425)
+    assert "1/√L 0.20" in found["D1"].sentence and found["D1"].evidence[0].effect.value == pytest.approx(0.425)
 
 
 # The jobs, at a tiny size ----------------------------------------------------------------------------------
