@@ -200,7 +200,12 @@ def biases(fall: float) -> dict[str, pl.DataFrame]:
         ("Pendulum-v1", seed, 1, n, t, name, value * (1 + 0.01 * seed))
         for seed in SEEDS
         for n, t in bias.SPLITS
-        for name, value in (("bias_sq", 1.0 / t**fall), ("individual", 0.001))
+        for name, value in (
+            ("bias_sq", 1.0 / t**fall),
+            ("individual", 0.001),
+            ("variance", 1.0),
+            ("covariance", t / 512 * (1 + 0.01 * seed)),
+        )
     ]
     drawn = [
         {"environment": "Pendulum-v1", "seed": s, "step": 1, "rows": 1.0, "single": 1.0, "gap": 0.001 * s, "unit": 9.0}
@@ -219,6 +224,7 @@ def biases(fall: float) -> dict[str, pl.DataFrame]:
 def test_bias_over_the_length_of_rows(fall, word):
     found = verdicts(bias.Bias(size="quick"), biases(fall))
     assert found["P7"].word == word and found["P8"].word == "holds"
+    assert found["N1"].word == word, "samples of longer rows are more correlated here; the rest is P7"
 
 
 def test_distances_are_without_the_bias_of_squaring_noise():

@@ -49,8 +49,11 @@ class Minibatch(Declared):
     claims: ClassVar[tuple[Claim, ...]] = (P9, P16)
 
     def jobs(self) -> list[Job]:
+        return list(self._looks())
+
+    def _looks(self) -> list[Minibatches]:
         count = {"quick": 12, "default": 48, "full": 128}[self.size]
-        found: list[Job] = []
+        found = []
         for run in runs.trained(self.size, self.seed):
             steps = tuple(sorted({step_at(run.config, share) for share in STAGES.values()}))
             found += [Minibatches(run, steps, *split, SIZES, count) for split in (LONG, SHORT)]
@@ -58,11 +61,11 @@ class Minibatch(Declared):
 
     def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
         tables = []
-        for job in self.jobs():
-            assert isinstance(job, Minibatches)
-            told = pl.lit(f"{job.num_envs}x{job.num_steps}").alias("split")
-            tables.append(runs.gathered([job], outcomes, "minibatches.parquet").with_columns(told))
-        table = runs.with_stage(pl.concat([t for t in tables if len(t)]), runs.pendulum(self.size, self.seed), STAGES)
+        for split in (LONG, SHORT):
+            jobs = [job for job in self._looks() if (job.num_envs, job.num_steps) == split]
+            told = pl.lit(f"{split[0]}x{split[1]}").alias("split")
+            tables.append(runs.gathered(jobs, outcomes, "minibatches.parquet").with_columns(told))
+        table = runs.with_stage(pl.concat(tables), runs.pendulum(self.size, self.seed), STAGES)
         keys = ["stage", "split", "seed", "quantity", "way", "size", "epoch"]
         means = table.group_by(keys, maintain_order=True).agg(pl.col("value").mean())
         return {"minibatches": means}
