@@ -75,6 +75,19 @@ def judge(claim: Claim, measured: str, evidence: Sequence[Evidence], sentence: s
     )
 
 
+def judge_all(claim: Claim, measured: str, parts: Sequence[Sequence[Evidence]], sentence: str) -> Verdict:
+    """The verdict on a claim of several parts, each judged by the common rule (effect above 0): all of them are needed.
+
+    Every part holds: holds. One does not: does not hold. Else one depends: depends. Else not resolved.
+    """
+    found = [judge(claim, measured, part, sentence) for part in parts]
+    words = [verdict.word for verdict in found]
+    word = next((w for w in ("does not hold", "depends", "not resolved at this size") if w in words), "holds")
+    needed = [verdict.needed for verdict in found if verdict.word == word and verdict.needed]
+    evidence = tuple(e for part in parts for e in part)
+    return Verdict(claim, word, measured, evidence, sentence, "; ".join(dict.fromkeys(needed)))
+
+
 def _needed(evidence: Sequence[Evidence], least: float) -> str:
     """How many seeds would tell the measured effects from `least`: intervals shrink with the root of the number."""
     wanted = []

@@ -10,7 +10,7 @@ import polars as pl
 
 from trimtab.config import Config
 from trimtab.estimate import UNRESOLVED
-from trimtab.studies.claims import Claim, Evidence, Verdict, judge
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge, judge_all
 from trimtab.studies.declared import Declared, Figure, Size
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs import Minibatches
@@ -36,9 +36,9 @@ N4 = Claim(
     "N4",
     "Larger minibatches lower the variance of the gradient, too large ones slow learning.",
     "notes, Batch size",
-    "Two parts, beyond the interval over seeds: the variance of a minibatch gradient of 16 samples over that of 256 is "
-    "above 1 (its logarithm above 0); the area under the learning curve with the whole batch as one minibatch is below "
-    "that of the best number of minibatches, by environment.",
+    "Two parts, both needed, beyond the interval over seeds: the variance of a minibatch gradient of 16 samples over "
+    "that of 256 is above 1 (its logarithm above 0); the area under the learning curve with the whole batch as one "
+    "minibatch is below that of the best number of minibatches, by environment.",
 )
 N7 = Claim(
     "N7",
@@ -109,10 +109,10 @@ class NotesMinibatch(Declared):
         return [self._sizes(tables), self._thresholds(tables["learning"])]
 
     def _sizes(self, tables: dict[str, pl.DataFrame]) -> Verdict:
-        evidence = []
+        noise, slow = [], []
         for (environment,), here in tables["noise"].group_by("environment", maintain_order=True):
             e, seeds = effect_over_seeds(here, lambda own: _log_noise(own, 16, 256))
-            evidence.append(Evidence(f"{environment}, noise of 16 over 256", e, seeds))
+            noise.append(Evidence(f"{environment}, noise of 16 over 256", e, seeds))
         told = []
         for environment in self.environments:
             learned = _own(tables["learning"], environment)
@@ -120,10 +120,10 @@ class NotesMinibatch(Declared):
             best = int(means["minibatches"][0])
             other = best if best != 1 else int(means["minibatches"][1])
             e = contrast(_areas(learned, [other]), _areas(learned, [1]))
-            evidence.append(Evidence(f"{environment}, {other} minibatches over 1", e, SEEDS[self.size]))
+            slow.append(Evidence(f"{environment}, {other} minibatches over 1", e, SEEDS[self.size]))
             told.append(f"{environment}: best with {best} ({BATCH // best} samples each)")
-        sentence = f"By area under the learning curve, {'; '.join(told)}; {resolved(evidence)}."
-        return judge(N4, "log variance ratio; difference of area under the learning curve", evidence, sentence)
+        sentence = f"By area under the learning curve, {'; '.join(told)}; {resolved([*noise, *slow])}."
+        return judge_all(N4, "log variance ratio; difference of area under the learning curve", [noise, slow], sentence)
 
     def _thresholds(self, learning: pl.DataFrame) -> Verdict:
         evidence = []

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from trimtab.studies.claims import Claim, Evidence, Verdict, judge
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge, judge_all
 from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job
 from trimtab.studies.jobs import Directions
@@ -33,8 +33,8 @@ P5 = Claim(
     "The covariance-based correlation is near 0 at every lag, varies more within than across trajectories at small "
     "lags, and approaches the across-trajectory baseline.",
     "the note on covariance-based correlation (mean of 20 checkpoints, with spread)",
-    f"Three parts, each beyond the interval over seeds: the mean over 20 checkpoints lies within ±{NEAR} of 0 at lags "
-    "1, 5, 10 and 40; its standard deviation over checkpoints at lags 1 to 5 is larger within than across; its "
+    f"Three parts, all needed, beyond the interval over seeds: the mean over 20 checkpoints lies within ±{NEAR} of 0 "
+    "at lags 1, 5, 10 and 40; its standard deviation over checkpoints at lags 1 to 5 is larger within than across; its "
     "distance to the baseline is smaller at lag 40 than at lag 1.",
 )
 
@@ -104,19 +104,18 @@ class Correlation(Declared):
         return judge(P4, "mean cosine within trajectories minus across environments", evidence, sentence)
 
     def _covariance(self, table: pl.DataFrame) -> Verdict:
-        evidence = []
+        near = []
         for lag in (1, 5, 10, 40):
             margin, seeds = effect_over_seeds(table, partial(_nearness, lag=lag))
-            evidence.append(Evidence(f"near 0 at lag {lag}", margin, seeds))
-        spread, seeds = effect_over_seeds(table, _more_spread)
-        evidence.append(Evidence("spread within minus across, lags 1 to 5", spread, seeds))
+            near.append(Evidence(f"near 0 at lag {lag}", margin, seeds))
+        spread = Evidence("spread within minus across, lags 1 to 5", *effect_over_seeds(table, _more_spread))
         fall, seeds = effect_over_seeds(table, lambda own: abs(_to_baseline(own, 1)) - abs(_to_baseline(own, 40)))
-        evidence.append(Evidence("nearer to the baseline at lag 40 than at lag 1", fall, seeds))
+        closer = Evidence("nearer to the baseline at lag 40 than at lag 1", fall, seeds)
         at = over_seeds(table.filter(pl.col("quantity") == "covariance_within"), ["lag"])
         one = at.filter(pl.col("lag") == 1).row(0, named=True)
         sentence = f"At lag 1 it is {one['value']:.2f} [{one['lo']:.2f}, {one['hi']:.2f}], mean over checkpoints."
         measured = f"{NEAR} minus |correlation| by lag; differences of spread and of distance to the baseline"
-        return judge(P5, measured, evidence, sentence)
+        return judge_all(P5, measured, [near, [spread], [closer]], sentence)
 
     # What is shown -------------------------------------------------------------------------------------------
 

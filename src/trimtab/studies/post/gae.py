@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from trimtab.studies.claims import Claim, Evidence, Verdict, judge
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge, judge_all
 from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs import Directions
@@ -29,16 +29,16 @@ P10 = Claim(
     "P10",
     "λ = 0: low variance, biased; λ = 1: unbiased, high variance.",
     "post, What role does GAE-λ play here?",
-    "At both splits, the logarithm of the variance at λ = 1 over that at λ = 0, and bias² at λ = 0 minus bias² at "
-    "λ = 1, are above 0 beyond the interval over seeds.",
+    "Both are needed, at the splits where they are resolved: the logarithm of the variance at λ = 1 over that at "
+    "λ = 0, and bias² at λ = 0 minus bias² at λ = 1, are above 0 beyond the interval over seeds.",
 )
 P11 = Claim(
     "P11",
     "T far below the episode's length acts like a smaller λ; T beyond it changes nothing.",
     "post, What role does GAE-λ play here?",
-    "Three parts, each beyond the interval over seeds: the λ at which samples of 4 × 256 have the individual variance "
-    "of 64 × 16 at 0.95 is below 0.95; bias² at 64 × 16 is above that at 4 × 256; individual variances of samples at "
-    "1 × 1024 and 4 × 256 are within 10% of each other.",
+    "Three parts, all needed, beyond the interval over seeds: the λ at which samples of 4 × 256 have the individual "
+    "variance of 64 × 16 at 0.95 is below 0.95; bias² at 64 × 16 is above that at 4 × 256; individual variances of "
+    "samples at 1 × 1024 and 4 × 256 are within 10% of each other.",
 )
 P12 = Claim(
     "P12",
@@ -129,32 +129,37 @@ class Lambda(Declared):
         ]
 
     def _trade(self, numbers: pl.DataFrame) -> Verdict:
-        evidence = []
+        variance, bias = [], []
         for split in (LONG, SHORT):
             ratio = partial(log_ratio, quantity="variance", above=split, lam_above=1.0, below=split, lam_below=0.0)
-            e, seeds = effect_over_seeds(numbers, ratio)
-            evidence.append(Evidence(f"variance, {words(split)}", e, seeds))
+            found = effect_over_seeds(numbers, ratio)
+            variance.append(Evidence(f"variance, {words(split)}", *found))
             gap = partial(_bias_gap, more=split, lam_more=0.0, less=split, lam_less=1.0)
-            e, seeds = effect_over_seeds(numbers, gap)
-            evidence.append(Evidence(f"bias, {words(split)}", e, seeds))
-        factor = math.exp(evidence[0].effect.value)
-        sentence = f"From λ = 0 to 1 the variance at 4 × 256 changes by a factor of {factor:.2f}; {resolved(evidence)}."
-        return judge(
-            P10, "log variance ratio (λ = 1 over 0); bias² at 0 minus 1, over a sample's variance", evidence, sentence
+            found = effect_over_seeds(numbers, gap)
+            bias.append(Evidence(f"bias, {words(split)}", *found))
+        factor = math.exp(variance[0].effect.value)
+        sentence = (
+            f"From λ = 0 to 1 the variance at 4 × 256 changes by a factor of {factor:.3g}; variance: "
+            f"{resolved(variance)}; bias: {resolved(bias)}."
         )
+        measured = "log variance ratio (λ = 1 over 0); bias² at 0 minus 1, over a sample's variance"
+        return judge_all(P10, measured, [variance, bias], sentence)
 
     def _like_smaller_lambda(self, numbers: pl.DataFrame) -> Verdict:
-        alike, seeds = effect_over_seeds(numbers, lambda own: _below_own(own))
-        evidence = [Evidence("T = 16: 0.95 minus the λ of equal variance at T = 256", alike, seeds)]
-        bias, seeds = effect_over_seeds(numbers, lambda own: _bias_gap(own, FAR_BELOW, OWN, LONG, OWN))
-        evidence.append(Evidence("T = 16: bias² above that at T = 256", bias, seeds))
-        same, seeds = effect_over_seeds(
+        alike, seeds = effect_over_seeds(numbers, _below_own)
+        noise = Evidence("T = 16: 0.95 minus the λ of equal variance at T = 256", alike, seeds)
+        gap = effect_over_seeds(numbers, lambda own: _bias_gap(own, FAR_BELOW, OWN, LONG, OWN))
+        bias = Evidence("T = 16: bias² above that at T = 256", *gap)
+        same = effect_over_seeds(
             numbers, lambda own: _within(UNCHANGED, log_ratio(own, "per_sample", BEYOND, OWN, LONG, OWN))
         )
-        evidence.append(Evidence("T = 1024: individual variance as at T = 256", same, seeds))
-        equal = OWN - alike.value
-        sentence = f"Rows of 16 steps have the variance of λ = {equal:.2f} at 256 steps; {resolved(evidence)}."
-        return judge(P11, "difference of λ; difference of bias²; log 1.1 minus |log ratio|", evidence, sentence)
+        beyond = Evidence("T = 1024: individual variance as at T = 256", *same)
+        sentence = (
+            f"Rows of 16 steps have the variance of λ = {OWN - alike.value:.2f} at 256 steps; "
+            f"{resolved([noise, bias, beyond])}."
+        )
+        measured = "difference of λ; difference of bias²; log 1.1 minus |log ratio|"
+        return judge_all(P11, measured, [[noise], [bias], [beyond]], sentence)
 
     def _interaction(self, numbers: pl.DataFrame) -> Verdict:
         evidence, told = [], []

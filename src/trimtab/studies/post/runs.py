@@ -11,6 +11,7 @@ import polars as pl
 from trimtab import stats
 from trimtab.config import Config
 from trimtab.estimate import Estimate
+from trimtab.runs.records import RunError
 from trimtab.studies.claims import Evidence
 from trimtab.studies.declared import Size
 from trimtab.studies.job import Job, Train
@@ -87,14 +88,17 @@ def directions(run: Train, split: tuple[int, int], at: Iterable[float], size: Si
 
 def gathered(jobs: Iterable[Job], outcomes: Outcomes, file: str) -> pl.DataFrame:
     """The tables of some jobs, each row with its environment and its seed; jobs that failed are left out."""
-    tables = []
+    tables, error = [], "it has none"
     for job in jobs:
         outcome = outcomes[job.identity]
+        error = outcome.error or error
         if outcome.done:
             config = job.config  # type: ignore[attr-defined]
             told = pl.lit(config.env_id).alias("environment"), pl.lit(config.seed).alias("seed")
             tables.append(pl.read_parquet(Path(outcome.path) / file).with_columns(*told))
-    return pl.concat(tables) if tables else pl.DataFrame()
+    if not tables:
+        raise RunError(f"nothing to measure, for all jobs of this part failed: {error}")
+    return pl.concat(tables)
 
 
 def with_split(table: pl.DataFrame) -> pl.DataFrame:
@@ -133,4 +137,4 @@ def resolved(evidence: Sequence[Evidence], least: float = 0.0) -> str:
     """How many of the effects lie above and below, in words."""
     above = sum(e.effect.resolved and e.effect.lo > least for e in evidence)
     below = sum(e.effect.resolved and e.effect.hi <= least for e in evidence)
-    return f"of {len(evidence)} effects {above} are above {least:g} beyond their intervals and {below} below"
+    return f"{above} of {len(evidence)} above {least:g} beyond the interval, {below} below"
