@@ -52,8 +52,9 @@ bench: setup  ## measure against Stable-Baselines3 and write docs/results/bench.
 learn: setup  ## run every learning result and write docs/results/learning.json and its page
 	$(BIN)/python -m benchmarks.learn
 
-invariance: setup  ## stale data and batch-size invariance: tables and curves in docs/results
-	$(BIN)/python -m benchmarks.invariance
+invariance: setup  ## the paper's studies at default size, sharing their runs (hours)
+	for name in staleness invariance table5 linear betas ewma proximal-age adam published; do \
+		$(BIN)/trimtab study run paper/$$name --store runs/store --run-dir runs/paper-$$name || exit 1; done
 
 splits: setup  ## split studies on four problems
 	$(BIN)/python -m benchmarks.splits

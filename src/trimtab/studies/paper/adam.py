@@ -21,7 +21,7 @@ from trimtab.studies.study import Outcomes
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512)
 EARLY, LATE = "early", "late"
-SHARES = {EARLY: 4, LATE: 1}  # a quarter of training, and all of it
+SHARES = {EARLY: 2, LATE: 1}  # half of training, and all of it
 SLOPE, TOLERANCE = -0.5, 0.1
 SHARE_OF_NOISE = 0.25
 BELOW = 4  # sizes up to the noise scale divided by this count as well below it
@@ -152,7 +152,7 @@ class Adam(Declared):
     def notes(self) -> list[str]:
         return [
             "Gradients are those of the policy term with advantages standardized over a batch of 1,024 samples, at "
-            f"policies after a quarter of training ({EARLY}) and at its end ({LATE}).",
+            f"policies after half of training ({EARLY}) and at its end ({LATE}).",
             "The noise scale is Tr Σ / |G|² with |G|² from products of independent batches: where that is not "
             "positive no signal is resolved, and every measured size counts as below it.",
             "The paper's argument is for each component; the root mean square here is over all of them.",
