@@ -362,9 +362,7 @@ def mechanisms(exponent, apart):
         for s in SEEDS
         for n in adam.SIZES
     ]
-    noise = [
-        {"environment": "game", "stage": "late", "seed": s, "noise_scale": 2000.0, "parameters": 10} for s in SEEDS
-    ]
+    noise = [{"environment": "game", "stage": "late", "seed": s, "noise_scale": 2000.0, "minibatch": 64} for s in SEEDS]
     return {"steps": pl.DataFrame(rows), "noise": pl.DataFrame(noise)}
 
 
