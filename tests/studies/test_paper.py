@@ -129,6 +129,14 @@ def test_invariance_holds_where_finals_do_not_depend_on_the_batch():
     assert found["H7"] in ("not resolved at this size", "depends")  # (c) and (d) cost nothing here
 
 
+def test_one_environment_does_not_make_a_claim_hold_that_all_together_leave_open():
+    scattered = made(lambda v, n, g: 0.0, spread=0.5)
+    calm = made(lambda v, n, g: 0.0, games=["calm"], spread=0.001)
+    tables = {"finals": with_reference(pl.concat([scattered, calm])), "oscillation": oscillation(lambda g, n: 2.0)}
+    verdict = Invariance().judge(tables)[0]
+    assert verdict.word == "not resolved at this size" and "seeds" in verdict.needed
+
+
 def test_invariance_does_not_hold_where_small_batches_lose():
     lost = lambda v, n, g: 0.5 * (n == 1)
     tables = {"finals": with_reference(made(lost)), "oscillation": oscillation(lambda g, n: 20.0)}
@@ -354,9 +362,7 @@ def mechanisms(exponent, apart):
         for s in SEEDS
         for n in adam.SIZES
     ]
-    noise = [
-        {"environment": "game", "stage": "late", "seed": s, "noise_scale": 2000.0, "parameters": 10} for s in SEEDS
-    ]
+    noise = [{"environment": "game", "stage": "late", "seed": s, "noise_scale": 2000.0, "minibatch": 64} for s in SEEDS]
     return {"steps": pl.DataFrame(rows), "noise": pl.DataFrame(noise)}
 
 

@@ -107,8 +107,8 @@ def by_environment(frame: pl.DataFrame, x_title: str, series: str, subtitle: str
     zero = alt.Chart(pl.DataFrame({"at": [0.0]})).mark_rule(color=GREY, strokeDash=[4, 3]).encode(x="at:Q")
     bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("lo:Q", title=x_title), x2="hi:Q")
     points = base.mark_point(filled=True, size=46).encode(x="value:Q")
-    rows = ROW if len(order) == 1 else max(ROW, 12 * len(order))
-    chart = alt.layer(zero, bars, points).properties(width=WIDTH, height=alt.Step(rows))
+    step = ROW if len(order) == 1 else 9  # where series stand beside each other, of one of them
+    chart = alt.layer(zero, bars, points).properties(width=WIDTH, height=alt.Step(step))
     return style.themed(chart, x_title, subtitle)
 
 
@@ -193,7 +193,7 @@ def grid(frame: pl.DataFrame, subtitle: str):
 def deviations(frame: pl.DataFrame, order: list[str]):
     """Advantage deviation estimates over training, unsmoothed, first seed: how much they oscillate."""
     x = alt.X("share:Q", title="share of training", axis=alt.Axis(format="%", grid=False, tickCount=4))
-    y = alt.Y("value:Q", title="standard deviation of advantages", scale=alt.Scale(type="log"))
+    y = alt.Y("value:Q", title="deviation", scale=alt.Scale(type="log"))
     lines = (
         alt.Chart(frame)
         .mark_line(strokeWidth=1, opacity=0.8)
@@ -201,7 +201,7 @@ def deviations(frame: pl.DataFrame, order: list[str]):
     )
     panels = list(dict.fromkeys(frame["panel"]))
     return style.themed(
-        style.paneled(lines, panels, 2, y="independent"),
+        style.paneled(lines, panels, 3, 140 if len(panels) > 1 else HEIGHT, y="independent"),
         "Estimates of the advantages' deviation from one batch",
         "Without the adjustment, first seed, not smoothed; logarithmic.",
     )

@@ -254,7 +254,7 @@ class Invariance(Batches):
                 "Figure 2, right: the more the curves fan out, the more that adjustment does.",
             ),
             "differences": Figure(
-                paper.by_environment(tables["differences"], "largest − smallest batch, score", "variant"),
+                paper.by_environment(tables["differences"], "Largest − smallest batch, score", "variant"),
                 "Figure 3: right of 0 the small batch is worse. All adjustments should stand at 0 in every "
                 "environment.",
             ),
