@@ -10,7 +10,11 @@ follow from outcomes alone, so an interrupted study asks for the same jobs again
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import signal
+import sys
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -126,7 +130,8 @@ def go_on(study: Study, out: Path, where: Where, store: str | None, quiet: bool 
 
 def _carry_out(study: Study, out: Path, doer: Executor, store: str | None, quiet: bool) -> Answer:
     try:
-        answer, outcomes = conduct(study, out, doer, Store(Path(store) if store else out / "store"), quiet)
+        with ending_on_request():
+            answer, outcomes = conduct(study, out, doer, Store(Path(store) if store else out / "store"), quiet)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"`trimtab resume {out}` does what is left") from None
     finally:
@@ -134,6 +139,19 @@ def _carry_out(study: Study, out: Path, doer: Executor, store: str | None, quiet
     write_json(out / "result.json", answer)
     study.present(answer, outcomes, out)
     return answer | {"run": str(out), "page": str(out / "page.html")}
+
+
+@contextmanager
+def ending_on_request() -> Iterator[None]:
+    """SIGTERM ends this process as an exception does, so that it takes what it started with it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def conduct(study: Study, out: Path, doer: Executor, store: Store, quiet: bool = True) -> tuple[Answer, Outcomes]:
