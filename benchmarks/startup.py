@@ -40,7 +40,7 @@ import trimtab
 device.prepare(1)
 import jax; jax.devices()
 mark()
-values = {"env_id": "CartPole-v1", "num_envs": 4, "num_steps": 128, "total_timesteps": 100_000, "hidden_sizes": [64, 64]}
+values = {"env_id": "CartPole-v1", "num_envs": 4, "num_steps": 128, "hidden_sizes": [64, 64]}
 engine = fitting(config.from_dict(values)); mark()
 state = engine.init(1); jax.block_until_ready(jax.tree.leaves(state.params)); mark()
 engine.compile(state); mark()
