@@ -101,9 +101,6 @@ class Trained(Declared):
         """More numbers of a run, beside its score."""
         return {}
 
-    def environments_of(self, finals: pl.DataFrame) -> list[str]:
-        return list(dict.fromkeys(finals["environment"]))
-
 
 def mean_metric(outcome: Outcome, *names: str) -> dict[str, float]:
     """Means over training of what its iterations recorded, where they recorded it."""

@@ -15,7 +15,7 @@ from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs import Directions
 from trimtab.studies.post import runs
-from trimtab.studies.post.runs import LONG, REPLICATES, SECOND, SHORT, effect_over_seeds, resolved
+from trimtab.studies.post.runs import LONG, REPLICATES, SECOND, SHORT, effect_over_seeds, name_of, resolved, words
 from trimtab.studies.study import Outcomes
 
 LAMBDAS = (0.0, 0.5, 0.9, 0.95, 1.0)
@@ -188,7 +188,7 @@ class Lambda(Declared):
     def _sizes(self, claim: Claim, table: pl.DataFrame, what: str) -> Verdict:
         evidence, told = [], []
         for split in (LONG, SHORT):
-            here = table.filter(pl.col("split") == _name(split)).with_columns(pl.col("value").abs())
+            here = table.filter(pl.col("split") == name_of(split)).with_columns(pl.col("value").abs())
             e, seeds = effect_over_seeds(here, lambda own: _difference(_mean_at(own, 0.0), _mean_at(own, 1.0)))
             evidence.append(Evidence(f"Pendulum-v1, {words(split)}", e, seeds))
             told.append(f"{words(split)}: {_mean_at(here, 0.0):.2f} at λ = 0, {_mean_at(here, 1.0):.2f} at λ = 1")
@@ -263,16 +263,8 @@ def equal_lambda(curve: dict[float, float], wanted: float) -> float:
     return float(np.interp(wanted, values, lambdas))
 
 
-def words(split: tuple[int, int]) -> str:
-    return f"{split[0]} × {split[1]}"
-
-
-def _name(split: tuple[int, int]) -> str:
-    return f"{split[0]}x{split[1]}"
-
-
 def _at(own: pl.DataFrame, quantity: str, split: tuple[int, int], gae_lambda: float) -> float | None:
-    here = (pl.col("quantity") == quantity) & (pl.col("split") == _name(split)) & (pl.col("gae_lambda") == gae_lambda)
+    here = (pl.col("quantity") == quantity) & (pl.col("split") == name_of(split)) & (pl.col("gae_lambda") == gae_lambda)
     found = own.filter(here)["value"]
     return found[0] if len(found) else None
 

@@ -101,8 +101,18 @@ def gathered(jobs: Iterable[Job], outcomes: Outcomes, file: str) -> pl.DataFrame
     return pl.concat(tables)
 
 
+def words(split: tuple[int, int]) -> str:
+    """N × T for people."""
+    return f"{split[0]} × {split[1]}"
+
+
+def name_of(split: tuple[int, int]) -> str:
+    """N × T as `with_split` writes it."""
+    return f"{split[0]}x{split[1]}"
+
+
 def with_split(table: pl.DataFrame) -> pl.DataFrame:
-    """N × T in words."""
+    """N × T as a column."""
     return table.with_columns(pl.format("{}x{}", "num_envs", "num_steps").alias("split"))
 
 
