@@ -1,5 +1,6 @@
 """What the documents say can be typed: the commands and options in their examples exist. `make docs` checks links."""
 
+import functools
 import re
 import shlex
 from pathlib import Path
@@ -24,10 +25,14 @@ def spoken(text: str) -> list[str]:
     ]
 
 
+@functools.cache
+def options() -> dict[str, set[str]]:
+    """Each command's options; building the parsers takes longer than reading all pages."""
+    return {name: {o for a in made._actions for o in a.option_strings} for name, made in parsers().items()}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_commands_in_the_documents_exist(page):
-    known = parsers()
-    options = {name: {o for a in made._actions for o in a.option_strings} for name, made in known.items()}
     for line in spoken(page.read_text()):
         for part in re.split(r"&&|\||;|\$\(", line):
             words = shlex.split(part, posix=False) if part.count("'") % 2 == 0 else part.split()
@@ -37,7 +42,7 @@ def test_commands_in_the_documents_exist(page):
                 continue
             assert words[1] in HELP, line
             for word in (word for word in words[2:] if word.startswith("--")):
-                assert word.split("=")[0] in options[words[1]], line
+                assert word.split("=")[0] in options()[words[1]], line
 
 
 def test_the_examples_are_found():

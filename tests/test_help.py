@@ -89,7 +89,7 @@ def bash_script(tmp_path_factory):
     "words, offered",
     [
         (["tra"], ["train", "translate"]),
-        (["train", "Pend"], ["Pendulum-v1"]),
+        (["train", "MountainCarC"], ["MountainCarContinuous-v0"]),
         (["train", "CartPole-v1", "--num-m"], ["--num-minibatches"]),
         (["train", "--algo", "pp"], ["ppo", "ppo-ewma", "ppg", "ppg-ewma"]),
         (["train", "--algo", "=", "ppg"], ["ppg", "ppg-ewma"]),
@@ -97,6 +97,7 @@ def bash_script(tmp_path_factory):
         (["presets", "reinforce/"], ["reinforce/CartPole-v1"]),
         (["show", "--json", ""], ["true", "false"]),
         (["show", "runs"], ["runs one"]),
+        (["study", "cl"], ["claims"]),
         (["train", "--num-envs", ""], []),
     ],
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
 import sys
@@ -147,8 +148,9 @@ def _with_default(text: str, default: Any) -> str:
     return f"{text} (default: {shown(default)})"
 
 
+@functools.cache
 def field_help(cls: type) -> dict[str, str]:
-    """The string below each field of a dataclass, by name."""
+    """The string below each field of a dataclass, by name; kept, since every group of options asks for it."""
     (declaration,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(declaration, ast.ClassDef)
     helps = {}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trimtab.commands.flags import Parser
 from trimtab.commands.shared import Output, filled, numbered, parser
 from trimtab.config import ConfigError
 from trimtab.runs.records import RunError
@@ -32,6 +34,8 @@ class SizeFlags:
 
 def study(argv: list[str]) -> int:
     verbs = {"list": _list, "run": _run, "show": _show, "claims": _claims}
+    if Parser.describing:
+        _described(verbs).parse(argv)
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: trimtab study list | run NAME [--quick|--full] [--plan] | show DIR | claims [DIR ...]\n")
         print("The sources' experiments as studies, each with the claims it judges by a rule declared beforehand.")
@@ -42,9 +46,26 @@ def study(argv: list[str]) -> int:
     return verbs[argv[0]](argv[1:])
 
 
+def _described(verbs: Collection[str]) -> Parser:
+    """What completion and the documentation see: the verbs and the options of all of them."""
+    made = parser("study", SizeFlags, Output, Where)
+    made.add_argument("verb", metavar="|".join(verbs), help="what to do")
+    _add_names(made)
+    _add_page(made)
+    return made
+
+
+def _add_names(made: Parser) -> None:
+    made.add_argument("--names", action="store_true", help="only the names, one a line")
+
+
+def _add_page(made: Parser) -> None:
+    made.add_argument("--page", metavar="FILE", help="also write the table as a page")
+
+
 def _list(argv: list[str]) -> int:
     made = parser("study", Output)
-    made.add_argument("--names", action="store_true", help="only the names, one a line")
+    _add_names(made)
     given = made.parse(argv)
     output = filled(Output, given)
     from trimtab.studies.catalogue import DECLARED
@@ -113,7 +134,7 @@ def _claims(argv: list[str]) -> int:
     made.add_argument(
         "dirs", nargs="*", metavar="DIR", help="directories of studies, or that hold some (default: runs)"
     )
-    made.add_argument("--page", metavar="FILE", help="also write the table as a page")
+    _add_page(made)
     given = made.parse(argv)
     from trimtab.studies.ledger import claims_page, gathered, print_ledger
 
