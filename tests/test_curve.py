@@ -1,6 +1,7 @@
 """The learning curve against a slow twin: equal bins, means of the episodes that end in them, gaps carried forward."""
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ def slow(ends, returns, steps, bins):
     bins = min(bins, steps)
     edges = [Fraction(k * steps, bins) for k in range(bins + 1)]
     means = []
-    for low, high in zip(edges, edges[1:]):
+    for low, high in pairwise(edges):
         inside = [r for e, r in zip(ends, returns) if low <= e - 1 < high]
         means.append(sum(inside) / len(inside) if inside else None)
     first = next((m for m in means if m is not None), None)
@@ -23,7 +24,7 @@ def slow(ends, returns, steps, bins):
     for mean in means:
         last = last if mean is None else mean
         values.append(last)
-    return [float(low + high) / 2 for low, high in zip(edges, edges[1:])], values, [m is not None for m in means]
+    return [float(low + high) / 2 for low, high in pairwise(edges)], values, [m is not None for m in means]
 
 
 @st.composite

@@ -23,7 +23,7 @@ INLINE = Where(on="inline")
 
 @dataclass(frozen=True)
 class Sums(Study):
-    """Count, then add what was counted: a second round that follows from the first; pages count how often it is done."""
+    """Count, then add the two largest sums: a second round that follows from the first."""
 
     kind: ClassVar[str] = "sums"
     title: ClassVar[str] = "sums"
