@@ -26,6 +26,7 @@ from trimtab.runs.run import Run, load
 
 if TYPE_CHECKING:
     from trimtab.anatomy.probe import Anatomy
+    from trimtab.envs.own import Constructor
 
 Place = str | PathLike  # a directory or a file
 Source = Config | Run | Place
@@ -92,6 +93,7 @@ def train(
     run_dir: Place | None = None,
     *,
     preset: str | None = None,
+    env: Constructor | None = None,
     start_from: Run | Place | None = None,
     take_optimizer: bool = False,
     quiet: bool | None = None,
@@ -102,10 +104,11 @@ def train(
 ) -> Run:
     """Train, in a new directory (`run_dir`, or the first free runs/ENV/ALGO-seedS-K).
 
-    `source`, `preset` and `fields` say what, as in `configure`. `start_from` is a run whose last parameters and
-    normalizers this one begins with (and its optimizer state, if `take_optimizer`); schedules begin anew. `quiet` shows
-    no progress; by default it is shown in notebooks and at prompts only. `checkpoints` are evenly spaced over the run;
-    `tensorboard` and `track` also write TensorBoard events and to Weights & Biases.
+    `source`, `preset` and `fields` say what, as in `configure`. `env` makes the environment (a function or class that
+    returns a gymnasium.Env) in place of the source's; `env_id` becomes its name. `start_from` is a run whose last
+    parameters and normalizers this one begins with (and its optimizer state, if `take_optimizer`); schedules begin
+    anew. `quiet` shows no progress; by default it is shown in notebooks and at prompts only. `checkpoints` are evenly
+    spaced over the run; `tensorboard` and `track` also write TensorBoard events and to Weights & Biases.
     """
     from trimtab.runs import loop
     from trimtab.runs.start import Start
@@ -115,6 +118,7 @@ def train(
     return loop.train(
         configure(source, preset=preset, **fields),
         run_dir,
+        env,
         quiet=_quiet(quiet),
         checkpoints=checkpoints,
         tensorboard=tensorboard,
@@ -126,6 +130,7 @@ def train(
 def resume(
     run: Run | Place,
     *,
+    env: Constructor | None = None,
     total_timesteps: int | None = None,
     quiet: bool | None = None,
     checkpoints: int = 20,
@@ -134,13 +139,14 @@ def resume(
 ) -> Run:
     """Go on with a run from its newest checkpoint, to its end or to `total_timesteps` if given.
 
-    With another length, annealing follows the new one from the checkpoint on; what was learned before stays. The other
-    arguments are those of `train`.
+    With another length, annealing follows the new one from the checkpoint on; what was learned before stays. `env` is
+    needed again where the run was given one that no other process can import. The other arguments are those of `train`.
     """
     from trimtab.runs import loop
 
     return loop.resume(
         run_of(run).path,
+        env,
         total_timesteps=total_timesteps,
         quiet=_quiet(quiet),
         checkpoints=checkpoints,
