@@ -5,7 +5,6 @@ The one place that turns a source into what is needed is here: `configure` gives
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import wraps
 from os import PathLike
 from pathlib import Path
@@ -27,6 +26,7 @@ from trimtab.runs.run import Run, load
 
 if TYPE_CHECKING:
     from trimtab.anatomy.probe import Anatomy
+    from trimtab.envs.own import Constructor
     from trimtab.studies.study import Studied
 
 Place = str | PathLike[str]  # a directory or a file
@@ -96,8 +96,8 @@ def train(
     source: Source,
     run_dir: Place | None = None,
     *,
-    env: Callable[..., Any] | None = None,
     preset: str | None = None,
+    env: Constructor | None = None,
     start_from: Run | Place | None = None,
     take_optimizer: bool = False,
     quiet: bool | None = None,
@@ -134,7 +134,7 @@ def train(
 def resume(
     run: Run | Place,
     *,
-    env: Callable[..., Any] | None = None,
+    env: Constructor | None = None,
     total_timesteps: int | None = None,
     quiet: bool | None = None,
     checkpoints: int | None = None,
@@ -143,8 +143,8 @@ def resume(
 ) -> Run:
     """Go on with a run from its newest checkpoint, to its end or to `total_timesteps` if given.
 
-    With another length, annealing follows the new one from the checkpoint on; what was learned before stays. The other
-    arguments are those of `train`.
+    With another length, annealing follows the new one from the checkpoint on; what was learned before stays. `env` is
+    needed again where the run was given one that no other process can import. The other arguments are those of `train`.
     """
     from trimtab.runs import loop
 

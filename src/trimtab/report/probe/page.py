@@ -68,20 +68,23 @@ def _estimates(frame: pl.DataFrame) -> list[tuple[dict[str, Any], dict[str, dict
 def _table(frame: pl.DataFrame) -> Table:
     probes = _estimates(frame)
     power = power_of([values[name]["value"] for _, values in probes for name in SQUARED if name in values])
-    found = lambda values, name: Estimate.from_dict(values[name]) if name in values else UNRESOLVED
     rows = [
         [
             f"{keys['step']:,}",
             f"{keys['num_envs']} × {keys['num_steps']}",
             f"{keys['gae_lambda']:g}",
-            *(estimate(found(values, name).times(10.0**-power)) for name in SQUARED),
-            *(estimate(found(values, name)) for name in PLAIN),
+            *(estimate(_estimate(values, name).times(10.0**-power)) for name in SQUARED),
+            *(estimate(_estimate(values, name)) for name in PLAIN),
         ]
         for keys, values in probes
     ]
     unit = f"{raised(power)} gradient²" if power else "gradient²"
     columns = ["step", "N × T", "λ", *SQUARED.values(), *PLAIN.values()]
     return Table(columns, rows, caption=f"Variance, its two terms and bias² in {unit}. Small: 95% intervals.")
+
+
+def _estimate(values: dict[str, dict[str, Any]], name: str) -> Estimate:
+    return Estimate.from_dict(values[name]) if name in values else UNRESOLVED
 
 
 def _answer(frame: pl.DataFrame) -> Answer:
