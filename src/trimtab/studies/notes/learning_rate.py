@@ -20,7 +20,7 @@ FACTORS = (2, 4, 8, 16)
 RULES = ("none", "sqrt", "linear")
 HOLDS = 4  # up to which the notes' rule is said to hold
 LOST = 0.1  # of what the base configuration learns, that may be lost
-SEEDS: dict[Size, int] = {"quick": 3, "default": 8, "full": 30}
+SEEDS: dict[Size, int] = {"quick": 5, "default": 8, "full": 30}
 STEPS: dict[Size, int] = {"quick": 49_152, "default": 131_072, "full": 262_144}
 START = {"CartPole-v1": 20.0, "Pendulum-v1": -1200.0}  # mean return of an untrained policy, about
 
