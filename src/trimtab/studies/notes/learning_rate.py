@@ -9,7 +9,7 @@ from typing import ClassVar
 import polars as pl
 
 from trimtab.config import Config
-from trimtab.studies.claims import Claim, Evidence, Verdict, judge
+from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge
 from trimtab.studies.declared import Declared, Figure, Size
 from trimtab.studies.job import Job, Train
 from trimtab.studies.notes.learning import areas_of, contrast
@@ -31,6 +31,10 @@ N8 = Claim(
     f"At 2 × and 4 × the batch with the rate scaled linearly, the area under the curve, less {1 - LOST:.0%} "
     "of what the base configuration learns above an untrained policy, is above 0 beyond Welch's interval over seeds: "
     f"no more than {LOST:.0%} is lost.",
+)
+DIFFERENT = (
+    "Different from the notes, which sweep again beyond 4 ×: a small base batch, and as many steps of "
+    "training for every batch."
 )
 
 
@@ -86,7 +90,10 @@ class LearningRate(Declared):
         sentence = (
             f"Linear scaling keeps, of what the base configuration learns: {', '.join(told)}; {resolved(evidence)}."
         )
-        return [judge(N8, f"area above an untrained policy, minus {1 - LOST:.0%} of the base's", evidence, sentence)]
+        return explained(
+            [judge(N8, f"area above an untrained policy, minus {1 - LOST:.0%} of the base's", evidence, sentence)],
+            DIFFERENT,
+        )
 
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
         from trimtab.report.studies import notes

@@ -9,7 +9,7 @@ from typing import ClassVar
 import polars as pl
 
 from trimtab.config import Config
-from trimtab.studies.claims import Claim, Evidence, Verdict, judge
+from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge
 from trimtab.studies.declared import Declared, Figure, Size
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs import EpisodicVariance
@@ -35,6 +35,9 @@ N3 = Claim(
     "notes, 3) Variance reduction",
     "The logarithm of the variance with reward to go over that with the run's own learned baseline (exact) is above 0 "
     "beyond the interval over seeds; by environment and stage of training.",
+)
+DIFFERENT = (
+    "Different from the notes, which name no environment: finite MDPs, exact variances, episodes of at most 100 steps."
 )
 
 
@@ -72,10 +75,13 @@ class RewardToGo(Declared):
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
         table = tables["variances"]
-        return [
-            self._against(N2, table, "whole return", "reward to go"),
-            self._against(N3, table, "reward to go", "learned baseline"),
-        ]
+        return explained(
+            [
+                self._against(N2, table, "whole return", "reward to go"),
+                self._against(N3, table, "reward to go", "learned baseline"),
+            ],
+            DIFFERENT,
+        )
 
     def _against(self, claim: Claim, table: pl.DataFrame, above: str, below: str) -> Verdict:
         evidence, told = [], []

@@ -10,7 +10,7 @@ import polars as pl
 
 from trimtab import stats
 from trimtab.config import Config
-from trimtab.studies.claims import Claim, Evidence, Verdict, judge_all
+from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge_all
 from trimtab.studies.declared import Declared, Figure, Size
 from trimtab.studies.job import Job
 from trimtab.studies.jobs import Throughput
@@ -34,6 +34,10 @@ N6 = Claim(
     "Two parts, both needed, by environment, beyond the interval over repeats: the logarithm of the best steps/s over "
     "those with the fewest environments is above 0; the load (share of all cores that this process uses) at the "
     f"smallest N with {GAIN:.0%} of the best throughput, minus {LOADED:.0%}, is above 0.",
+)
+DIFFERENT = (
+    "Different from the notes: environments and network are compiled into one program that uses one thread, "
+    "so one run cannot load all cores; and other work may have shared the machine."
 )
 
 
@@ -86,7 +90,7 @@ class NotesThroughput(Declared):
             told.append(f"{environment}: {math.exp(gain.value):.0f} × to N = {best}, load {loaded:.0%} at {chosen}")
         sentence = f"{'; '.join(told)}."
         measured = "log gain in steps/s; load minus 80% where throughput levels off"
-        return [judge_all(N6, measured, [gains, loads], sentence)]
+        return explained([judge_all(N6, measured, [gains, loads], sentence)], DIFFERENT)
 
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
         from trimtab.report.studies import throughput

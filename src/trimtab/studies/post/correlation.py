@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from trimtab.studies.claims import Claim, Evidence, Verdict, judge, judge_all
+from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge, judge_all
 from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job
 from trimtab.studies.jobs import Directions
@@ -35,6 +35,10 @@ P5 = Claim(
     f"Three parts, all needed, beyond the interval over seeds: the mean over 20 checkpoints lies within ±{NEAR} of 0 "
     "at lags 1, 5, 10 and 40; its standard deviation over checkpoints at lags 1 to 5 is larger within than across; its "
     "distance to the baseline is smaller at lag 40 than at lag 1.",
+)
+DIFFERENT = (
+    "Different from the post: several seeds and many fresh batches instead of one run, and what was inferred "
+    "of its settings (γ, λ, rates, normalization)."
 )
 
 
@@ -88,7 +92,7 @@ class Correlation(Declared):
     # Verdicts ------------------------------------------------------------------------------------------------
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        return [self._alike(tables["cosines"]), self._covariance(tables["covariances"])]
+        return explained([self._alike(tables["cosines"]), self._covariance(tables["covariances"])], DIFFERENT)
 
     def _alike(self, cosines: pl.DataFrame) -> Verdict:
         evidence = []

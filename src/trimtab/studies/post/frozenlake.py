@@ -9,7 +9,7 @@ from typing import ClassVar
 import polars as pl
 
 from trimtab.config import Config
-from trimtab.studies.claims import Claim, Evidence, Verdict, judge
+from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge
 from trimtab.studies.declared import Declared, Figure, Size
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs import Directions
@@ -50,6 +50,10 @@ D3 = Claim(
     "draft, Effect of Batch Size on Bias",
     "The logarithm of the variance of advantages at T = 4 over that at T = 32, both means over updates, is above 0 "
     "beyond the interval over seeds.",
+)
+DIFFERENT = (
+    "Different from the draft: many episodes and batches of several seeds instead of single ones, and "
+    "settings that it does not give."
 )
 
 
@@ -125,7 +129,10 @@ class FrozenLake(Declared):
     # Verdicts ------------------------------------------------------------------------------------------------
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        return [self._along(tables["episodes"]), self._others(tables["alignments"]), self._noise(tables["advantages"])]
+        return explained(
+            [self._along(tables["episodes"]), self._others(tables["alignments"]), self._noise(tables["advantages"])],
+            DIFFERENT,
+        )
 
     def _along(self, episodes: pl.DataFrame) -> Verdict:
         evidence, told = [], []

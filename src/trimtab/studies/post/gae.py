@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from trimtab.studies.claims import Claim, Evidence, Verdict, judge, judge_all
+from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge, judge_all
 from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs import Directions
@@ -67,6 +67,10 @@ P15 = Claim(
     "At 4 × 256 and 16 × 64, over all pairs of many batches, the mean size of the cosine between batch means at λ = 0 "
     "minus that at λ = 1 is above 0 beyond the interval over seeds.",
 )
+DIFFERENT = (
+    "Different from the post: many fresh batches of several seeds instead of one run, and what was inferred "
+    "of its settings (γ, rates, normalization)."
+)
 
 
 @dataclass(frozen=True)
@@ -116,16 +120,19 @@ class Lambda(Declared):
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
         numbers = tables["numbers"]
-        return [
-            self._trade(numbers),
-            self._like_smaller_lambda(numbers),
-            self._interaction(numbers),
-            self._far(numbers),
-            self._sizes(
-                P14, numbers.filter(pl.col("quantity") == "sample_own_size"), "cosine of a sample with its batch"
-            ),
-            self._sizes(P15, tables["batches"], "cosine between batch means"),
-        ]
+        return explained(
+            [
+                self._trade(numbers),
+                self._like_smaller_lambda(numbers),
+                self._interaction(numbers),
+                self._far(numbers),
+                self._sizes(
+                    P14, numbers.filter(pl.col("quantity") == "sample_own_size"), "cosine of a sample with its batch"
+                ),
+                self._sizes(P15, tables["batches"], "cosine between batch means"),
+            ],
+            DIFFERENT,
+        )
 
     def _trade(self, numbers: pl.DataFrame) -> Verdict:
         variance, bias = [], []

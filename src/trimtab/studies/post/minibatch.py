@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from trimtab.studies.claims import Claim, Evidence, Verdict, judge, judge_all
+from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge, judge_all
 from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job
 from trimtab.studies.jobs import Minibatches
@@ -37,6 +37,7 @@ P16 = Claim(
     "more minibatches than environments), over that of shuffled samples, is above 0 beyond the interval over seeds; "
     "by split and stage.",
 )
+DIFFERENT = "Different from the post, which measures none of this: its Pendulum runs with inferred settings."
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Minibatch(Declared):
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
         table = tables["minibatches"]
-        return [self._adds(table), self._shuffling(table)]
+        return explained([self._adds(table), self._shuffling(table)], DIFFERENT)
 
     def _adds(self, table: pl.DataFrame) -> Verdict:
         long, parts = table.filter(pl.col("split") == "4x256"), []

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from trimtab.studies.claims import Claim, Evidence, Verdict, judge
+from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge
 from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job
 from trimtab.studies.jobs import Directions
@@ -55,6 +55,10 @@ P17 = Claim(
     "The logarithm of the variance at 4 × 512 over that at 8 × 256 (the same number of samples more, as steps or as "
     "environments) is above 0 beyond the interval over seeds; stage by stage.",
 )
+DIFFERENT = (
+    "Different from the post: batches are drawn afresh from a frozen policy, rows start out of step, and its "
+    "settings (γ, λ, rates, normalization) are inferred."
+)
 
 
 @dataclass(frozen=True)
@@ -98,13 +102,16 @@ class PostSplit(Declared):
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
         variance = tables["variance"]
-        return [
-            self._large_covariance(variance),
-            self._ratio(P2, variance, "individual", LONG, SHORTEST),
-            self._ratio(P3, variance, "variance", LONG, SHORT),
-            self._agreement(tables["batches"]),
-            self._environments(variance),
-        ]
+        return explained(
+            [
+                self._large_covariance(variance),
+                self._ratio(P2, variance, "individual", LONG, SHORTEST),
+                self._ratio(P3, variance, "variance", LONG, SHORT),
+                self._agreement(tables["batches"]),
+                self._environments(variance),
+            ],
+            DIFFERENT,
+        )
 
     def _by_stage(self, table: pl.DataFrame, effect) -> list[Evidence]:
         found = []
