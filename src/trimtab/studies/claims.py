@@ -91,7 +91,7 @@ def judge_all(claim: Claim, measured: str, parts: Sequence[Sequence[Evidence]], 
 def explained(verdicts: Sequence[Verdict], different: str) -> list[Verdict]:
     """Verdicts that say, where a claim does not hold or depends, what was different from the source's setting."""
     return [
-        replace(v, sentence=f"{v.sentence} {different}") if v.word in ("does not hold", "depends") else v
+        replace(v, sentence=f"{v.sentence} {different}".strip()) if v.word in ("does not hold", "depends") else v
         for v in verdicts
     ]
 

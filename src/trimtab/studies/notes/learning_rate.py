@@ -9,7 +9,7 @@ from typing import ClassVar
 import polars as pl
 
 from trimtab.config import Config
-from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge
 from trimtab.studies.declared import Declared, Figure, Size
 from trimtab.studies.job import Job, Train
 from trimtab.studies.notes.learning import areas_of, contrast
@@ -48,6 +48,7 @@ class LearningRate(Declared):
     )
     source: ClassVar[str] = "notes: 2) Core optimizer sweep"
     claims: ClassVar[tuple[Claim, ...]] = (N8,)
+    different: ClassVar[str] = DIFFERENT
 
     @property
     def environments(self) -> tuple[str, ...]:
@@ -86,14 +87,11 @@ class LearningRate(Declared):
                 if factor <= HOLDS:
                     evidence.append(Evidence(f"{environment}, {factor} ×", kept, len(linear)))
                 share = sum(linear) / len(linear) / (sum(base) / len(base)) if base and linear else math.nan
-                told.append(f"{factor} × {share:.0%}")
+                told.append(f"{environment} {factor} × {share:.0%}")
         sentence = (
             f"Linear scaling keeps, of what the base configuration learns: {', '.join(told)}; {resolved(evidence)}."
         )
-        return explained(
-            [judge(N8, f"area above an untrained policy, minus {1 - LOST:.0%} of the base's", evidence, sentence)],
-            DIFFERENT,
-        )
+        return [judge(N8, f"area above an untrained policy, minus {1 - LOST:.0%} of the base's", evidence, sentence)]
 
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
         from trimtab.report.studies import notes

@@ -10,7 +10,7 @@ import polars as pl
 
 from trimtab.config import Config
 from trimtab.estimate import UNRESOLVED
-from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge, judge_all
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge, judge_all
 from trimtab.studies.declared import Declared, Figure, Size
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs import Minibatches
@@ -63,6 +63,7 @@ class NotesMinibatch(Declared):
     summary: ClassVar[str] = "How many minibatches? Learning and gradient noise over minibatch sizes at fixed data."
     source: ClassVar[str] = "notes: Batch size, rules of thumb"
     claims: ClassVar[tuple[Claim, ...]] = (N4, N7)
+    different: ClassVar[str] = DIFFERENT
 
     @property
     def environments(self) -> tuple[str, ...]:
@@ -110,7 +111,7 @@ class NotesMinibatch(Declared):
     # Verdicts ------------------------------------------------------------------------------------------------
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        return explained([self._sizes(tables), self._thresholds(tables["learning"])], DIFFERENT)
+        return [self._sizes(tables), self._thresholds(tables["learning"])]
 
     def _sizes(self, tables: dict[str, pl.DataFrame]) -> Verdict:
         noise, slow = [], []

@@ -9,7 +9,7 @@ from typing import ClassVar
 import polars as pl
 
 from trimtab.config import Config
-from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge
 from trimtab.studies.declared import Declared, Figure, Size
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs import EpisodicVariance
@@ -49,6 +49,7 @@ class RewardToGo(Declared):
     summary: ClassVar[str] = "Variance of REINFORCE with whole returns, reward to go and baselines: exact, finite MDPs."
     source: ClassVar[str] = "notes: 3) Variance reduction"
     claims: ClassVar[tuple[Claim, ...]] = (N2, N3)
+    different: ClassVar[str] = DIFFERENT
 
     @property
     def environments(self) -> tuple[str, ...]:
@@ -75,13 +76,10 @@ class RewardToGo(Declared):
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
         table = tables["variances"]
-        return explained(
-            [
-                self._against(N2, table, "whole return", "reward to go"),
-                self._against(N3, table, "reward to go", "learned baseline"),
-            ],
-            DIFFERENT,
-        )
+        return [
+            self._against(N2, table, "whole return", "reward to go"),
+            self._against(N3, table, "reward to go", "learned baseline"),
+        ]
 
     def _against(self, claim: Claim, table: pl.DataFrame, above: str, below: str) -> Verdict:
         evidence, told = [], []

@@ -10,7 +10,7 @@ import polars as pl
 
 from trimtab import stats
 from trimtab.config import Config
-from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge_all
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge_all
 from trimtab.studies.declared import Declared, Figure, Size
 from trimtab.studies.job import Job
 from trimtab.studies.jobs import Throughput
@@ -49,6 +49,7 @@ class NotesThroughput(Declared):
     summary: ClassVar[str] = "How many environments are fast? Steps/s, load, memory and shares of time over N."
     source: ClassVar[str] = "notes: 1) Max out data pipeline; Phase A"
     claims: ClassVar[tuple[Claim, ...]] = (N6,)
+    different: ClassVar[str] = DIFFERENT
 
     def jobs(self) -> list[Job]:
         from trimtab.runs.device import cores, processor
@@ -90,7 +91,7 @@ class NotesThroughput(Declared):
             told.append(f"{environment}: {math.exp(gain.value):.0f} × to N = {best}, load {loaded:.0%} at {chosen}")
         sentence = f"{'; '.join(told)}."
         measured = "log gain in steps/s; load minus 80% where throughput levels off"
-        return explained([judge_all(N6, measured, [gains, loads], sentence)], DIFFERENT)
+        return [judge_all(N6, measured, [gains, loads], sentence)]
 
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
         from trimtab.report.studies import throughput

@@ -10,7 +10,7 @@ import polars as pl
 
 from trimtab.config import Config
 from trimtab.estimate import Estimate
-from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge, judge_all
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge, judge_all
 from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs import Directions, Draws, ExactBias
@@ -63,6 +63,7 @@ class Bias(Declared):
     )
     source: ClassVar[str] = "post: Effect of Batch Size on Bias; notes: n_envs and n_steps"
     claims: ClassVar[tuple[Claim, ...]] = (P7, P8, N1)
+    different: ClassVar[str] = DIFFERENT
 
     # Runs ----------------------------------------------------------------------------------------------------
 
@@ -122,7 +123,7 @@ class Bias(Declared):
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
         falls = self._falls(tables)
-        return explained([falls, self._same(tables), self._trade(tables["sampled"], falls)], DIFFERENT)
+        return [falls, self._same(tables), self._trade(tables["sampled"], falls)]
 
     def _falls(self, tables: dict[str, pl.DataFrame]) -> Verdict:
         evidence, told = [], []

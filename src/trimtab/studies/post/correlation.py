@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge, judge_all
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge, judge_all
 from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job
 from trimtab.studies.jobs import Directions
@@ -50,6 +50,7 @@ class Correlation(Declared):
     summary: ClassVar[str] = "Are gradients along a trajectory correlated? Cosines and covariances by lag, on Pendulum."
     source: ClassVar[str] = "post: figures at steps 399,360 and 450,560; note on covariance-based correlation"
     claims: ClassVar[tuple[Claim, ...]] = (P4, P5)
+    different: ClassVar[str] = DIFFERENT
 
     @property
     def checkpoints(self) -> int:
@@ -92,7 +93,7 @@ class Correlation(Declared):
     # Verdicts ------------------------------------------------------------------------------------------------
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        return explained([self._alike(tables["cosines"]), self._covariance(tables["covariances"])], DIFFERENT)
+        return [self._alike(tables["cosines"]), self._covariance(tables["covariances"])]
 
     def _alike(self, cosines: pl.DataFrame) -> Verdict:
         evidence = []

@@ -9,7 +9,7 @@ from typing import ClassVar
 import polars as pl
 
 from trimtab.config import Config
-from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge
 from trimtab.studies.declared import Declared, Figure, Size
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs import Directions
@@ -67,6 +67,7 @@ class FrozenLake(Declared):
     )
     source: ClassVar[str] = "draft: episodes at updates 150 and 250; slider over updates 100 to 1500"
     claims: ClassVar[tuple[Claim, ...]] = (D1, D2, D3)
+    different: ClassVar[str] = DIFFERENT
 
     def _runs(self, split: tuple[int, int]) -> list[Train]:
         count = SEEDS[self.size]
@@ -129,10 +130,7 @@ class FrozenLake(Declared):
     # Verdicts ------------------------------------------------------------------------------------------------
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        return explained(
-            [self._along(tables["episodes"]), self._others(tables["alignments"]), self._noise(tables["advantages"])],
-            DIFFERENT,
-        )
+        return [self._along(tables["episodes"]), self._others(tables["alignments"]), self._noise(tables["advantages"])]
 
     def _along(self, episodes: pl.DataFrame) -> Verdict:
         evidence, told = [], []

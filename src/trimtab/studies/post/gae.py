@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge, judge_all
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge, judge_all
 from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs import Directions
@@ -81,6 +81,7 @@ class Lambda(Declared):
     summary: ClassVar[str] = "What λ does to variance, bias and the directions of gradients, for long and short rows."
     source: ClassVar[str] = "post: What role does GAE-λ play here? and its three figures"
     claims: ClassVar[tuple[Claim, ...]] = (P10, P11, P12, P13, P14, P15)
+    different: ClassVar[str] = DIFFERENT
 
     def jobs(self) -> list[Job]:
         return [job for run in runs.trained(self.size, self.seed) for job in self._looks(run)]
@@ -120,19 +121,16 @@ class Lambda(Declared):
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
         numbers = tables["numbers"]
-        return explained(
-            [
-                self._trade(numbers),
-                self._like_smaller_lambda(numbers),
-                self._interaction(numbers),
-                self._far(numbers),
-                self._sizes(
-                    P14, numbers.filter(pl.col("quantity") == "sample_own_size"), "cosine of a sample with its batch"
-                ),
-                self._sizes(P15, tables["batches"], "cosine between batch means"),
-            ],
-            DIFFERENT,
-        )
+        return [
+            self._trade(numbers),
+            self._like_smaller_lambda(numbers),
+            self._interaction(numbers),
+            self._far(numbers),
+            self._sizes(
+                P14, numbers.filter(pl.col("quantity") == "sample_own_size"), "cosine of a sample with its batch"
+            ),
+            self._sizes(P15, tables["batches"], "cosine between batch means"),
+        ]
 
     def _trade(self, numbers: pl.DataFrame) -> Verdict:
         variance, bias = [], []

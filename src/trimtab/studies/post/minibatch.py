@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge, judge_all
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge, judge_all
 from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job
 from trimtab.studies.jobs import Minibatches
@@ -48,6 +48,7 @@ class Minibatch(Declared):
     summary: ClassVar[str] = "What minibatches add: sub-sampling noise by size and way of cutting, drift, clip bias."
     source: ClassVar[str] = "post: Bias and Variance Due to Mini-batches; Wrapping-up"
     claims: ClassVar[tuple[Claim, ...]] = (P9, P16)
+    different: ClassVar[str] = DIFFERENT
 
     def jobs(self) -> list[Job]:
         return list(self._looks())
@@ -75,7 +76,7 @@ class Minibatch(Declared):
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
         table = tables["minibatches"]
-        return explained([self._adds(table), self._shuffling(table)], DIFFERENT)
+        return [self._adds(table), self._shuffling(table)]
 
     def _adds(self, table: pl.DataFrame) -> Verdict:
         long, parts = table.filter(pl.col("split") == "4x256"), []

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge
 from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job
 from trimtab.studies.jobs import Directions
@@ -71,6 +71,7 @@ class PostSplit(Declared):
     )
     source: ClassVar[str] = "post: Effect of Batch Size on Variance; heat maps of five batches at step 450,560"
     claims: ClassVar[tuple[Claim, ...]] = (P1, P2, P3, P6, P17)
+    different: ClassVar[str] = DIFFERENT
 
     @property
     def stages(self) -> dict[str, float]:
@@ -102,16 +103,13 @@ class PostSplit(Declared):
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
         variance = tables["variance"]
-        return explained(
-            [
-                self._large_covariance(variance),
-                self._ratio(P2, variance, "individual", LONG, SHORTEST),
-                self._ratio(P3, variance, "variance", LONG, SHORT),
-                self._agreement(tables["batches"]),
-                self._environments(variance),
-            ],
-            DIFFERENT,
-        )
+        return [
+            self._large_covariance(variance),
+            self._ratio(P2, variance, "individual", LONG, SHORTEST),
+            self._ratio(P3, variance, "variance", LONG, SHORT),
+            self._agreement(tables["batches"]),
+            self._environments(variance),
+        ]
 
     def _by_stage(self, table: pl.DataFrame, effect) -> list[Evidence]:
         found = []
