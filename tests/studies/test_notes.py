@@ -11,7 +11,7 @@ from trimtab.estimate import Estimate
 from trimtab.report import study as pages
 from trimtab.runs import throughput as measuring
 from trimtab.studies import catalogue
-from trimtab.studies.claims import Claim, Evidence, judge_all
+from trimtab.studies.claims import Claim, Evidence, explained, judge_all
 from trimtab.studies.notes import learning_rate, minibatch, reproducible, reward_to_go
 from trimtab.studies.notes import throughput as speeds
 from trimtab.studies.study import Where, begin
@@ -41,6 +41,12 @@ def test_a_claim_of_several_parts_needs_all_of_them(parts, expected):
     found = judge_all(CLAIM, "an effect", given, "a sentence")
     assert found.word == expected and bool(found.needed) == (expected == "not resolved at this size")
     assert len(found.evidence) == sum(map(len, given))
+
+
+def test_what_does_not_hold_says_what_was_different():
+    parts = {"up": Estimate(1, 0.5, 2), "down": Estimate(-1, -2, -0.5)}
+    verdicts = [judge_all(CLAIM, "", [[Evidence("here", e, 3)]], "Seen.") for e in parts.values()]
+    assert [v.sentence for v in explained(verdicts, "Another setting.")] == ["Seen.", "Seen. Another setting."]
 
 
 @pytest.mark.parametrize(("second", "expected"), [(True, "holds"), (False, "depends")])

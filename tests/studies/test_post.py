@@ -308,6 +308,8 @@ def test_directions_agree_with_a_probe(shop):
     assert first["value"][0] == pytest.approx(probe["cosine"]["lags"][0], rel=1e-5)
     pair = table.filter((pl.col("quantity") == "batch_cosine") & (pl.col("replicate") == 0) & (pl.col("lag") == 1))
     assert pair["value"][0] == pytest.approx(probe["replicate_cosines"][0][1], rel=1e-5)
+    chance = table.filter(pl.col("quantity") == "trajectory_chance")
+    assert len(chance) == len(value("trajectory_cosine")) and (chance["value"] <= 1 / chance["lag"].sqrt() + 1e-9).all()
 
 
 def test_exact_bias_is_that_of_a_probe_and_the_same_along_rows(shop):

@@ -29,13 +29,16 @@ def measure(config: Config, seconds: float = 1.0) -> dict[str, Any]:
     try:
         state = engine.init(config.seed)
         engine.compile(state)
-        state, _ = advance(engine, state, 1)  # the first iteration warms caches up
+        state, _ = advance(engine, state, 1)  # the first iteration warms caches up, the second is timed
+        begun = time.perf_counter()
+        state, _ = advance(engine, state, 1)
+        count = max(1, min(engine.chunk, round(seconds / 4 / (time.perf_counter() - begun))))
         process = psutil.Process()
         begun, used = time.perf_counter(), _processor_seconds(process)
         psutil.cpu_percent()
         done = 0
         while time.perf_counter() - begun < seconds:
-            state, info = advance(engine, state, engine.chunk)
+            state, info = advance(engine, state, count)
             done += len(next(iter(info.finite.values())))
         wall = time.perf_counter() - begun
         found = {

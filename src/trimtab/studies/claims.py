@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from trimtab.estimate import Estimate
@@ -86,6 +86,14 @@ def judge_all(claim: Claim, measured: str, parts: Sequence[Sequence[Evidence]], 
     needed = [verdict.needed for verdict in found if verdict.word == word and verdict.needed]
     evidence = tuple(e for part in parts for e in part)
     return Verdict(claim, word, measured, evidence, sentence, "; ".join(dict.fromkeys(needed)))
+
+
+def explained(verdicts: Sequence[Verdict], different: str) -> list[Verdict]:
+    """Verdicts that say, where a claim does not hold or depends, what was different from the source's setting."""
+    return [
+        replace(v, sentence=f"{v.sentence} {different}".strip()) if v.word in ("does not hold", "depends") else v
+        for v in verdicts
+    ]
 
 
 def _needed(evidence: Sequence[Evidence], least: float) -> str:

@@ -37,7 +37,7 @@ def lines(
     labels = list(series) or sorted(data["series"].unique())
     scale = alt.Scale(type="log", nice=False) if log_x else alt.Scale(nice=False)
     ticks = alt.Axis(grid=False, values=sorted(set(data[x].drop_nulls()))[:14], labelOverlap=True, format=".4~g")
-    ends = alt.Scale(type="log") if log_y else alt.Scale(zero=False)
+    ends = alt.Scale(type="log", nice=False) if log_y else alt.Scale(zero=False)
     y = lambda field: alt.Y(f"{field}:Q", title=y_title, scale=ends, axis=alt.Axis(labelExpr=SHORT_NUMBER, tickCount=5))
     several = len(labels) > 1
     colors = PALETTE[: len(labels)] if len(labels) <= 3 else ordered(len(labels))

@@ -24,7 +24,7 @@ def against_others(values: pl.DataFrame, update: int) -> Chart:
     x = alt.X(
         "sample:Q", title="sample of batch 0", axis=alt.Axis(grid=False, tickCount=4), scale=alt.Scale(nice=False)
     )
-    axis = alt.Axis(values=[-1, 0, 1])
+    axis = alt.Axis(values=[-0.5, 0, 0.5])
     y = alt.Y("value:Q", title="cosine", stack=None, scale=alt.Scale(domain=[-1, 1]), axis=axis)
     sign = alt.condition("datum.value < 0", alt.value(RED), alt.value(BLUE))
     bars = base.mark_bar(width=2).encode(x=x, y=y, color=sign)

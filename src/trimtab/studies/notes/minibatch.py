@@ -49,6 +49,10 @@ N7 = Claim(
     "above 0 beyond Welch's interval over seeds. Rules: 4 to 32 minibatches, against fewer and against more; at least "
     "10 samples per policy output, against fewer; 8 × 128 against 1 × 1024, whose minibatches have one environment.",
 )
+DIFFERENT = (
+    "Different from the notes, which name no environment: one learning rate for all, so more minibatches are "
+    "more gradient steps in the same training, and on these easy problems that learns faster."
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class NotesMinibatch(Declared):
     summary: ClassVar[str] = "How many minibatches? Learning and gradient noise over minibatch sizes at fixed data."
     source: ClassVar[str] = "notes: Batch size, rules of thumb"
     claims: ClassVar[tuple[Claim, ...]] = (N4, N7)
+    different: ClassVar[str] = DIFFERENT
 
     @property
     def environments(self) -> tuple[str, ...]:
@@ -146,7 +151,8 @@ class NotesMinibatch(Declared):
             one = learning.filter((pl.col("environment") == environment) & (pl.col("split") == "1x1024"))
             e = contrast(_areas(here, [FEWEST]), [one["area"].to_list()])
             evidence.append(Evidence(f"{environment}, several environments against one", e, SEEDS[self.size]))
-        sentence = f"Four rules on {len(self.environments)} environments: {resolved(evidence)}."
+        told = "; ".join(f"{e.environment}: {e.effect}" for e in evidence)
+        sentence = f"Area inside minus outside. {told}."
         return judge(N7, "area under the learning curve, inside minus outside a rule", evidence, sentence)
 
     # What is shown -------------------------------------------------------------------------------------------

@@ -36,6 +36,9 @@ N3 = Claim(
     "The logarithm of the variance with reward to go over that with the run's own learned baseline (exact) is above 0 "
     "beyond the interval over seeds; by environment and stage of training.",
 )
+DIFFERENT = (
+    "Different from the notes, which name no environment: finite MDPs, exact variances, episodes of at most 100 steps."
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class RewardToGo(Declared):
     summary: ClassVar[str] = "Variance of REINFORCE with whole returns, reward to go and baselines: exact, finite MDPs."
     source: ClassVar[str] = "notes: 3) Variance reduction"
     claims: ClassVar[tuple[Claim, ...]] = (N2, N3)
+    different: ClassVar[str] = DIFFERENT
 
     @property
     def environments(self) -> tuple[str, ...]:

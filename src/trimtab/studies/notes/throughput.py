@@ -35,6 +35,10 @@ N6 = Claim(
     "those with the fewest environments is above 0; the load (share of all cores that this process uses) at the "
     f"smallest N with {GAIN:.0%} of the best throughput, minus {LOADED:.0%}, is above 0.",
 )
+DIFFERENT = (
+    "Different from the notes: environments and network are compiled into one program that uses one thread, "
+    "so one run cannot load all cores; and other work may have shared the machine."
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class NotesThroughput(Declared):
     summary: ClassVar[str] = "How many environments are fast? Steps/s, load, memory and shares of time over N."
     source: ClassVar[str] = "notes: 1) Max out data pipeline; Phase A"
     claims: ClassVar[tuple[Claim, ...]] = (N6,)
+    different: ClassVar[str] = DIFFERENT
 
     def jobs(self) -> list[Job]:
         from trimtab.runs.device import cores, processor

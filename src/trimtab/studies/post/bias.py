@@ -50,6 +50,7 @@ N1 = Claim(
     "Two parts, both needed, by environment, beyond the interval over seeds: the covariance term's share of the "
     "variance at 4 × 256 minus that at 256 × 4 is above 0; bias falls as T grows, as judged for P7.",
 )
+DIFFERENT = "Different from the post, which measures no bias: these environments, critics and λ = 0.95."
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Bias(Declared):
     )
     source: ClassVar[str] = "post: Effect of Batch Size on Bias; notes: n_envs and n_steps"
     claims: ClassVar[tuple[Claim, ...]] = (P7, P8, N1)
+    different: ClassVar[str] = DIFFERENT
 
     # Runs ----------------------------------------------------------------------------------------------------
 

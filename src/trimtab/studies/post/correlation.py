@@ -37,6 +37,10 @@ P5 = Claim(
     "at lags 1, 5, 10 and 40; its standard deviation over checkpoints at lags 1 to 5 is larger within than across; its "
     "distance to the baseline is smaller at lag 40 than at lag 1.",
 )
+DIFFERENT = (
+    "Different from the post: several seeds and many fresh batches instead of one run, and what was inferred "
+    "of its settings (γ, λ, rates, normalization)."
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Correlation(Declared):
     summary: ClassVar[str] = "Are gradients along a trajectory correlated? Cosines and covariances by lag, on Pendulum."
     source: ClassVar[str] = "post: figures at steps 399,360 and 450,560; note on covariance-based correlation"
     claims: ClassVar[tuple[Claim, ...]] = (P4, P5)
+    different: ClassVar[str] = DIFFERENT
 
     @property
     def checkpoints(self) -> int:

@@ -51,6 +51,10 @@ D3 = Claim(
     "The logarithm of the variance of advantages at T = 4 over that at T = 32, both means over updates, is above 0 "
     "beyond the interval over seeds.",
 )
+DIFFERENT = (
+    "Different from the draft: many episodes and batches of several seeds instead of single ones, and "
+    "settings that it does not give."
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class FrozenLake(Declared):
     )
     source: ClassVar[str] = "draft: episodes at updates 150 and 250; slider over updates 100 to 1500"
     claims: ClassVar[tuple[Claim, ...]] = (D1, D2, D3)
+    different: ClassVar[str] = DIFFERENT
 
     def _runs(self, split: tuple[int, int]) -> list[Train]:
         count = SEEDS[self.size]

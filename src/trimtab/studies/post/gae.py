@@ -68,6 +68,10 @@ P15 = Claim(
     "At 4 × 256 and 16 × 64, over all pairs of many batches, the mean size of the cosine between batch means at λ = 0 "
     "minus that at λ = 1 is above 0 beyond the interval over seeds.",
 )
+DIFFERENT = (
+    "Different from the post: many fresh batches of several seeds instead of one run, and what was inferred "
+    "of its settings (γ, rates, normalization)."
+)
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ class Lambda(Declared):
     summary: ClassVar[str] = "What λ does to variance, bias and the directions of gradients, for long and short rows."
     source: ClassVar[str] = "post: What role does GAE-λ play here? and its three figures"
     claims: ClassVar[tuple[Claim, ...]] = (P10, P11, P12, P13, P14, P15)
+    different: ClassVar[str] = DIFFERENT
 
     def jobs(self) -> list[Job]:
         return [job for run in runs.trained(self.size, self.seed) for job in self._looks(run)]

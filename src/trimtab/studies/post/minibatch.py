@@ -37,6 +37,7 @@ P16 = Claim(
     "more minibatches than environments), over that of shuffled samples, is above 0 beyond the interval over seeds; "
     "by split and stage.",
 )
+DIFFERENT = "Different from the post, which measures none of this: its Pendulum runs with inferred settings."
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Minibatch(Declared):
     summary: ClassVar[str] = "What minibatches add: sub-sampling noise by size and way of cutting, drift, clip bias."
     source: ClassVar[str] = "post: Bias and Variance Due to Mini-batches; Wrapping-up"
     claims: ClassVar[tuple[Claim, ...]] = (P9, P16)
+    different: ClassVar[str] = DIFFERENT
 
     def jobs(self) -> list[Job]:
         return list(self._looks())

@@ -55,6 +55,10 @@ P17 = Claim(
     "The logarithm of the variance at 4 × 512 over that at 8 × 256 (the same number of samples more, as steps or as "
     "environments) is above 0 beyond the interval over seeds; stage by stage.",
 )
+DIFFERENT = (
+    "Different from the post: batches are drawn afresh from a frozen policy, rows start out of step, and its "
+    "settings (γ, λ, rates, normalization) are inferred."
+)
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ class PostSplit(Declared):
     )
     source: ClassVar[str] = "post: Effect of Batch Size on Variance; heat maps of five batches at step 450,560"
     claims: ClassVar[tuple[Claim, ...]] = (P1, P2, P3, P6, P17)
+    different: ClassVar[str] = DIFFERENT
 
     @property
     def stages(self) -> dict[str, float]:
