@@ -217,8 +217,8 @@ class Invariance(Batches):
         means = finals.group_by("num_envs").agg(pl.col("score").mean()).sort("num_envs", descending=True)
         ends = f"{means['score'][0]:.2f} at {means['num_envs'][0]} environments, {means['score'][-1]:.2f} at 1"
         return (
-            f"With all adjustments PPG-EWMA ends at a score of {ends} ({words['H4']}: close); leaving out "
-            f"the step size's costs most at every size: {words['H5']}."
+            f"With all adjustments PPG-EWMA has a score of {ends}; that these are close: {words['H4']}. That leaving "
+            f"the step size alone costs most at every batch size: {words['H5']}."
         )
 
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
