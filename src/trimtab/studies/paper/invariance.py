@@ -73,7 +73,8 @@ CLAIMS = (
         "the advantage normalization adjustment matters only where one batch's estimates are noisy: by a factor of 10",
         "Fig. 12, 13",
         f"where estimates without it oscillate by a factor of {OSCILLATION:g} or more ablation (b) has an effect "
-        f"above 0, and elsewhere one smaller than {CLOSE}, each beyond its interval; without such a place: not resolved",
+        f"above 0, and elsewhere one smaller than {CLOSE}, each beyond its interval; without such a place: not "
+        "resolved",
     ),
     Claim(
         "H7",
