@@ -19,7 +19,7 @@ from trimtab.nets.heads import Categorical
 from trimtab.studies import job as jobs
 from trimtab.studies.paper import adam, batches, ewma, proximal_age, published, staleness, steps, suite, table5
 from trimtab.studies.paper.ablations import Betas, Linear
-from trimtab.studies.paper.invariance import Invariance
+from trimtab.studies.paper.invariance import Invariance, differences
 from trimtab.studies.paper.trained import Groups, within
 from trimtab.studies.study import Where, begin
 
@@ -148,6 +148,12 @@ def test_normalization_must_matter_only_where_estimates_are_noisy():
     everywhere = lambda v, n, g: 0.3 * (v == batches.NO_NORMALIZATION and n < 64)
     tables = {"finals": with_reference(made(everywhere)), "oscillation": oscillation(lambda g, n: 2.0)}
     assert words(Invariance().judge(tables))["H6"] == "does not hold"
+
+
+def test_normalization_is_not_judged_where_nothing_is_noisy():
+    tables = {"finals": with_reference(made(lambda v, n, g: 0.0)), "oscillation": oscillation(lambda g, n: 2.0)}
+    verdict = Invariance().judge(tables)[2]
+    assert verdict.word == "not resolved at this size" and "oscillate" in verdict.needed
 
 
 def test_the_step_size_must_cost_more_than_the_largest_of_the_others():
@@ -369,6 +375,64 @@ def mechanisms(exponent, apart):
 def test_mechanisms_are_judged():
     assert words(adam.Adam().judge(mechanisms(-0.5, 0.01))) == {"H15": "holds", "H16": "holds"}
     assert words(adam.Adam().judge(mechanisms(-0.1, 2.0))) == {"H15": "does not hold", "H16": "does not hold"}
+
+
+# Figures ---------------------------------------------------------------------------------------------------
+
+
+def curves_of(finals):
+    steps = pl.DataFrame({"step": [100, 200, 300], "rise": [0.2, 0.6, 1.0]})
+    return finals.join(steps, how="cross").with_columns((pl.col("score") * pl.col("rise")).alias("normalized"))
+
+
+def invariance_tables():
+    finals = with_reference(made(costs))
+    estimates = [
+        {"environment": g, "num_envs": n, "share": k / 3, "value": 1.0 + k}
+        for g in GAMES
+        for n in SIZES
+        for k in range(3)
+    ]
+    return {
+        "finals": finals,
+        "curves": curves_of(finals),
+        "differences": differences(finals, SIZES),
+        "deviations": pl.DataFrame(estimates),
+    }
+
+
+def algorithm_tables():
+    names = [ewma.PPO, ewma.PPO_EWMA, ewma.PPG, ewma.PPG_EWMA]
+    rows = [
+        {"environment": g, "algorithm": a, "seed": s, "score": 0.5 + 0.01 * s, "fps": 1000.0 + s}
+        for g, a, s in itertools.product(GAMES, names, SEEDS)
+    ]
+    finals = pl.DataFrame(rows)
+    return {"finals": finals, "curves": curves_of(finals), "differences": ewma._differences(finals)}
+
+
+@pytest.mark.parametrize(
+    ("study", "tables"),
+    [
+        (Invariance(), invariance_tables),
+        (table5.Table5(), lambda: {"table5": table5.table5(made(costs), SIZES)}),
+        (Linear(), lambda: _with_curves(made(costs, variants=(batches.ADJUSTED, batches.LINEAR)))),
+        (Betas(), lambda: _with_curves(made(costs, variants=Betas().variants()))),
+        (ewma.Ewma(), algorithm_tables),
+        (staleness.Staleness(), lambda: stale_finals(lambda loss, k: 0.5)),
+        (adam.Adam(), lambda: mechanisms(-0.5, 0.01)),
+    ],
+    ids=lambda value: getattr(value, "kind", ""),
+)
+def test_every_figure_is_drawn_from_its_tables(study, tables):
+    figures = study.figures(tables())
+    assert figures
+    for figure in figures.values():
+        assert figure.chart.to_dict()["config"] and figure.caption.endswith(".")
+
+
+def _with_curves(finals):
+    return {"finals": finals, "curves": curves_of(finals)}
 
 
 # Studies as they are run -----------------------------------------------------------------------------------

@@ -165,23 +165,21 @@ def effect_table(frame: pl.DataFrame, threshold: float):
 
 
 def grid(frame: pl.DataFrame, subtitle: str):
-    """Final normalized return over centre of mass and KL coefficient; diagonals keep their product."""
-    coms = sorted(frame["com"].unique())
-    penalties = sorted(frame["kl_coef"].unique(), reverse=True)
-    frame = frame.with_columns(pl.col("com").cast(pl.String), pl.col("kl_coef").cast(pl.String))
+    """Score over centre of mass and KL coefficient; diagonals keep their product."""
+    short = lambda column: [f"{value:g}" for value in frame[column]]
+    coms = [f"{value:g}" for value in sorted(frame["com"].unique())]
+    penalties = [f"{value:g}" for value in sorted(frame["kl_coef"].unique(), reverse=True)]
+    middle = (frame["value"].min() + frame["value"].max()) / 2
+    frame = frame.with_columns(pl.Series("com", short("com")), pl.Series("kl_coef", short("kl_coef")))
+    title = "centre of mass of the proximal EWMA, gradient steps"
     base = alt.Chart(frame).encode(
-        x=alt.X(
-            "com:N",
-            sort=[str(c) for c in coms],
-            title="centre of mass of the proximal EWMA, gradient steps",
-            axis=alt.Axis(labelAngle=0),
-        ),
-        y=alt.Y("kl_coef:N", sort=[str(p) for p in penalties], title="KL coefficient"),
+        x=alt.X("com:N", sort=coms, title=title, axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("kl_coef:N", sort=penalties, title="KL coefficient"),
     )
-    cells = base.mark_rect(stroke="white").encode(
-        color=alt.Color("value:Q", title="normalized return", scale=alt.Scale(range=["#f4f6f8", *style.RAMP[::-1][2:]]))
-    )
-    words = base.mark_text(fontSize=11).encode(text=alt.Text("value:Q", format=".2f"))
+    shade = alt.Color("value:Q", title="score", scale=alt.Scale(range=["#eef2f6", style.RAMP[1], style.RAMP[0]]))
+    ink = alt.condition(f"datum.value > {middle}", alt.value("white"), alt.value("#20262e"))
+    cells = base.mark_rect(stroke="white", strokeWidth=2).encode(color=shade)
+    words = base.mark_text(fontSize=12).encode(text=alt.Text("value:Q", format=".2f"), color=ink)
     panels = list(dict.fromkeys(frame["panel"]))
     chart = style.paneled(alt.layer(cells, words), panels, 2, alt.Step(ROW))
     return style.themed(chart, "Age of the proximal policy against the strength of the penalty", subtitle)
