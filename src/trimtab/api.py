@@ -127,12 +127,13 @@ def resume(
     run: Run | Place,
     *,
     total_timesteps: int | None = None,
+    devices: int | None = None,
     quiet: bool | None = None,
     checkpoints: int = 20,
     tensorboard: bool = False,
     track: bool = False,
 ) -> Run:
-    """Go on with a run from its newest checkpoint, to its end or to `total_timesteps` if given.
+    """Go on with a run from its newest checkpoint, to its end or to `total_timesteps` if given, on other `devices`.
 
     With another length, annealing follows the new one from the checkpoint on; what was learned before stays. The other
     arguments are those of `train`.
@@ -142,6 +143,7 @@ def resume(
     return loop.resume(
         run_of(run).path,
         total_timesteps=total_timesteps,
+        devices=devices,
         quiet=_quiet(quiet),
         checkpoints=checkpoints,
         tensorboard=tensorboard,

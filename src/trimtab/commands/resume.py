@@ -24,12 +24,15 @@ def resume(argv: list[str]) -> int:
         metavar="INT",
         help="make a run this long; from its last checkpoint on, annealing follows the new length",
     )
+    made.add_argument("--devices", metavar="INT", help="go on with a run on this many devices (not bit for bit)")
     given = made.parse(argv)
+    devices = flags.parse("devices", int, given.devices)
     total = flags.parse("total_timesteps", int, given.total_timesteps)
     output, where = filled(Output, given), filled(Where, given)
     refuse_no_checkpoints(given.checkpoints)
-    if total is not None and not RunDir.began(given.run) and Path(given.run).exists():
-        raise ConfigError("total_timesteps", total, "only a run can be made longer; leave it out")
+    for name, value in (("total_timesteps", total), ("devices", devices)):
+        if value is not None and not RunDir.began(given.run) and Path(given.run).exists():
+            raise ConfigError(name, value, "only a run can be given another; leave it out")
     if began(given.run):
         return _resume_study(Path(given.run), where, output)
     _refuse_earlier(Path(given.run))
@@ -38,6 +41,7 @@ def resume(argv: list[str]) -> int:
     run = loop.resume(
         given.run,
         total_timesteps=total,
+        devices=devices,
         quiet=output.quiet or output.json,
         checkpoints=given.checkpoints,
         tensorboard=given.tensorboard,

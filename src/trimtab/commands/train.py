@@ -47,6 +47,10 @@ def train(argv: list[str]) -> int:
     given = made.parse(argv)
     options, output = filled(RunFlags, given), filled(Output, given)
     base = _base(given)
+    if getattr(given, "devices", None) == "all":
+        from trimtab.runs.device import all_devices
+
+        given.devices = str(all_devices())
     config = config_from(given, base)
     refuse_no_checkpoints(options.checkpoints)
     if options.seeds < 1:

@@ -33,6 +33,7 @@ from trimtab.runs.records import RunDir, RunError, Taken, new_path
 from trimtab.runs.run import Run
 from trimtab.runs.sinks import Sink, TensorBoard, WandB, require_packages
 from trimtab.runs.start import Start, begin, first_segment, going_on, segments_of, taken
+from trimtab.shares import refuse_moving, shared_by
 
 WINDOW = 100  # episodes in rollout/ep_rew_mean
 
@@ -149,6 +150,7 @@ def resume(
     env: Callable[..., Any] | None = None,
     *,
     total_timesteps: int | None = None,
+    devices: int | None = None,
     quiet: bool = True,
     checkpoints: int | None = None,
     tensorboard: bool = False,
@@ -158,7 +160,7 @@ def resume(
     tick: Callable[[int], None] = _no_steps,
     engines: Engines | None = None,
 ) -> Run:
-    """Go on from the newest good checkpoint, to `total_timesteps` if another length is asked for.
+    """Go on from the newest good checkpoint, to `total_timesteps` if another length is asked for, on as many `devices`.
 
     From the checkpoint on, everything that follows the length of training (annealing of the step size and of the
     entropy bonus) follows the new one, as if it had been asked for from the beginning: what was learned before stays.
@@ -167,17 +169,20 @@ def resume(
     run, options = RunDir.open(run_dir), Options(quiet, checkpoints, tensorboard, track, tick)
     old = configuration.from_dict(run.config())
     config = old if total_timesteps is None else old.replace(total_timesteps=total_timesteps)
+    if devices is not None:
+        refuse_moving(config, devices)
+        config = shared_by(config, devices)
     prepare(config, env)
     with run.writing(), _saying_how_to_go_on(run.path):
         _refuse_shorter(run, config)
         engine = fitting(config, env, engines)
         state = restore(run, config, engine, say)
         step = int(state.iteration) * config.batch
-        segments = going_on(segments_of(run, old), step, config.total_timesteps, engine.exact)
+        segments = going_on(segments_of(run, old), step, config, engine.exact)
         if config != old:
             run.write_manifest(segments=segments_of(run, old))  # a run of an older version has none yet
             run.write_config(config.as_dict())
-            say(_about_schedules(config, old, step))
+            say(_about_change(config, old, step))
         if step < config.steps and segments != segments_of(run, old):
             run.write_manifest(segments=segments)
         return _Loop(config, engine, run, options, until).go(state)
@@ -188,6 +193,14 @@ def _refuse_shorter(run: RunDir, config: Config) -> None:
     done = max((checkpoint.step for checkpoint in run.checkpoints()), default=0)
     if config.steps < done:
         raise ConfigError("total_timesteps", config.total_timesteps, f"{done} are done already; nearest: {done}")
+
+
+def _about_change(config: Config, old: Config, step: int) -> str:
+    """What a new length or number of devices does to what follows."""
+    said = [_about_schedules(config, old, step)] if config.total_timesteps != old.total_timesteps else []
+    if config.devices != old.devices:
+        said.append(f"devices {old.devices} -> {config.devices}: from step {step:,} on not bit for bit as before")
+    return "; ".join(said)
 
 
 def _about_schedules(config: Config, old: Config, step: int) -> str:

@@ -17,18 +17,21 @@ from trimtab.runs.engine import Engine, build
 from trimtab.runs.engines import Engines
 from trimtab.runs.records import Checkpoint, Damaged, RunDir, RunError
 from trimtab.runs.start import Start, begin
+from trimtab.shares import shared_by
 
 
 def prepare(config: Config, env: Callable[..., Any] | None = None) -> None:
     """Prepare JAX for the network a run will have; call before its first computation."""
-    device.prepare(device.threads_for(device.network_of(config, env)))
+    device.prepare(device.threads_for(device.network_of(config, env), config.devices), config.devices)
 
 
 def fitting(config: Config, env: Callable[..., Any] | None = None, engines: Engines | None = None) -> Engine:
     """The engine, before it allocates anything; what cannot fit in memory is refused."""
     engine = engines.get(config) if engines and env is None else build(config, env)
     try:
-        available = memory.device_memory(jax.devices()[0])
+        available = memory.device_memory(jax.local_devices()[0])
+        if available is None and jax.process_count() > 1 and (here := memory.host_memory()):
+            available = here // jax.local_device_count()
         memory.refuse_what_cannot_fit(config, engine.algorithm.env.spec, parameters_of(engine), available)
     except configuration.ConfigError:
         engine.close()
@@ -63,7 +66,7 @@ def restore(run: RunDir, config: Config, engine: Engine, say: Callable[[str], No
 def opened(path: str | Path, step: int | None, engines: Engines | None = None) -> tuple[Config, Engine, State, int]:
     """A run's engine and the state of one of its checkpoints (the last if `step` is None), for measuring."""
     run = RunDir.open(path)
-    config = configuration.from_dict(run.config())
+    config = shared_by(configuration.from_dict(run.config()), 1)  # to look at, one device is enough
     prepare(config)
     found = run.checkpoints()
     if not found:
