@@ -32,7 +32,7 @@ CASES = {
         "target_kl": 1.0,
     },
     "phasic": {"algo": "ppg", "policy_iterations": 1, "aux_epochs": 2, "minibatch_by": "rows", "anneal_lr": "adaptive"},
-    "episodes": {"algo": "reinforce", "baseline": False, "time_limit": 8},
+    "episodes": {"algo": "reinforce", "baseline": False, "num_steps": 32, "time_limit": 32},
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trimtab.fields import ConfigError, nearest_divisors
+from trimtab.fields import ConfigError, divisors, nearest_divisors, neighbours
 
 
 def refuse_unequal(config: Any) -> None:
@@ -20,7 +20,8 @@ def refuse_unequal(config: Any) -> None:
         sizes = sorted(config.batch // number for number in numbers)
         raise ConfigError("minibatch_size", config.minibatch_size, _problem(count, sizes))
     if config.is_ppg and config.phase_batch % config.aux_minibatch == 0 and config.aux_minibatch % count:
-        sizes = [count * n for n in nearest_divisors(config.phase_batch // count, config.aux_minibatch // count or 1)]
+        whole = [count * part for part in divisors(config.phase_batch // count)]
+        sizes = neighbours(whole, config.aux_minibatch)
         raise ConfigError("aux_minibatch_size", config.aux_minibatch, _problem(count, sizes))
 
 
