@@ -68,14 +68,6 @@ def threads_for(network: str, devices: int = 1) -> int | None:
     return None if devices == 1 else max(1, cores() // devices)
 
 
-def all_devices() -> int:
-    """Accelerators, or cores where there are none. Starts JAX."""
-    prepare(1, cores())  # on a core each, none needs more than one thread
-    import jax
-
-    return jax.device_count()
-
-
 def network_of(config: Config, constructor: Constructor | None = None) -> str:
     """The network family a run will have: the one asked for, or what its observations call for. No JAX."""
     if config.network != "auto":

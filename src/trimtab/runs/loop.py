@@ -22,7 +22,7 @@ from trimtab.config import Config, ConfigError
 from trimtab.envs.base import derived_seed
 from trimtab.envs.own import name_of
 from trimtab.envs.procgen import normalized_return
-from trimtab.runs import disk, snapshot
+from trimtab.runs import disk, hosts, snapshot
 from trimtab.runs.engine import Engine, Waiting
 from trimtab.runs.engines import Engines
 from trimtab.runs.evaluate import EVALUATION_SEEDS, evaluate
@@ -139,7 +139,7 @@ def _new_run(path: Path | None, config: Config, engine: Engine, about: dict[str,
     while True:
         target = path or new_path(Path("runs"), config.env_id, config.algo, config.seed)
         try:
-            return RunDir.create(target, config.as_dict(), manifest(config, engine) | about)
+            return hosts.directory().create(target, config.as_dict(), manifest(config, engine) | about)
         except Taken:
             if path:
                 raise
@@ -166,7 +166,7 @@ def resume(
     entropy bonus) follows the new one, as if it had been asked for from the beginning: what was learned before stays.
     The other arguments are those of `train`.
     """
-    run, options = RunDir.open(run_dir), Options(quiet, checkpoints, tensorboard, track, tick)
+    run, options = hosts.directory().open(run_dir), Options(quiet, checkpoints, tensorboard, track, tick)
     old = configuration.from_dict(run.config())
     config = old if total_timesteps is None else old.replace(total_timesteps=total_timesteps)
     if devices is not None:
@@ -177,6 +177,7 @@ def resume(
         _refuse_shorter(run, config)
         engine = fitting(config, env, engines)
         state = restore(run, config, engine, say)
+        hosts.meet("restored")  # what others read of the run is what is left of it
         step = int(state.iteration) * config.batch
         segments = going_on(segments_of(run, old), step, config, engine.exact)
         if config != old:
@@ -296,6 +297,8 @@ class _Loop:
         return timing
 
     def _open_sinks(self) -> None:
+        if not hosts.is_first():
+            return
         if self.options.tensorboard:
             self.sinks.append(TensorBoard(self.run.path))
         if self.options.track:

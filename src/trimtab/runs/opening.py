@@ -12,7 +12,7 @@ import jax
 from trimtab import config as configuration
 from trimtab.algos.state import State
 from trimtab.config import Config
-from trimtab.runs import device, memory, snapshot
+from trimtab.runs import device, hosts, memory, snapshot
 from trimtab.runs.engine import Engine, build
 from trimtab.runs.engines import Engines
 from trimtab.runs.records import Checkpoint, Damaged, RunDir, RunError
@@ -22,7 +22,14 @@ from trimtab.shares import shared_by
 
 def prepare(config: Config, env: Callable[..., Any] | None = None) -> None:
     """Prepare JAX for the network a run will have; call before its first computation."""
-    device.prepare(device.threads_for(device.network_of(config, env), config.devices), config.devices)
+    here = max(1, config.devices // hosts.processes())
+    device.prepare(device.threads_for(device.network_of(config, env), here), here)
+
+
+def on_all_devices(config: Config) -> Config:
+    """The run on all accelerators, of all processes; on all cores where there are none. Starts JAX."""
+    device.prepare(device.threads_for(device.network_of(config), device.cores()), device.cores())
+    return shared_by(config, jax.device_count())
 
 
 def fitting(config: Config, env: Callable[..., Any] | None = None, engines: Engines | None = None) -> Engine:
