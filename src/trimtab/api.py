@@ -136,12 +136,13 @@ def resume(
     *,
     env: Constructor | None = None,
     total_timesteps: int | None = None,
+    devices: int | None = None,
     quiet: bool | None = None,
     checkpoints: int | None = None,
     tensorboard: bool = False,
     track: bool = False,
 ) -> Run:
-    """Go on with a run from its newest checkpoint, to its end or to `total_timesteps` if given.
+    """Go on with a run from its newest checkpoint, to its end or to `total_timesteps` if given, on other `devices`.
 
     With another length, annealing follows the new one from the checkpoint on; what was learned before stays. `env` is
     needed again where the run was given one that no other process can import. The other arguments are those of `train`.
@@ -152,6 +153,7 @@ def resume(
         run_of(run).path,
         env,
         total_timesteps=total_timesteps,
+        devices=devices,
         quiet=_quiet(quiet),
         checkpoints=checkpoints,
         tensorboard=tensorboard,

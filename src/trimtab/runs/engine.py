@@ -77,7 +77,19 @@ def build(config: Config, env: Callable[..., Any] | None = None) -> Engine:
         raise ConfigError("env_kwargs", config.env_kwargs, f"{config.env_id} does not take them ({error})") from None
     check_against_env(config, made.spec)
     algorithm = Algorithm(config, made, make, light_probe)
+    if config.devices > 1:
+        return _on_devices(algorithm)
     return CompiledEngine(algorithm) if made.spec.compiled else HostEngine(algorithm)
+
+
+def _on_devices(algorithm: Algorithm) -> Engine:
+    from trimtab.runs.sharded import ShardedEngine  # it builds on this module
+
+    if algorithm.env.spec.compiled:
+        return ShardedEngine(algorithm)
+    algorithm.env.close()
+    problem = f"{algorithm.env.spec.env_id} ({algorithm.env.spec.backend}) is stepped on the host, by one device"
+    raise ConfigError("devices", algorithm.config.devices, f"{problem}; nearest: 1")
 
 
 def check_against_env(config: Config, spec) -> None:

@@ -106,7 +106,7 @@ class Train(Job):
 
     @property
     def threads(self) -> int | None:
-        return threads_for(network_of(self.config))
+        return threads_for(network_of(self.config), self.config.devices)
 
     @property
     def label(self) -> str:
@@ -153,7 +153,7 @@ class Probe(Job):
 
     @property
     def threads(self) -> int | None:
-        return threads_for(network_of(self.config))
+        return threads_for(network_of(self.config), self.config.devices)
 
     @property
     def label(self) -> str:
