@@ -253,6 +253,16 @@ def test_staleness_as_in_the_papers_figure():
     like = {"recent": lambda k: 0.2, "decoupled": lambda k: 0.79 if k <= 8 else 0.3, "behavior": lambda k: 0.6}
     verdicts = staleness.Staleness().judge(stale_finals(lambda loss, k: like[loss](k)))
     assert words(verdicts) == {"H1": "holds", "H2": "holds", "H3": "holds"}
+    assert verdicts[0].evidence[0].effect.value == pytest.approx(0.8 - 0.2, abs=0.01)
+    assert verdicts[1].evidence[0].effect.value == pytest.approx(0.79 - 0.8, abs=0.01)
+    early, late = (next(e for e in verdicts[2].evidence if mark in e.environment) for mark in ("small", ", 16"))
+    assert early.effect.value == pytest.approx(0.79 - 0.6, abs=0.01)
+    assert late.effect.value == pytest.approx(0.6 - 0.3, abs=0.01)
+
+
+def test_a_decoupled_loss_that_falls_at_once_contradicts_the_figure():
+    verdicts = staleness.Staleness().judge(stale_finals(lambda loss, k: 0.3))
+    assert words(verdicts)["H2"] == "does not hold"
 
 
 def test_staleness_that_does_no_harm_contradicts_the_figure():
@@ -345,6 +355,7 @@ def test_moments_give_back_the_variance_and_signal_they_were_made_from():
     square = np.array([[(d.reshape(-1, n, parameters).mean(1) ** 2).mean() for n in sizes] for d in draws])
     assert steps._sample_variance(square, sizes, means) == pytest.approx(parameters, rel=0.02)
     assert steps._unbiased_square(means) == pytest.approx(signal @ signal, rel=0.1)
+    assert steps._unbiased_square(np.array([[1.0, 2.0], [3.0, 4.0]])) == pytest.approx(1 * 3 + 2 * 4)
 
 
 def test_the_slope_is_fitted_well_below_the_noise_scale():
