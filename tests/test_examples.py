@@ -32,7 +32,9 @@ def test_a_notebook_runs_and_shows_what_it_makes(path, runs):
     code = [cell for cell in book.cells if cell.cell_type == "code"]
     stored = [[kinds(output) for output in cell.outputs] for cell in code]
     kernel = Config({"AsyncKernelManager": {"transport": "ipc", "connection_file": str(runs / "kernel.json")}})
-    NotebookClient(book, config=kernel, timeout=240, resources={"metadata": {"path": str(runs)}}).execute()
+    NotebookClient(
+        book, config=kernel, timeout=240, startup_timeout=240, resources={"metadata": {"path": str(runs)}}
+    ).execute()
     for cell, wanted in zip(code, stored):
         shown = [kinds(output) for output in cell.outputs]
         assert len(shown) >= len(wanted) and all(map(set.issuperset, shown, wanted)), cell.source
