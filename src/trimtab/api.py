@@ -177,7 +177,7 @@ def evaluate(run: Run | Place, episodes: int = 10, *, at: int | None = None, see
 
 def probe(
     run: Run | Place,
-    at: int | list[int] | Literal["all"] | None = None,
+    at: int | list[int] | Literal["last", "all"] | None = None,
     gae_lambda: float | list[float] | None = None,
     *,
     num_envs: int | None = None,
@@ -196,30 +196,35 @@ def probe(
 ) -> Anatomy | list[Anatomy]:
     """Measure what the gradient of a run's checkpoints is made of; a list if several are asked for.
 
-    `at`: one step, several, or "all" (default: the last checkpoint). `gae_lambda`: one λ or several (default: the run's
-    own). `num_envs`, `num_steps`: N and T to measure at (the run's own). `replicates`: independent batches to draw.
-    `start`: where rows start. `advantages`: as they are, standardized by an independent sample, or by their own batch.
-    `objective`: the policy term, or all terms. `method`: how per-sample gradients are computed. `bias`: also simulate
-    the paired reference. `blocks`: also predict the variance at these smaller T. `correlations`: also look at pairs of
-    samples. `seed`: of replicates and bootstraps. `save`: keep the table with the run.
+    `at`: one step, several, "last" or "all" (default: the last checkpoint after which the return still changed).
+    `gae_lambda`: one λ or several (default: the run's own). `num_envs`, `num_steps`: N and T to measure at (the run's
+    own). `replicates`: independent batches to draw. `start`: where rows start. `advantages`: as they are, standardized
+    by an independent sample, or by their own batch. `objective`: the policy term, or all terms. `method`: how per-
+    sample gradients are computed. `bias`: also simulate the paired reference. `blocks`: also predict the variance at
+    these smaller T. `correlations`: also look at pairs of samples. `seed`: of replicates and bootstraps. `save`: keep
+    the table with the run.
     """
     from trimtab.anatomy.probe import probe as measure
 
-    options = {
-        "num_envs": num_envs,
-        "num_steps": num_steps,
-        "replicates": replicates,
-        "start": start,
-        "advantages": advantages,
-        "objective": objective,
-        "method": method,
-        "bias": bias,
-        "blocks": tuple(blocks),
-        "correlations": correlations,
-        "seed": seed,
-    }
     with Progress(1, "probe", _quiet(quiet), unit="checkpoints") as bar:
-        return measure(run_of(run), at, gae_lambda, save, bar.count, **options)
+        return measure(
+            run_of(run),
+            at,
+            gae_lambda,
+            num_envs=num_envs,
+            num_steps=num_steps,
+            replicates=replicates,
+            start=start,
+            advantages=advantages,
+            objective=objective,
+            method=method,
+            bias=bias,
+            blocks=blocks,
+            correlations=correlations,
+            seed=seed,
+            save=save,
+            tick=bar.count,
+        )
 
 
 @wraps(rescaling.rescale)
