@@ -35,7 +35,9 @@ def cluster():
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("PYTHONPATH", paths), ("RAY_USAGE_STATS_ENABLED", "0")):
             patch.setenv(name, value)
-        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        soon = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000, "health_check_failure_threshold": 3}
+        head = {"num_cpus": 1, "include_dashboard": False, "_system_config": soon}  # soon: until a lost node is known
+        made = Cluster(initialize_head=True, head_node_args=head)
         made.second = made.add_node(num_cpus=1)
         yield made
         made.shutdown()

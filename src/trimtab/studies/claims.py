@@ -58,21 +58,20 @@ class Verdict:
 def judge(claim: Claim, measured: str, evidence: Sequence[Evidence], sentence: str, least: float = 0.0) -> Verdict:
     """The verdict of the common rule: the effect is above `least` beyond its interval, environment by environment.
 
-    All above: holds. All at or below, beyond their intervals: does not hold. Resolved on both sides: depends.
-    Whatever is not resolved is left out, unless nothing is.
+    Resolved on both sides: depends. Resolved on one side only: holds or does not hold, if that is at least half of the
+    effects; of many effects one or two are beyond their intervals by chance. Else not resolved.
     """
     above = [e for e in evidence if e.effect.resolved and e.effect.lo > least]
     below = [e for e in evidence if e.effect.resolved and e.effect.hi <= least]
     word: Word = "not resolved at this size"
     if above and below:
         word = "depends"
-    elif above:
+    elif 2 * len(above) >= len(evidence) > 0:
         word = "holds"
-    elif below:
+    elif 2 * len(below) >= len(evidence) > 0:
         word = "does not hold"
-    return Verdict(
-        claim, word, measured, tuple(evidence), sentence, _needed(evidence, least) if not above + below else ""
-    )
+    needed = _needed([e for e in evidence if e not in above + below], least) if word.startswith("not") else ""
+    return Verdict(claim, word, measured, tuple(evidence), sentence, needed)
 
 
 def judge_all(claim: Claim, measured: str, parts: Sequence[Sequence[Evidence]], sentence: str) -> Verdict:
