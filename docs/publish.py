@@ -16,11 +16,12 @@ import polars as pl
 
 from trimtab.estimate import Estimate
 from trimtab.runs.device import machine
-from trimtab.runs.records import write_atomically
+from trimtab.runs.records import write_atomically, write_json
 from trimtab.studies.catalogue import DECLARED
 from trimtab.studies.ledger import gathered, measured
 
 RESULTS = Path(__file__).parent / "results"
+LARGEST = 500_000  # bytes of a figure
 MOST_ROWS = 30  # of a table on a page; the whole table stands beside it
 
 
@@ -30,9 +31,23 @@ def studies(places: list[Path]) -> list[Path]:
     return [f for f in found if json.loads((f / "result.json").read_text()).get("study") in DECLARED]
 
 
+def judged(folder: Path) -> dict[str, Any]:
+    """A study's answer, its tables judged by the rules as they are now."""
+    answer = json.loads((folder / "result.json").read_text())
+    study = DECLARED[answer["study"]](size=answer["size"], seed=answer["seed"])
+    tables = {file.stem: pl.read_parquet(file) for file in sorted((folder / "tables").glob("*.parquet"))}
+    verdicts = study.judge(tables)
+    sentence = study.answer(tables, verdicts)
+    size = "" if answer["size"] == "default" else f" --{answer['size']}"
+    command = f"trimtab study run {answer['study']}{size}"
+    told = {"sentence": sentence, "verdicts": [v.as_dict() for v in verdicts], "notes": study.notes()}
+    return answer | told | {"command": command}
+
+
 def page_of(folder: Path) -> tuple[str, str]:
     """The page of a study as Markdown, and its name."""
-    answer = json.loads((folder / "result.json").read_text())
+    answer = judged(folder)
+    write_json(folder / "result.json", answer)
     study, name = DECLARED[answer["study"]], answer["study"].replace("/", "-")
     seconds = sum(json.loads(f.read_text())["seconds"] for f in _outcomes(folder))
     lines = [f"# {study.summary}", "", f"*{study.source}*", "", f"**{answer['sentence']}**", ""]
@@ -66,7 +81,9 @@ def _outcomes(folder: Path) -> list[Path]:
 
 
 def _figures(folder: Path, name: str) -> list[Path]:
+    """Figures of up to half a megabyte, in the order they were made; the study's own page has all."""
     found = sorted((folder / "figures").glob("*.svg"), key=lambda f: f.stat().st_mtime)
+    found = [figure for figure in found if figure.stat().st_size < LARGEST]
     for figure in found:
         shutil.copy(figure, RESULTS / f"{name}-{figure.stem}.svg")
     return found
