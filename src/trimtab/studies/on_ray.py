@@ -146,7 +146,7 @@ class OnRay:
             if actor not in busy:
                 return actor
         # Two threads: one does the job, one says how far it is.
-        made = self._ray.remote(Actor).options(num_cpus=1, max_concurrency=2).remote(self._study)
+        made: Any = self._ray.remote(Actor).options(num_cpus=1, max_concurrency=2).remote(self._study)
         self._actors[made] = made.steps.remote()
         return made
 
