@@ -3,18 +3,24 @@
 import json
 import shutil
 import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
-from test_runs import assert_same, flags_of, one_line, trimtab
+from test_runs import assert_same, flags_of, one_line, recorded, trimtab
 
 from trimtab import cli
 from trimtab.config import Config, ConfigError
 from trimtab.envs.base import Discrete, Spec
 from trimtab.playbook.rescale import rescale
 from trimtab.runs import memory
-from trimtab.runs.records import RunDir
+from trimtab.runs.records import Checkpoint, RunDir
 from trimtab.shares import shared_by
 
 HERE = Path(__file__).parent
@@ -123,3 +129,71 @@ def test_memory_of_a_device_is_its_share_and_all_parameters(capsys):
     assert cli.main(["plan", "CartPole-v1", "--num-envs", "8", "--devices", "2", "--json"]) == 0
     derived = json.loads(capsys.readouterr().out)["derived"]
     assert {"devices", "each of the devices", "averaged between them"} <= derived.keys()
+
+
+# Several processes -----------------------------------------------------------------------------------------
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def pair(*arguments):
+    """Two processes that share a run."""
+    meeting = ["--hosts", "--coordinator", f"127.0.0.1:{free_port()}", "--num-processes", "2"]
+    command = [sys.executable, "-m", "trimtab.cli", *map(str, arguments), *meeting]
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return [subprocess.Popen([*command, "--process-id", str(number)], **output) for number in range(2)]
+
+
+def finished(processes):
+    ended = [(process.communicate(timeout=240), process.returncode) for process in processes]
+    assert [code for _, code in ended] == [0, 0], ended
+    return [output for output, _ in ended]
+
+
+def test_two_processes_give_the_records_of_one_with_two_devices_and_end_together(tmp_path):
+    flags = [*flags_of(SHARED), "--eval-every", "64", "--eval-episodes", "2"]
+    one = trimtab("train", *flags, "--run-dir", tmp_path / "one")
+    assert one.returncode == 0, one.stderr
+    (spoken, silent) = finished(pair("train", *flags, "--run-dir", tmp_path / "two"))
+    assert "128 steps in" in spoken[0] and silent == ("", "")
+    assert_close(recorded(tmp_path / "two"), recorded(tmp_path / "one"))
+
+    long = [*flags_of(SHARED), "--total-timesteps", "3200000", "--checkpoints", "1000", "--run-dir", tmp_path / "long"]
+    for lost in (0, 1):
+        processes = pair(*(["train", *long] if lost == 0 else ["resume", tmp_path / "long", "--quiet"]))
+        reached = (RunDir(tmp_path / "long").checkpoints() or [Checkpoint(0, tmp_path, {})])[-1].step
+        wait_for(lambda reached=reached: RunDir(tmp_path / "long").checkpoints()[-1].step > reached)
+        processes[lost].kill()
+        _, said = processes[1 - lost].communicate(timeout=30)
+        assert processes[1 - lost].returncode == 3
+        assert said.strip() == "trimtab: another process of this run was lost; resume goes on from the last checkpoint"
+        processes[lost].communicate(timeout=30)
+
+
+def wait_for(happened, seconds: float = 200) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        with suppress(IndexError, OSError):
+            if happened():
+                return
+        time.sleep(0.2)
+    raise TimeoutError
+
+
+def assert_close(found, wanted):
+    """Records up to rounding."""
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_meetings_that_cannot_be_are_refused():
+    refused = lambda *flags: one_line(trimtab("train", "CartPole-v1", *flags))
+    assert "process_id=1: needs --hosts" in refused("--process-id", "1")
+    half = refused("--hosts", "--coordinator", "127.0.0.1:1")
+    assert half.endswith("num_processes=None: coordinator, num_processes and process_id belong together; give all")
+    beyond = refused("--hosts", "--coordinator", "127.0.0.1:1", "--num-processes", "2", "--process-id", "2")
+    assert beyond.endswith("process_id=2: must be below num_processes; nearest: 1")
