@@ -162,7 +162,7 @@ def test_two_processes_give_the_records_of_one_with_two_devices_and_end_together
     assert "128 steps in" in spoken[0] and silent == ("", "")
     assert_close(recorded(tmp_path / "two"), recorded(tmp_path / "one"))
 
-    long = [*flags_of(SHARED), "--total-timesteps", "3200000", "--checkpoints", "1000", "--run-dir", tmp_path / "long"]
+    long = [*flags_of(SHARED), "--total-timesteps", "320000", "--checkpoints", "1000", "--run-dir", tmp_path / "long"]
     for lost in (0, 1):
         processes = pair(*(["train", *long] if lost == 0 else ["resume", tmp_path / "long", "--quiet"]))
         reached = (RunDir(tmp_path / "long").checkpoints() or [Checkpoint(0, tmp_path, {})])[-1].step
