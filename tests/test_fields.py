@@ -15,7 +15,6 @@ from trimtab.runs import loop
 
 HOT = {"update_epochs": 2, "learning_rate": 0.05}  # policies move far enough for clips and caps to bind
 LIMITED = HOT | {"clip_vloss": 10.0, "target_kl": 10.0, "value_learning_rate": 0.01}  # numbers that may be absent
-FALLING = HOT | {"clip_coef": 0.05, "clip_anneal": "linear"}
 RETURNS = {"algo": "reinforce", "num_minibatches": 1, "time_limit": 5}
 GAUSSIAN = {"env_id": "Pendulum-v1", "norm_obs": True, "norm_reward": True, "update_epochs": 2}
 PPG = {"algo": "ppg", "policy_iterations": 2, "aux_epochs": 1}
@@ -38,7 +37,7 @@ RESULTS = {
     "time_limit": (RETURNS, 3),
     "algo": (HOT, "ppo-ewma"),
     "seed": (HOT, 7),
-    "total_timesteps": (FALLING, 128),
+    "total_timesteps": (HOT | {"ent_anneal": 1.0}, 128),
     "num_envs": (HOT, 4),
     "num_steps": (HOT, 16),
     "stagger_resets": (HOT, True),
