@@ -2,6 +2,7 @@
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
+BASE := $(VENV)/.base
 STAMP := $(VENV)/.installed
 PROCGEN_PACKAGES := libqt5gui5
 CHROMIUM_PACKAGES := chromium
@@ -11,7 +12,7 @@ CHROMIUM_PACKAGES := chromium
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: setup  ## how should 1,024 Pendulum samples be split into N × T? (a few minutes)
+demo: $(BASE)  ## how should 1,024 Pendulum samples be split into N × T? (a few minutes)
 	$(BIN)/python -m benchmarks.demo
 
 test: setup debian check docs  ## set up, check, build the documentation and run the tests
@@ -24,9 +25,14 @@ check: setup  ## formatting, lint and types
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+# What a user needs, for the demo; everything, for development.
+$(BASE): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null 2>&1 && py=$(PYTHON) || py=python3; \
 	  test -x $(BIN)/python || "$$py" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $(BASE)
+
+$(STAMP): $(BASE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	@touch $(STAMP)
 

@@ -129,6 +129,35 @@ MUTANTS = [
         (("env.without_time_limit(), env_state", "env, env_state"),),
         "tests/anatomy/test_exact.py",
     ),
+    Mutant(
+        "an outcome is lost",
+        "studies/local.py",
+        (
+            (
+                'yield queue.settle(Outcome(job, store.place(job), word["result"], word["seconds"]))',
+                'queue.settle(Outcome(job, store.place(job), word["result"], word["seconds"]))',
+            ),
+        ),
+        "tests/studies/test_executor.py::test_every_outcome_comes_once_after_what_it_needs",
+    ),
+    Mutant(
+        "a job is done twice",
+        "studies/worker.py",
+        (("if kept is not None:", "if False:"),),
+        "tests/studies/test_executor.py::test_two_studies_that_share_a_store_do_a_job_once",
+    ),
+    Mutant(
+        "a stale program is reused for other static fields",
+        "runs/programs.py",
+        (('if item[0] != "seed"', 'if item[0] not in ("seed", "update_epochs")'),),
+        "tests/studies/test_executor.py::test_programs_are_kept_by_shape_and_by_nothing_less",
+    ),
+    Mutant(
+        "a job starts before what it needs",
+        "studies/executor.py",
+        (("if all(n.identity in self.outcomes for n in j.needs)", "if True"),),
+        "tests/studies/test_executor.py::test_every_outcome_comes_once_after_what_it_needs",
+    ),
 ]
 
 

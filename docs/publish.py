@@ -1,6 +1,6 @@
 """Finished studies as pages of docs/results: `python docs/publish.py DIR ...`, or a directory that holds some.
 
-For each study: NAME.md with the answer, the claims and their verdicts, what differs from the source, tables and figures,
+For each study: NAME.md with the answer, the claims and their verdicts, what differs from the source, tables, figures
 and how it was made; NAME.json with the same in full. And claims.md, the table of all claims, first of all pages.
 """
 
@@ -16,11 +16,12 @@ import polars as pl
 
 from trimtab.estimate import Estimate
 from trimtab.runs.device import machine
-from trimtab.runs.records import write_atomically
+from trimtab.runs.records import write_atomically, write_json
 from trimtab.studies.catalogue import DECLARED
 from trimtab.studies.ledger import gathered, measured
 
 RESULTS = Path(__file__).parent / "results"
+LARGEST = 500_000  # bytes of a figure
 MOST_ROWS = 30  # of a table on a page; the whole table stands beside it
 
 
@@ -30,9 +31,23 @@ def studies(places: list[Path]) -> list[Path]:
     return [f for f in found if json.loads((f / "result.json").read_text()).get("study") in DECLARED]
 
 
+def judged(folder: Path) -> dict[str, Any]:
+    """A study's answer, its tables judged by the rules as they are now."""
+    answer = json.loads((folder / "result.json").read_text())
+    study = DECLARED[answer["study"]](size=answer["size"], seed=answer["seed"])
+    tables = {file.stem: pl.read_parquet(file) for file in sorted((folder / "tables").glob("*.parquet"))}
+    verdicts = study.judge(tables)
+    sentence = study.answer(tables, verdicts)
+    size = "" if answer["size"] == "default" else f" --{answer['size']}"
+    command = f"trimtab study run {answer['study']}{size}"
+    told = {"sentence": sentence, "verdicts": [v.as_dict() for v in verdicts], "notes": study.notes()}
+    return answer | told | {"command": command}
+
+
 def page_of(folder: Path) -> tuple[str, str]:
     """The page of a study as Markdown, and its name."""
-    answer = json.loads((folder / "result.json").read_text())
+    answer = judged(folder)
+    write_json(folder / "result.json", answer)
     study, name = DECLARED[answer["study"]], answer["study"].replace("/", "-")
     seconds = sum(json.loads(f.read_text())["seconds"] for f in _outcomes(folder))
     lines = [f"# {study.summary}", "", f"*{study.source}*", "", f"**{answer['sentence']}**", ""]
@@ -51,8 +66,8 @@ def page_of(folder: Path) -> tuple[str, str]:
     lines += [
         "## How this was made",
         "",
-        f"`{answer['command']}`: {answer['jobs']} jobs, {answer['steps']:,} environment steps, {seconds / 60:.1f} minutes "
-        f"of work on {where['processor']}, {where['cores']} cores. Numbers: [{name}.json]({name}.json).",
+        f"`{answer['command']}`: {answer['jobs']} jobs, {answer['steps']:,} environment steps, {seconds / 60:.1f} "
+        f"minutes of work on {where['processor']}, {where['cores']} cores. Numbers: [{name}.json]({name}.json).",
         "",
         *(f"- failed: {failure}" for failure in answer["failed"]),
     ]
@@ -66,7 +81,9 @@ def _outcomes(folder: Path) -> list[Path]:
 
 
 def _figures(folder: Path, name: str) -> list[Path]:
+    """Figures of up to half a megabyte, in the order they were made; the study's own page has all."""
     found = sorted((folder / "figures").glob("*.svg"), key=lambda f: f.stat().st_mtime)
+    found = [figure for figure in found if figure.stat().st_size < LARGEST]
     for figure in found:
         shutil.copy(figure, RESULTS / f"{name}-{figure.stem}.svg")
     return found
@@ -93,8 +110,8 @@ def claims(places: list[Path]) -> str:
     lines = [
         "# Claims of the sources, and what was measured",
         "",
-        "Each claim is judged by the rule that its study declares beforehand; a study's page has the rule, the evidence and "
-        "the figures. Run one: `trimtab study run NAME`; this table: `trimtab study claims DIR`.",
+        "Each claim is judged by the rule that its study declares beforehand; a study's page has the rule, the "
+        "evidence and the figures. Run one: `trimtab study run NAME`; this table: `trimtab study claims DIR`.",
         "",
         "| | claim | verdict | measured | study |",
         "|---|---|---|---|---|",

@@ -16,7 +16,8 @@ MODULES = {
 ROOMS = (
     ("estimate", "quantities", "markup"),
     ("wording", "algorithms"),
-    ("fields",),
+    ("fields", "across"),
+    ("shares",),
     ("returns", "objectives", "ewma", "normalize", "minibatch", "prng", "stats", "nets", "envs"),
     ("config",),
     ("presets",),

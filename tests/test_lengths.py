@@ -73,11 +73,12 @@ def test_a_kill_while_a_run_is_made_longer_loses_nothing(tmp_path, monkeypatch):
 
 def test_segments_end_where_the_run_fell_back_to():
     plain = lambda segments: [(s["step"], s["total_timesteps"]) for s in segments]
+    longer = tiny.config(total_timesteps=128)
     two = [{"step": 0, "total_timesteps": 64}, {"step": 64, "total_timesteps": 128}]
-    assert plain(going_on(two, 96, 128, exact=True)) == [(0, 64), (64, 128)]
-    assert plain(going_on(two, 48, 128, exact=True)) == [(0, 64), (48, 128)]
-    assert plain(going_on(two, 96, 128, exact=False)) == [(0, 64), (64, 128), (96, 128)]
-    assert plain(going_on(two, 0, 128, exact=True)) == [(0, 128)]
+    assert plain(going_on(two, 96, longer, exact=True)) == [(0, 64), (64, 128)]
+    assert plain(going_on(two, 48, longer, exact=True)) == [(0, 64), (48, 128)]
+    assert plain(going_on(two, 96, longer, exact=False)) == [(0, 64), (64, 128), (96, 128)]
+    assert plain(going_on(two, 0, longer, exact=True)) == [(0, 128)]
 
 
 def test_a_run_starts_from_anothers_parameters_and_says_what_it_takes(tmp_path):

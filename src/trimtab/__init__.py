@@ -24,8 +24,11 @@ if TYPE_CHECKING:  # what editors complete
         repeat,
         rescale,
         resume,
+        split,
+        study,
         train,
         translate,
+        tune,
         watch,
     )
     from trimtab.config import Config, ConfigError
@@ -57,8 +60,11 @@ _PUBLIC = {
     "repeat": "trimtab.api",
     "rescale": "trimtab.api",
     "resume": "trimtab.api",
+    "split": "trimtab.api",
+    "study": "trimtab.api",
     "train": "trimtab.api",
     "translate": "trimtab.api",
+    "tune": "trimtab.api",
     "watch": "trimtab.api",
 }
 _MODULES = ("anatomy", "envs", "ewma", "objectives", "presets", "returns", "stats")

@@ -21,13 +21,15 @@ from trimtab.playbook.compare import Comparison
 from trimtab.playbook.compare import compare as compare_runs
 from trimtab.playbook.finding import Finding
 from trimtab.runs.progress import Progress, interactive
-from trimtab.runs.records import RunDir, RunError
+from trimtab.runs.records import RunDir, RunError, free_name
 from trimtab.runs.run import Run, load
 
 if TYPE_CHECKING:
     from trimtab.anatomy.probe import Anatomy
+    from trimtab.envs.own import Constructor
+    from trimtab.studies.study import Studied
 
-Place = str | PathLike  # a directory or a file
+Place = str | PathLike[str]  # a directory or a file
 Source = Config | Run | Place
 
 __all__ = [
@@ -43,8 +45,11 @@ __all__ = [
     "rescale",
     "resume",
     "run_of",
+    "split",
+    "study",
     "train",
     "translate",
+    "tune",
     "watch",
 ]
 
@@ -57,7 +62,7 @@ def configure(source: Source, *, preset: str | None = None, **fields: Any) -> Co
     `Config`; an unknown one is refused with the nearest.
     """
     base = _complete(source)
-    if base is not None:
+    if isinstance(source, Config | Run) or base is not None:
         if preset not in (None, "none"):
             raise ConfigError("preset", preset, "a run or Config is complete; give an environment id, or leave it out")
         return configuration.from_dict(fields, base)
@@ -92,20 +97,22 @@ def train(
     run_dir: Place | None = None,
     *,
     preset: str | None = None,
+    env: Constructor | None = None,
     start_from: Run | Place | None = None,
     take_optimizer: bool = False,
     quiet: bool | None = None,
-    checkpoints: int = 20,
+    checkpoints: int | None = None,
     tensorboard: bool = False,
     track: bool = False,
     **fields: Any,
 ) -> Run:
     """Train, in a new directory (`run_dir`, or the first free runs/ENV/ALGO-seedS-K).
 
-    `source`, `preset` and `fields` say what, as in `configure`. `start_from` is a run whose last parameters and
-    normalizers this one begins with (and its optimizer state, if `take_optimizer`); schedules begin anew. `quiet` shows
-    no progress; by default it is shown in notebooks and at prompts only. `checkpoints` are evenly spaced over the run;
-    `tensorboard` and `track` also write TensorBoard events and to Weights & Biases.
+    `source`, `preset` and `fields` say what, as in `configure`. `env` is a function or class that makes the environment
+    (a gymnasium.Env) in place of the source's id, and must be given again to resume, unless its module can be imported
+    under its name. `start_from` is a run whose last parameters and normalizers this one begins with (and its optimizer
+    state, if `take_optimizer`); schedules begin anew. `quiet` shows no progress; by default notebooks and prompts do.
+    `checkpoints` are evenly spaced (20, or fewer where they are large); `tensorboard` and `track` write there too.
     """
     from trimtab.runs import loop
     from trimtab.runs.start import Start
@@ -115,6 +122,7 @@ def train(
     return loop.train(
         configure(source, preset=preset, **fields),
         run_dir,
+        env,
         quiet=_quiet(quiet),
         checkpoints=checkpoints,
         tensorboard=tensorboard,
@@ -126,22 +134,26 @@ def train(
 def resume(
     run: Run | Place,
     *,
+    env: Constructor | None = None,
     total_timesteps: int | None = None,
+    devices: int | None = None,
     quiet: bool | None = None,
-    checkpoints: int = 20,
+    checkpoints: int | None = None,
     tensorboard: bool = False,
     track: bool = False,
 ) -> Run:
-    """Go on with a run from its newest checkpoint, to its end or to `total_timesteps` if given.
+    """Go on with a run from its newest checkpoint, to its end or to `total_timesteps` if given, on other `devices`.
 
-    With another length, annealing follows the new one from the checkpoint on; what was learned before stays. The other
-    arguments are those of `train`.
+    With another length, annealing follows the new one from the checkpoint on; what was learned before stays. `env` is
+    needed again where the run was given one that no other process can import. The other arguments are those of `train`.
     """
     from trimtab.runs import loop
 
     return loop.resume(
         run_of(run).path,
+        env,
         total_timesteps=total_timesteps,
+        devices=devices,
         quiet=_quiet(quiet),
         checkpoints=checkpoints,
         tensorboard=tensorboard,
@@ -171,7 +183,7 @@ def evaluate(run: Run | Place, episodes: int = 10, *, at: int | None = None, see
 
 def probe(
     run: Run | Place,
-    at: int | list[int] | Literal["all"] | None = None,
+    at: int | list[int] | Literal["last", "all"] | None = None,
     gae_lambda: float | list[float] | None = None,
     *,
     num_envs: int | None = None,
@@ -190,30 +202,35 @@ def probe(
 ) -> Anatomy | list[Anatomy]:
     """Measure what the gradient of a run's checkpoints is made of; a list if several are asked for.
 
-    `at`: one step, several, or "all" (default: the last checkpoint). `gae_lambda`: one λ or several (default: the run's
-    own). `num_envs`, `num_steps`: N and T to measure at (the run's own). `replicates`: independent batches to draw.
-    `start`: where rows start. `advantages`: as they are, standardized by an independent sample, or by their own batch.
-    `objective`: the policy term, or all terms. `method`: how per-sample gradients are computed. `bias`: also simulate
-    the paired reference. `blocks`: also predict the variance at these smaller T. `correlations`: also look at pairs of
-    samples. `seed`: of replicates and bootstraps. `save`: keep the table with the run.
+    `at`: one step, several, "last" or "all" (default: the last checkpoint after which the return still changed).
+    `gae_lambda`: one λ or several (default: the run's own). `num_envs`, `num_steps`: N and T to measure at (the run's
+    own). `replicates`: independent batches to draw. `start`: where rows start. `advantages`: as they are, standardized
+    by an independent sample, or by their own batch. `objective`: the policy term, or all terms. `method`: how
+    per-sample gradients are computed. `bias`: also simulate the paired reference. `blocks`: also predict the variance
+    at these smaller T. `correlations`: also look at pairs of samples. `seed`: of replicates and bootstraps. `save`:
+    keep the table with the run.
     """
     from trimtab.anatomy.probe import probe as measure
 
-    options = {
-        "num_envs": num_envs,
-        "num_steps": num_steps,
-        "replicates": replicates,
-        "start": start,
-        "advantages": advantages,
-        "objective": objective,
-        "method": method,
-        "bias": bias,
-        "blocks": tuple(blocks),
-        "correlations": correlations,
-        "seed": seed,
-    }
     with Progress(1, "probe", _quiet(quiet), unit="checkpoints") as bar:
-        return measure(run_of(run), at, gae_lambda, save, bar.count, **options)
+        return measure(
+            run_of(run),
+            at,
+            gae_lambda,
+            num_envs=num_envs,
+            num_steps=num_steps,
+            replicates=replicates,
+            start=start,
+            advantages=advantages,
+            objective=objective,
+            method=method,
+            bias=bias,
+            blocks=blocks,
+            correlations=correlations,
+            seed=seed,
+            save=save,
+            tick=bar.count,
+        )
 
 
 @wraps(rescaling.rescale)
@@ -290,3 +307,102 @@ def watch(
 
 def _quiet(quiet: bool | None) -> bool:
     return not interactive() if quiet is None else quiet
+
+
+# Studies: many jobs, in a directory that `resume` on the command line goes on with ------------------------------
+
+
+def split(
+    source: Source,
+    batch: int,
+    run_dir: Place | None = None,
+    *,
+    splits: str | None = None,
+    seeds: int | None = None,
+    max_seeds: int | None = None,
+    budget: float | None = None,
+    points: int | None = None,
+    replicates: int | None = None,
+    quick: bool = False,
+    on: str = "local",
+    workers: int | None = None,
+    store: Place | None = None,
+    quiet: bool | None = None,
+    preset: str | None = None,
+    **fields: Any,
+) -> Studied:
+    """How should a batch be split into environments × steps? The answer of `trimtab split`, whose options these are.
+
+    A Run as source is also what is probed. `on`, `workers` and `store` say where jobs are done and kept.
+    """
+    from trimtab.studies.split import QUICK, Split, SplitOptions, default_splits, parse_splits
+
+    own = configure(source, preset=preset)
+    given = {"seeds": seeds, "max_seeds": max_seeds, "points": points, "replicates": replicates}
+    effort = (QUICK if quick else {}) | {name: value for name, value in given.items() if value is not None}
+    if max_seeds is None and seeds is not None:
+        effort["max_seeds"] = max(seeds, effort.get("max_seeds", SplitOptions.max_seeds))
+    probed = str(source.path) if isinstance(source, Run) else None
+    options = SplitOptions(splits=splits, run=probed, budget=budget, quick=quick, **effort)
+    first = (parse_splits(splits, batch) if splits else default_splits(batch, quick=False))[0]
+    config = configure(source, preset=preset, **fields | {"num_envs": first[0], "num_steps": first[1]})
+    if "total_timesteps" not in fields:
+        most = 100_000 if quick else 200_000
+        config = config.replace(total_timesteps=max(batch, min(config.total_timesteps, most)))
+    study = Split(config, batch, own.num_envs, options, f"trimtab.split({own.env_id!r}, {batch})")
+    return _studied(study, run_dir, f"split-{own.env_id}", on, workers, store, quiet)
+
+
+def tune(
+    source: Source,
+    run_dir: Place | None = None,
+    *,
+    phases: str | None = None,
+    seeds: int = 2,
+    final_seeds: int = 5,
+    on: str = "local",
+    workers: int | None = None,
+    store: Place | None = None,
+    quiet: bool | None = None,
+    preset: str | None = None,
+    **fields: Any,
+) -> Studied:
+    """The playbook's sweeps and a comparison with the start on new seeds: `trimtab tune`, whose options these are."""
+    from trimtab.studies.tune import PHASES, SHORT, Tune, TuneOptions
+
+    config = configure(source, preset=preset, **fields)
+    if "total_timesteps" not in fields:
+        config = config.replace(total_timesteps=min(config.total_timesteps, SHORT))
+    options = TuneOptions(phases or ",".join(PHASES), seeds, final_seeds)
+    study = Tune(config, options, f"trimtab.tune({config.env_id!r})")
+    return _studied(study, run_dir, f"tune-{config.env_id}", on, workers, store, quiet)
+
+
+def study(
+    name: str,
+    run_dir: Place | None = None,
+    *,
+    size: Literal["quick", "default", "full"] = "default",
+    seed: int = 1,
+    on: str = "local",
+    workers: int | None = None,
+    store: Place | None = None,
+    quiet: bool | None = None,
+) -> Studied:
+    """A study of the sources by its name (`trimtab study list`), at one of its sizes."""
+    from trimtab.studies.catalogue import DECLARED
+    from trimtab.wording import nearest
+
+    if name not in DECLARED:
+        near = ", ".join(nearest(name, DECLARED) or DECLARED)
+        raise ConfigError("study", name, f"no such study; nearest: {near}")
+    asked = DECLARED[name](size=size, seed=seed, command=f"trimtab.study({name!r}, size={size!r})")
+    return _studied(asked, run_dir, f"study-{name}", on, workers, store, quiet)
+
+
+def _studied(study, run_dir, name: str, on: str, workers: int | None, store, quiet: bool | None) -> Studied:
+    from trimtab.studies.study import Studied, Where, begin
+
+    out = Path(run_dir) if run_dir else free_name(Path("runs"), name)
+    where = Where(on, workers, str(store) if store else None)
+    return Studied(begin(study, out, where, study.command, _quiet(quiet)))

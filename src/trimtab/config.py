@@ -8,10 +8,11 @@ what it needs to have any effect, stands on the field.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from trimtab import fields, markup
+from trimtab import fields, markup, shares
 from trimtab.algorithms import ALGORITHMS, Name, Traits, those
 from trimtab.fields import (
     ConfigError,
@@ -78,6 +79,8 @@ class Config:
     """N: environments stepped in parallel."""
     num_steps: int = static(128, low=1, high=1 << 20)
     """T: steps taken in each environment per iteration."""
+    devices: int = static(1, low=1, high=1 << 16)
+    """Devices that share the run: each steps N / devices environments and gives its share to every minibatch."""
     stagger_resets: bool = static(False, CARRIED)
     """Spread the phases of the first episodes by stepping each environment a random number of random steps."""
 
@@ -227,11 +230,12 @@ class Config:
         if number and size and number * size != self.batch:
             made = f"num_minibatches={number} makes it {self.batch // number}; give one of the two"
             raise ConfigError("minibatch_size", size, made)
-        if self.minibatch_by == "rows" and self.minibatches not in (valid := minibatches_of_rows(*self.split)):
-            name, value = ("num_minibatches", number) if number else ("minibatch_size", size)
-            near = neighbours(valid if number else [self.batch // n for n in valid], value)
+        if self.minibatch_by == "rows" and self.minibatches not in (valid := self._minibatches_of_rows()):
+            name, value = ("num_minibatches", number) if number else ("minibatch_size", self.minibatch)
+            near = ", ".join(map(str, neighbours(valid if number else [self.batch // n for n in valid], value)))
             problem = f"does not make whole rows of num_envs={self.num_envs}, num_steps={self.num_steps}"
-            raise ConfigError(name, value, f"{problem} (minibatch_by=rows); nearest: {', '.join(map(str, near))}")
+            raise ConfigError(name, value, f"{problem} (minibatch_by=rows); nearest: {near}")
+        shares.refuse_unequal(self)
 
     def _check_iterations(self) -> None:
         """What iterations and phases must hold."""
@@ -284,8 +288,13 @@ class Config:
 
     def _default_minibatches(self) -> int:
         """As many per epoch as the algorithm wants if they make whole minibatches, else as many as do below."""
-        valid = divisors(self.batch) if self.minibatch_by == "samples" else minibatches_of_rows(*self.split)
+        each = self.batch // math.gcd(self.num_envs, self.devices)  # a device's share
+        valid = divisors(each) if self.minibatch_by == "samples" else self._minibatches_of_rows()
         return max(n for n in valid if n <= self.traits.minibatches)
+
+    def _minibatches_of_rows(self) -> list[int]:
+        """How many minibatches whole rows of every device can make."""
+        return minibatches_of_rows(self.num_envs // math.gcd(self.num_envs, self.devices), self.num_steps)
 
     @property
     def iterations(self) -> int:
@@ -448,7 +457,7 @@ class Config:
             )
         if self.is_ppg:
             rows["PPG phase"] = f"{self.policy_iterations} iterations = {self.phase_batch:,} samples"
-        return rows
+        return rows | ({"devices": shares.in_words(self)} if self.devices > 1 else {})
 
 
 def minibatches_of_rows(num_envs: int, num_steps: int) -> list[int]:

@@ -42,8 +42,8 @@ class Estimate:
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Estimate:
         """What `as_dict` wrote; None becomes NaN."""
-        numbers = [math.nan if found.get(name) is None else float(found[name]) for name in ("value", "lo", "hi")]
-        return cls(*numbers, resolved=bool(found.get("resolved", True)))
+        value, lo, hi = (math.nan if found.get(name) is None else float(found[name]) for name in ("value", "lo", "hi"))
+        return cls(value, lo, hi, bool(found.get("resolved", True)))
 
 
 UNRESOLVED = Estimate(math.nan, math.nan, math.nan, resolved=False)

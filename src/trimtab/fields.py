@@ -105,7 +105,7 @@ def choices_of(kind: Any) -> list[str] | None:
 
 def check_types(instance: Any) -> None:
     """Every field of a dataclass holds a value of its type."""
-    for name, kind in types_of(type(instance)).items():
+    for name, kind in types_of(instance.__class__).items():
         check_type(name, kind, getattr(instance, name))
 
 
@@ -123,10 +123,9 @@ def check_type(name: str, kind: Any, value: Any) -> None:
         return
     if value is None:
         raise ConfigError(name, value, "a value is needed")
-    if base is tuple:
-        base = (tuple, element_of(kind))
-    if not _VALID[base](value):
-        raise ConfigError(name, value, f"must be {_WANTED[base]}")
+    rule = (tuple, element_of(kind)) if base is tuple else base
+    if not _VALID[rule](value):
+        raise ConfigError(name, value, f"must be {_WANTED[rule]}")
 
 
 _VALID: dict[Any, Callable[[Any], bool]] = {
@@ -151,7 +150,7 @@ _WANTED: dict[Any, str] = {
 
 def check_ranges(instance: Any) -> None:
     """Every number lies in the range declared on its field."""
-    kinds = types_of(type(instance))
+    kinds = types_of(instance.__class__)
     for item in dataclasses.fields(instance):
         value, declared = getattr(instance, item.name), item.metadata["declared"]
         if value is None or not isinstance(value, int | float):

@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from trimtab import across
+
 Scalar = float | Float[Array, ""]
 
 
@@ -35,16 +37,16 @@ def moments(shape: tuple[int, ...] = ()) -> Moments:
 def merge(old: Moments, samples: Float[Array, B * shape], weight: Float[Array, " B"]) -> Moments:
     """Add samples, each counted `weight` times (0 leaves a row out)."""
     weight_of = weight.reshape(weight.shape + (1,) * (samples.ndim - 1))
-    count = weight.sum()
+    count, total = across.sum((weight.sum(), (weight_of * samples).sum(0)))
     safe = jnp.maximum(count, 1.0)
-    mean = (weight_of * samples).sum(0) / safe
-    deviation = (weight_of * (samples - mean[None]) ** 2).sum(0)
-    total = jnp.maximum(old.count + count, 1.0)
+    mean = total / safe
+    deviation = across.sum((weight_of * (samples - mean[None]) ** 2).sum(0))
+    all_counted = jnp.maximum(old.count + count, 1.0)
     gap = mean - old.mean
     return Moments(
         old.count + count,
-        old.mean + gap * (count / total),
-        old.deviation + deviation + gap**2 * (old.count * count / total),
+        old.mean + gap * (count / all_counted),
+        old.deviation + deviation + gap**2 * (old.count * count / all_counted),
     )
 
 
@@ -116,11 +118,8 @@ def update_advantage_moments(
     old: AdvantageMoments, advantage: Float[Array, "*B"], weight: Float[Array, "*B"], decay: Scalar
 ) -> AdvantageMoments:
     """x̄ ← β x̄ + x for each sum; decay 0 forgets all but this batch."""
-    return AdvantageMoments(
-        decay * old.count + weight.sum(),
-        decay * old.total + (weight * advantage).sum(),
-        decay * old.square + (weight * advantage**2).sum(),
-    )
+    sums = across.sum((weight.sum(), (weight * advantage).sum(), (weight * advantage**2).sum()))
+    return AdvantageMoments(*(decay * before + now for before, now in zip(old, sums)))
 
 
 def standardize(advantage: Float[Array, "*B"], mean: Float[Array, ""], std: Float[Array, ""]) -> Float[Array, "*B"]:

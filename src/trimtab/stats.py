@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import stats
 
 from trimtab.estimate import UNRESOLVED, Estimate, unresolved
 
+Values = Sequence[float] | np.ndarray  # one number for each seed
 ALTERNATIVES = ("two-sided", "greater", "less")
 
 
@@ -24,7 +24,7 @@ class VanElteren(NamedTuple):
     p: float
 
 
-def van_elteren(strata: Sequence[tuple[ArrayLike, ArrayLike]], alternative: str = "two-sided") -> VanElteren:
+def van_elteren(strata: Sequence[tuple[Values, Values]], alternative: str = "two-sided") -> VanElteren:
     """Wilcoxon's rank-sum test over strata [(x, y), ...], for example environments (van Elteren, 1960).
 
     Z = Σ w (R − m (N+1)/2) / √(Σ w² V),   w = 1/(N+1),   V = m n / 12 [(N+1) − Σ(t³ − t) / (N (N−1))]
@@ -46,7 +46,7 @@ def van_elteren(strata: Sequence[tuple[ArrayLike, ArrayLike]], alternative: str 
     return VanElteren(float(z), float(p[alternative]))
 
 
-def max_attainable_z(strata: Sequence[tuple[ArrayLike, ArrayLike]]) -> float:
+def max_attainable_z(strata: Sequence[tuple[Values, Values]]) -> float:
     """The Z of van_elteren if every x were above every y, without ties: the most these sizes can show.
 
     Σ w m n / 2 / √(Σ w² m n (N+1) / 12)
@@ -83,7 +83,7 @@ def bonferroni(p_values: Sequence[float]) -> list[float]:
 
 
 def probability_of_improvement(
-    strata: Sequence[tuple[ArrayLike, ArrayLike]], confidence: float = 0.95, num_resamples: int = 2000, seed: int = 0
+    strata: Sequence[tuple[Values, Values]], confidence: float = 0.95, num_resamples: int = 2000, seed: int = 0
 ) -> Estimate:
     """P(x > y) + P(x = y) / 2 of a seed of each kind, averaged over strata [(x, y), ...]; bootstrap interval."""
     groups = [group for pair in _groups(strata) for group in pair]
@@ -99,10 +99,10 @@ def _mean_superiority(groups: Sequence[np.ndarray]) -> float:
 class Ablation(NamedTuple):
     """Final normalized returns of one environment's seeds, at the largest batch and at a smaller one."""
 
-    original_largest: ArrayLike
-    original_smaller: ArrayLike
-    ablated_largest: ArrayLike
-    ablated_smaller: ArrayLike
+    original_largest: Values
+    original_smaller: Values
+    ablated_largest: Values
+    ablated_smaller: Values
 
 
 def effect_size(environments: Sequence[Ablation], confidence: float = 0.95) -> Estimate:
@@ -114,19 +114,19 @@ def effect_size(environments: Sequence[Ablation], confidence: float = 0.95) -> E
     return contrast([group for environment in environments for group in environment], weights, confidence)
 
 
-def contrast(groups: Sequence[ArrayLike], weights: ArrayLike, confidence: float = 0.95) -> Estimate:
+def contrast(groups: Sequence[Values], weights: Values, confidence: float = 0.95) -> Estimate:
     """Σ_j c_j mean_j of independent groups with unlike spreads: ± t_ν √(Σ c_j² s_j² / n_j), ν by Welch–Satterthwaite.
 
     ν = (Σ u_j)² / Σ u_j² / (n_j − 1),   u_j = c_j² s_j² / n_j.   Not resolved with a group of one.
     """
-    groups, weights = [np.asarray(group, dtype=float) for group in groups], np.asarray(weights, dtype=float)
-    if not groups or not all(map(len, groups)):
+    arrays, factors = [np.asarray(group, dtype=float) for group in groups], np.asarray(weights, dtype=float)
+    if not arrays or not all(map(len, arrays)):
         raise ValueError("groups: none given, or an empty one")
-    value = float(weights @ [group.mean() for group in groups])
-    sizes = np.array([len(group) for group in groups])
+    value = float(factors @ [group.mean() for group in arrays])
+    sizes = np.array([len(group) for group in arrays])
     if sizes.min() < 2:
         return unresolved(value)
-    parts = weights**2 * [group.var(ddof=1) for group in groups] / sizes
+    parts = factors**2 * [group.var(ddof=1) for group in arrays] / sizes
     if not parts.any():
         return Estimate(value, value, value)
     freedom = parts.sum() ** 2 / np.sum(parts**2 / (sizes - 1))
@@ -135,7 +135,7 @@ def contrast(groups: Sequence[ArrayLike], weights: ArrayLike, confidence: float 
 
 
 def stratified_bootstrap(
-    groups: Sequence[ArrayLike],
+    groups: Sequence[Values],
     statistic: Callable[[Sequence[np.ndarray]], float],
     confidence: float = 0.95,
     num_resamples: int = 2000,
@@ -146,19 +146,19 @@ def stratified_bootstrap(
     Each resample draws n − 1 of n seeds with replacement: drawing n makes the variance of a mean too small by
     (n − 1) / n, a third with three seeds (Rao and Wu, 1988). Not resolved where a list has one seed.
     """
-    groups = [np.asarray(group, dtype=float) for group in groups]
-    value = float(statistic(groups))
-    if min(map(len, groups)) < 2:
+    arrays = [np.asarray(group, dtype=float) for group in groups]
+    value = float(statistic(arrays))
+    if min(map(len, arrays)) < 2:
         return unresolved(value)
     rng = np.random.default_rng(seed)
-    drawn = [rng.integers(0, len(group), (num_resamples, len(group) - 1)) for group in groups]
-    resampled = [statistic([group[rows[k]] for group, rows in zip(groups, drawn)]) for k in range(num_resamples)]
+    drawn = [rng.integers(0, len(group), (num_resamples, len(group) - 1)) for group in arrays]
+    resampled = [statistic([group[rows[k]] for group, rows in zip(arrays, drawn)]) for k in range(num_resamples)]
     tail = (1 - confidence) / 2
     lo, hi = np.quantile(resampled, [tail, 1 - tail])
     return Estimate(value, float(lo), float(hi))
 
 
-def iqm(x: ArrayLike | Sequence[ArrayLike]) -> float:
+def iqm(x: Values | Sequence[Values]) -> float:
     """Interquartile mean of all values together: the mean of what is left when ⌊n/4⌋ are cut off at either end."""
     values = np.sort(np.concatenate([np.ravel(np.asarray(part, dtype=float)) for part in x]))
     cut = len(values) // 4
@@ -168,7 +168,7 @@ def iqm(x: ArrayLike | Sequence[ArrayLike]) -> float:
 # Means over seeds ------------------------------------------------------------------------------------------
 
 
-def difference(first: ArrayLike, last: ArrayLike, errors: float = 3.0) -> Estimate:
+def difference(first: Values, last: Values, errors: float = 3.0) -> Estimate:
     """mean(last) − mean(first) ± so many standard errors √(s₁²/n₁ + s₂²/n₂): episodes of two parts of one run.
 
     Three errors, not two: episodes near each other are more alike than independent ones.
@@ -181,7 +181,7 @@ def difference(first: ArrayLike, last: ArrayLike, errors: float = 3.0) -> Estima
     return Estimate(change, change - half, change + half)
 
 
-def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Estimate:
+def mean_interval(values: Values, confidence: float = 0.95) -> Estimate:
     """Student's interval of a mean over seeds: mean ± t_{n−1} s / √n; not resolved below two.
 
     Not a bootstrap: with three to ten seeds that is too narrow, and t is exact for Gaussian values.

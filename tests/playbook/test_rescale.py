@@ -336,15 +336,15 @@ def test_each_adjustment_can_be_left_out_by_name(name):
 
 
 def test_devices_multiply_the_environments():
-    result = rescale(SMALL, num_devices=4)
+    result = rescale(SMALL, devices=4)
     assert result.config.num_envs == 64
     assert "devices 1 -> 4, 16 environments on each" in row(result, "num_envs").why
     assert result.config.learning_rate == pytest.approx(2e-3, rel=1e-15)
-    assert rescale(result.config, num_devices=1, devices_before=4).config.num_envs == 16
+    assert rescale(result.config, devices=1, devices_before=4).config.num_envs == 16
 
 
 def test_devices_are_the_workers_of_the_auxiliary_phase():
-    new = rescale(PAPER, num_devices=1, devices_before=4, auxiliary="paper").config
+    new = rescale(PAPER, devices=1, devices_before=4, auxiliary="paper").config
     assert (new.num_envs, new.aux_minibatch_size) == (64, 1024)
 
 
@@ -361,8 +361,8 @@ def test_devices_are_the_workers_of_the_auxiliary_phase():
         ({"minibatch_size": 300}, "minibatch_size=300: does not divide the batch 2048; nearest: 256, 512"),
         ({"num_minibatches": 3}, "num_minibatches=3: does not divide the batch 2048; nearest: 2, 4"),
         ({"num_minibatches": 4, "minibatch_size": 256}, "makes it 8; give one of the two"),
-        ({"num_envs": 4, "num_devices": 2}, "num_devices=2: multiplies num_envs; give one"),
-        ({"num_devices": 2, "devices_before": 3}, "devices_before=3: does not divide num_envs=16; nearest: 2, 4"),
+        ({"num_envs": 4, "devices": 2}, "devices=2: multiplies num_envs; give one"),
+        ({"devices": 2, "devices_before": 3}, "devices_before=3: does not divide num_envs=16; nearest: 2, 4"),
         ({"num_envs": 6, "rule": "fixed-inner"}, "no multiple of minibatch_size=512, which stays; nearest: 4, 8"),
         ({"num_envs": 8, "minibatch_size": 256, "rule": "fixed-inner"}, "fixed-inner keeps .*nearest: 512"),
         ({"num_envs": 8192}, "total_timesteps=500000: less than one batch"),

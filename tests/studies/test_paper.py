@@ -19,7 +19,7 @@ from trimtab.nets.heads import Categorical
 from trimtab.studies import job as jobs
 from trimtab.studies.paper import adam, batches, ewma, proximal_age, published, staleness, steps, suite, table5
 from trimtab.studies.paper.ablations import Betas, Linear
-from trimtab.studies.paper.invariance import Invariance
+from trimtab.studies.paper.invariance import Invariance, differences
 from trimtab.studies.paper.trained import Groups, within
 from trimtab.studies.study import Where, begin
 
@@ -129,6 +129,14 @@ def test_invariance_holds_where_finals_do_not_depend_on_the_batch():
     assert found["H7"] in ("not resolved at this size", "depends")  # (c) and (d) cost nothing here
 
 
+def test_one_environment_does_not_make_a_claim_hold_that_all_together_leave_open():
+    scattered = made(lambda v, n, g: 0.0, spread=0.5)
+    calm = made(lambda v, n, g: 0.0, games=["calm"], spread=0.001)
+    tables = {"finals": with_reference(pl.concat([scattered, calm])), "oscillation": oscillation(lambda g, n: 2.0)}
+    verdict = Invariance().judge(tables)[0]
+    assert verdict.word == "not resolved at this size" and "seeds" in verdict.needed
+
+
 def test_invariance_does_not_hold_where_small_batches_lose():
     lost = lambda v, n, g: 0.5 * (n == 1)
     tables = {"finals": with_reference(made(lost)), "oscillation": oscillation(lambda g, n: 20.0)}
@@ -140,6 +148,12 @@ def test_normalization_must_matter_only_where_estimates_are_noisy():
     everywhere = lambda v, n, g: 0.3 * (v == batches.NO_NORMALIZATION and n < 64)
     tables = {"finals": with_reference(made(everywhere)), "oscillation": oscillation(lambda g, n: 2.0)}
     assert words(Invariance().judge(tables))["H6"] == "does not hold"
+
+
+def test_normalization_is_not_judged_where_nothing_is_noisy():
+    tables = {"finals": with_reference(made(lambda v, n, g: 0.0)), "oscillation": oscillation(lambda g, n: 2.0)}
+    verdict = Invariance().judge(tables)[2]
+    assert verdict.word == "not resolved at this size" and "oscillate" in verdict.needed
 
 
 def test_the_step_size_must_cost_more_than_the_largest_of_the_others():
@@ -239,6 +253,16 @@ def test_staleness_as_in_the_papers_figure():
     like = {"recent": lambda k: 0.2, "decoupled": lambda k: 0.79 if k <= 8 else 0.3, "behavior": lambda k: 0.6}
     verdicts = staleness.Staleness().judge(stale_finals(lambda loss, k: like[loss](k)))
     assert words(verdicts) == {"H1": "holds", "H2": "holds", "H3": "holds"}
+    assert verdicts[0].evidence[0].effect.value == pytest.approx(0.8 - 0.2, abs=0.01)
+    assert verdicts[1].evidence[0].effect.value == pytest.approx(0.79 - 0.8, abs=0.01)
+    early, late = (next(e for e in verdicts[2].evidence if mark in e.environment) for mark in ("small", ", 16"))
+    assert early.effect.value == pytest.approx(0.79 - 0.6, abs=0.01)
+    assert late.effect.value == pytest.approx(0.6 - 0.3, abs=0.01)
+
+
+def test_a_decoupled_loss_that_falls_at_once_contradicts_the_figure():
+    verdicts = staleness.Staleness().judge(stale_finals(lambda loss, k: 0.3))
+    assert words(verdicts)["H2"] == "does not hold"
 
 
 def test_staleness_that_does_no_harm_contradicts_the_figure():
@@ -331,6 +355,7 @@ def test_moments_give_back_the_variance_and_signal_they_were_made_from():
     square = np.array([[(d.reshape(-1, n, parameters).mean(1) ** 2).mean() for n in sizes] for d in draws])
     assert steps._sample_variance(square, sizes, means) == pytest.approx(parameters, rel=0.02)
     assert steps._unbiased_square(means) == pytest.approx(signal @ signal, rel=0.1)
+    assert steps._unbiased_square(np.array([[1.0, 2.0], [3.0, 4.0]])) == pytest.approx(1 * 3 + 2 * 4)
 
 
 def test_the_slope_is_fitted_well_below_the_noise_scale():
@@ -354,15 +379,71 @@ def mechanisms(exponent, apart):
         for s in SEEDS
         for n in adam.SIZES
     ]
-    noise = [
-        {"environment": "game", "stage": "late", "seed": s, "noise_scale": 2000.0, "parameters": 10} for s in SEEDS
-    ]
+    noise = [{"environment": "game", "stage": "late", "seed": s, "noise_scale": 2000.0, "minibatch": 64} for s in SEEDS]
     return {"steps": pl.DataFrame(rows), "noise": pl.DataFrame(noise)}
 
 
 def test_mechanisms_are_judged():
     assert words(adam.Adam().judge(mechanisms(-0.5, 0.01))) == {"H15": "holds", "H16": "holds"}
     assert words(adam.Adam().judge(mechanisms(-0.1, 2.0))) == {"H15": "does not hold", "H16": "does not hold"}
+
+
+# Figures ---------------------------------------------------------------------------------------------------
+
+
+def curves_of(finals):
+    steps = pl.DataFrame({"step": [100, 200, 300], "rise": [0.2, 0.6, 1.0]})
+    return finals.join(steps, how="cross").with_columns((pl.col("score") * pl.col("rise")).alias("normalized"))
+
+
+def invariance_tables():
+    finals = with_reference(made(costs))
+    estimates = [
+        {"environment": g, "num_envs": n, "share": k / 3, "value": 1.0 + k}
+        for g in GAMES
+        for n in SIZES
+        for k in range(3)
+    ]
+    return {
+        "finals": finals,
+        "curves": curves_of(finals),
+        "differences": differences(finals, SIZES),
+        "deviations": pl.DataFrame(estimates),
+    }
+
+
+def algorithm_tables():
+    names = [ewma.PPO, ewma.PPO_EWMA, ewma.PPG, ewma.PPG_EWMA]
+    rows = [
+        {"environment": g, "algorithm": a, "seed": s, "score": 0.5 + 0.01 * s, "fps": 1000.0 + s}
+        for g, a, s in itertools.product(GAMES, names, SEEDS)
+    ]
+    finals = pl.DataFrame(rows)
+    return {"finals": finals, "curves": curves_of(finals), "differences": ewma._differences(finals)}
+
+
+@pytest.mark.parametrize(
+    ("study", "tables"),
+    [
+        (Invariance(), invariance_tables),
+        (table5.Table5(), lambda: {"table5": table5.table5(made(costs), SIZES)}),
+        (Linear(), lambda: _with_curves(made(costs, variants=(batches.ADJUSTED, batches.LINEAR)))),
+        (Betas(), lambda: _with_curves(made(costs, variants=Betas().variants()))),
+        (ewma.Ewma(), algorithm_tables),
+        (staleness.Staleness(), lambda: stale_finals(lambda loss, k: 0.5)),
+        (adam.Adam(), lambda: mechanisms(-0.5, 0.01)),
+    ],
+    ids=lambda value: getattr(value, "kind", ""),
+)
+def test_every_figure_is_drawn_from_its_tables(study, tables):
+    figures = study.figures(tables())
+    assert figures
+    for figure in figures.values():
+        assert figure.chart.to_dict()["config"] and figure.caption.endswith(".")
+
+
+def _with_curves(finals):
+    return {"finals": finals, "curves": curves_of(finals)}
 
 
 # Studies as they are run -----------------------------------------------------------------------------------

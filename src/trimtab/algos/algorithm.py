@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from trimtab import ewma, normalize, returns
+from trimtab import across, ewma, normalize, returns
 from trimtab.algos import auxiliary, reinforce, rollout, update
 from trimtab.algos.optimizer import Hypers, Rates, anneal, begin, schedule, warmup
 from trimtab.algos.rollout import Carry, Rollout
@@ -36,7 +36,8 @@ class Algorithm:
         watch: Callable[..., dict] | None = None,
     ):
         """`make_env(n)` makes n more host environments; `watch` looks at a batch every `probe_every` iterations."""
-        self.config, self.env, self.make_env, self.watch = config, env, make_env, watch
+        self.config, self.env, self.watch = config, env, watch
+        self.make_env: Callable[[int], Any] = make_env  # None where environments are compiled
         self.programs: dict[Any, Callable] = {}  # compiled by others for this algorithm, kept so that they compile once
         spec = env.spec
         self.dist = distribution_for(spec.action)
@@ -137,8 +138,9 @@ class Algorithm:
 
     def collect(self, state: State, hypers: Hypers) -> tuple[State, Rollout]:
         """One batch from compiled environments."""
-        key, collect_key, reset_key = jax.random.split(state.key, 3)
-        carry = rollout.start(self.env, reset_key, self.config.num_envs) if self.restarts else state.env
+        key, *keys = jax.random.split(state.key, 3)
+        collect_key, reset_key = map(across.fold, keys)
+        carry = rollout.start(self.env, reset_key, len(state.env.obs)) if self.restarts else state.env
         policy = self.policy(state.params, state.obs_stats, hypers)
         carry, rows = rollout.collect(self.env, self.dist, policy, carry, collect_key, self.config.num_steps)
         return replace(state, env=carry, key=key), rows
@@ -227,14 +229,15 @@ class Algorithm:
         """
         advantage, target, value, valid, obs = self.advantages(state, rows, hypers)
         mask = valid.astype(jnp.float32)
-        weight = mask / jnp.maximum(mask.mean(), 1e-8)
+        weight = mask / jnp.maximum(across.mean(mask.mean()), 1e-8)
         flat = lambda x: x.reshape(-1, *x.shape[2:])
         return Batch(*map(flat, (obs, rows.action, rows.dist, rows.logp, value, target, advantage, weight)))
 
     def learn(self, state: State, rows: Rollout, hypers: Hypers) -> tuple[State, Info]:
         """Everything of an iteration after collection."""
         config = self.config
-        key, update_key, aux_key = jax.random.split(state.key, 3)
+        key, *keys = jax.random.split(state.key, 3)
+        update_key, aux_key = map(across.fold, keys)  # so that each device shuffles its own samples
         fresh = self.batch_of(state, rows, hypers)
         state = self._keep_values(replace(state, key=key), fresh)
         probed = self._probe(state, fresh, rows)
@@ -409,9 +412,9 @@ class Algorithm:
 
     def _account(self, fresh: Batch) -> dict[str, Array]:
         """What the fresh data itself shows."""
-        metrics = {"rollout/masked": (fresh.weight == 0).sum().astype(jnp.float32)}
+        metrics = {"rollout/masked": across.sum((fresh.weight == 0).sum().astype(jnp.float32))}
         if self.config.needs_value:
-            mean = lambda x: (fresh.weight * x).mean()
+            mean = lambda x: across.mean((fresh.weight * x).mean())
             variance = lambda x: mean((x - mean(x)) ** 2)
             left = variance(fresh.target - fresh.value)
             metrics["train/explained_variance"] = 1.0 - left / jnp.maximum(variance(fresh.target), 1e-12)
@@ -421,7 +424,7 @@ class Algorithm:
         """Whether each named tensor is finite; sums propagate NaN and infinity."""
         norm = metrics["train/grad_norm"]
         waiting = state.iteration < self.config.staleness
-        return {
+        finite = {
             "observation": jnp.isfinite(jnp.sum(rows.obs.astype(jnp.float32))),
             "reward": jnp.isfinite(jnp.sum(rows.reward)),
             "log-probability": jnp.isfinite(jnp.sum(rows.logp)),
@@ -431,6 +434,7 @@ class Algorithm:
             "policy parameters": jnp.isfinite(jnp.sum(state.params.policy)),
             "value parameters": jnp.isfinite(jnp.sum(state.params.value)),
         }
+        return across.all(finite)
 
     def _advance(self, state: State, rows: Rollout, hypers: Hypers) -> State:
         """Update the frozen statistics and count the iteration."""

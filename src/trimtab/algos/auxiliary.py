@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from trimtab import minibatch
+from trimtab import across, minibatch
 from trimtab.algos.optimizer import Hypers, clip_factor, descend, global_norm
 from trimtab.algos.state import Optimizer, Phase
 from trimtab.config import Config
@@ -39,17 +39,19 @@ def auxiliary_phase(
     """E_aux passes over all samples of the phase, minibatches mixing its iterations; `share` anneals the step size."""
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), phase)
     total = flat.weight.shape[0]
-    size = config.aux_minibatch
+    minibatches = config.phase_batch // config.aux_minibatch
     before = jax.lax.map(lambda o: agent.policy(params.policy, o), phase.obs)
     before = before.reshape(total, before.shape[-1])
     sample = jnp.arange(0, total, config.policy_iterations)  # a batch's worth of samples, from every iteration
-    value_error = lambda p: (flat.weight[sample] * (agent.value(p, flat.obs[sample]) - flat.target[sample]) ** 2).mean()
+    square = lambda p: flat.weight[sample] * (agent.value(p, flat.obs[sample]) - flat.target[sample]) ** 2
+    value_error = lambda p: across.mean(square(p).mean())
 
     def step(carry, index):
         params, optimizer = carry
         obs, target, weight = jax.tree.map(lambda x: x[index], flat)
         loss = lambda p: auxiliary_loss(agent, hypers, p, obs, target, weight, before[index])
         (_, watched), gradient = jax.value_and_grad(loss, has_aux=True)(params)
+        gradient, watched = across.mean((gradient, watched))
         if config.max_grad_norm is not None:
             factor = clip_factor(global_norm(*gradient), hypers["max_grad_norm"])
             gradient = jax.tree.map(lambda g: factor * g, gradient)
@@ -59,7 +61,7 @@ def auxiliary_phase(
         return (Params(policy, value), Optimizer(policy_state, value_state)), watched
 
     keys = jax.random.split(unrolled(key), config.aux_epochs)
-    order = jax.vmap(lambda k: minibatch.epoch(k, total, total // size))(keys).reshape(-1, size)
+    order = jax.vmap(lambda k: minibatch.epoch(k, total, minibatches))(keys).reshape(-1, total // minibatches)
     (after, optimizer), watched = jax.lax.scan(step, (params, optimizer), order)
     errors = jnp.stack([value_error(params), value_error(after)])
     return after, optimizer, jnp.concatenate([watched.mean(0), errors])

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from trimtab import across
 from trimtab.algos.gradients import Factors, PerSample, Samples, factor_sum
 from trimtab.algos.rollout import Rollout
 from trimtab.algos.state import Batch
@@ -35,19 +36,19 @@ def light_probe(
     factors = per_sample.factors(params, samples)
     sums = factor_sum(factors, mine)
     metrics = _of_sums(sums, num_steps)
-    mean = sums.sum(0) / batch.weight.shape[0]
+    mean = across.mean(sums.sum(0) / batch.weight.shape[0])
     square, along = _squares(factors), _along(factors, mean, agent, per_sample)
     valid = (batch.weight > 0).astype(jnp.float32)
-    count = valid.sum()
+    count = across.sum(valid.sum())
     centred = jnp.maximum(square - 2 * along + mean @ mean, 0.0)
-    individual = (valid * centred).sum() / (count - 1.0) / count
+    individual = across.sum((valid * centred).sum()) / (count - 1.0) / count
     variance = metrics["grad/variance"]
     cosine = along / jnp.maximum(jnp.sqrt(square) * jnp.linalg.norm(mean), 1e-12)
     metrics |= {
         "grad/individual": individual,
         "grad/covariance": variance - individual,
         "grad/ess": count * individual / jnp.maximum(variance, 1e-30),
-        "grad/cosine_batch_mean": (valid * cosine).sum() / count,
+        "grad/cosine_batch_mean": across.sum((valid * cosine).sum()) / count,
     }
     done = (rows.terminated | rows.truncated).astype(jnp.int32)
     episode = jnp.cumsum(done, axis=0) - done
@@ -61,9 +62,9 @@ def light_probe(
 
 def _of_sums(sums: Float[Array, "N P"], num_steps: int) -> dict[str, Float[Array, ""]]:
     """Var(G_B) and |G| from row sums."""
-    num_envs = sums.shape[0]
-    mean = sums.mean(0)
-    spread = ((sums - mean[None]) ** 2).sum() / max(num_envs - 1, 1)
+    num_envs = across.whole(sums.shape[0])
+    mean = across.mean(sums.mean(0))
+    spread = across.sum(((sums - mean[None]) ** 2).sum()) / max(num_envs - 1, 1)
     variance = spread / (num_envs * num_steps**2) if num_envs > 1 else jnp.full((), jnp.nan)
     return {"grad/policy_norm": jnp.linalg.norm(mean) / num_steps, "grad/variance": variance}
 
@@ -91,4 +92,5 @@ def _cosine_at(factors: Factors, shift: int, along, centred, mean, valid, episod
     product = product - along[:-shift] - along[shift:] + mean @ mean
     same = (episode[:-lag] == episode[lag:]).reshape(-1) * valid[:-shift] * valid[shift:]
     cosine = product / jnp.maximum(jnp.sqrt(centred[:-shift] * centred[shift:]), 1e-12)
-    return (same * cosine).sum() / jnp.maximum(same.sum(), 1.0)
+    total, pairs = across.sum(((same * cosine).sum(), same.sum()))
+    return total / jnp.maximum(pairs, 1.0)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from trimtab.nets.heads import Distribution, clip_action
 from trimtab.prng import unrolled
@@ -46,6 +46,11 @@ def start(env, key: PRNGKeyArray, num_envs: int) -> Carry:
     """Fresh episodes in every environment of a compiled backend."""
     env_state, obs = jax.vmap(env.reset)(jax.random.split(key, num_envs))
     return Carry(env_state, obs, jnp.zeros(num_envs), jnp.zeros(num_envs))
+
+
+def begun(obs: Shaped[np.ndarray, "N ..."]) -> Carry:
+    """Host environments whose episodes begin with these observations."""
+    return Carry((), obs, np.zeros(len(obs), np.float32), np.zeros(len(obs), np.float32))
 
 
 def stagger(env, dist: Distribution, carry: Carry, key: PRNGKeyArray, longest: int) -> Carry:

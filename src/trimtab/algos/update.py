@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from trimtab import ewma, minibatch, objectives
+from trimtab import across, ewma, minibatch, objectives
 from trimtab.algos.optimizer import Hypers, Rates, adapted, clip_factor, descend, global_norm
 from trimtab.algos.state import Batch, Optimizer
 from trimtab.config import Config
@@ -37,6 +37,9 @@ METRICS = (
     "grad_norm",
     "ratio_error",
 )
+
+
+RATIOS = "ratios"  # the means of a minibatch that its effective sample size is made of
 
 
 class Learner(NamedTuple):
@@ -119,7 +122,7 @@ def _watch_policy(config: Config, agent: Agent, hypers: Hypers, dist, batch: Bat
     watched = {
         "approx_kl": mean(ratio - 1.0 - log_ratio),
         "ratio_error": (jnp.where(batch.weight > 0, jnp.abs(ratio - 1.0), 0.0)).max(),
-        "importance_ess": mean(ratio) ** 2 / jnp.maximum(mean(ratio**2) * mean(jnp.ones_like(ratio)), 1e-12),
+        RATIOS: jnp.stack([mean(ratio), mean(ratio**2), mean(jnp.ones_like(ratio))]),
     }
     if config.anneal_lr == "adaptive":
         watched["kl_behavior"] = mean(agent.dist.kl(batch.dist, dist))
@@ -174,6 +177,7 @@ def minibatch_step(
     (_, watched), gradient = jax.value_and_grad(
         lambda p: loss(config, agent, hypers, rates.ent_coef, which, p, batch, proximal), has_aux=True
     )(params)
+    gradient, watched = _of_all_devices(gradient, watched)
     norm = global_norm(gradient.policy, gradient.value)
     if config.max_grad_norm is not None:
         factor = clip_factor(norm, hypers["max_grad_norm"])
@@ -212,10 +216,29 @@ def minibatch_step(
     return new, jnp.stack([watched.get(name, jnp.full((), jnp.nan)) for name in METRICS])
 
 
+def _of_all_devices(gradient: Params, watched: dict[str, Array]) -> tuple[Params, dict[str, Array]]:
+    """Means over the whole minibatch, of which a device sees an equal share; maxima stay its own until `_worst`."""
+    own = {name: watched.pop(name) for name in ("ratio_error",) if name in watched}
+    gradient, watched = across.mean((gradient, watched))
+    if RATIOS in watched:
+        mean, square, weight = watched.pop(RATIOS)
+        watched["importance_ess"] = mean**2 / jnp.maximum(square * weight, 1e-12)
+    return gradient, watched | own
+
+
+def _worst(table: Float[Array, "steps metrics"]) -> Float[Array, "steps metrics"]:
+    """The ratio error is a maximum: over devices too."""
+    if across.count() == 1:
+        return table
+    column = METRICS.index("ratio_error")
+    return table.at[:, column].set(across.max(table[:, column]))
+
+
 def _standardize_minibatch(batch: Batch) -> Float[Array, " B"]:
-    count = jnp.maximum(batch.weight.sum(), 1e-8)
-    mean = (batch.weight * batch.advantage).sum() / count
-    std = jnp.sqrt((batch.weight * (batch.advantage - mean) ** 2).sum() / count)
+    count, total = across.sum((batch.weight.sum(), (batch.weight * batch.advantage).sum()))
+    count = jnp.maximum(count, 1e-8)
+    mean = total / count
+    std = jnp.sqrt(across.sum((batch.weight * (batch.advantage - mean) ** 2).sum()) / count)
     return standardize(batch.advantage, mean, std)
 
 
@@ -235,6 +258,7 @@ def update(
     """All epochs of an iteration, and the means of what was watched."""
     before = learner.gradient_steps
     learner, table, _ = followed(config, agent, hypers, rates, learner, batch, proximal, key)
+    table = _worst(table)
     means = jnp.nanmean(table, axis=0)  # rows of steps not taken (after a KL stop) are NaN
     return learner, {
         **dict(zip(METRICS, means)),
@@ -277,11 +301,11 @@ def followed(
     return learner, jnp.concatenate(tables), jax.tree.map(lambda *parts: jnp.concatenate(parts), *looks)
 
 
-def epoch_order(config: Config, key: PRNGKeyArray) -> Int[Array, "minibatches size"]:
-    """The samples of each minibatch of one pass."""
+def epoch_order(config: Config, key: PRNGKeyArray, samples: int) -> Int[Array, "minibatches size"]:
+    """The samples of each minibatch of one pass over a batch, or over a device's share of one."""
     if config.minibatch_by == "rows":
-        return minibatch.epoch_of_rows(key, config.num_envs, config.num_steps, config.minibatches)
-    return minibatch.epoch(key, config.batch, config.minibatches)
+        return minibatch.epoch_of_rows(key, samples // config.num_steps, config.num_steps, config.minibatches)
+    return minibatch.epoch(key, samples, config.minibatches)
 
 
 def _epochs(config, agent, hypers, rates, which, learner, batch, proximal, key, epochs, look: Look):
@@ -301,5 +325,5 @@ def _epochs(config, agent, hypers, rates, which, learner, batch, proximal, key, 
         return jax.lax.cond(learner.stopped, lambda learner: (learner, nothing), take, learner)
 
     keys = jax.random.split(unrolled(key), epochs)
-    order = jax.vmap(lambda k: epoch_order(config, k))(keys)
+    order = jax.vmap(lambda k: epoch_order(config, k, batch.weight.shape[0]))(keys)
     return jax.lax.scan(step, learner, order.reshape(epochs * config.minibatches, -1))

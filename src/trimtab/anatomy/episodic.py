@@ -128,6 +128,23 @@ def whole_return(
     return _from_start(mdp, phi[1], square[2])
 
 
+def visited_returns(mdp, policy: Float[np.ndarray, "S A"], gamma: float, time_limit: int) -> Float[np.ndarray, " S"]:
+    """E[G_t | s_t = s] over the visits of an episode that is cut: the best baseline that does not know the time.
+
+    Σ_k m_k(s) V_{L−k}(s) / Σ_k m_k(s), V_h the return of h more steps, m_k where the episode is after k steps
+    """
+    o = _outcomes(mdp, policy)
+    to_come = [np.zeros(o.num_states)]
+    for _ in range(time_limit):
+        to_come.append(o.gathered(o.reward + gamma * o.alive * to_come[-1][o.following]))
+    here, visits, total = np.asarray(mdp.rho, np.float64), np.zeros(o.num_states), np.zeros(o.num_states)
+    flow = csr_matrix((o.alive, (np.arange(len(o.state)), o.following)), shape=(len(o.state), o.num_states))
+    for k in range(time_limit):
+        visits, total = visits + here, total + here * to_come[time_limit - k]
+        here = (here @ o.sums) @ flow
+    return np.divide(total, visits, out=np.zeros_like(total), where=visits > 0)
+
+
 def _mixed(factors: list[np.ndarray], parts: list[np.ndarray]) -> np.ndarray:
     """Σ_j factor_j part_j."""
     return sum((factor * part for factor, part in zip(factors, parts)), start=np.zeros(1))

@@ -16,7 +16,7 @@ from trimtab.algos.gradients import Samples
 from trimtab.algos.optimizer import Hypers
 from trimtab.algos.rollout import Carry, Rollout
 from trimtab.algos.state import State
-from trimtab.anatomy.sampling import UNLIMITED_BURN_IN, Rows, with_lambda
+from trimtab.anatomy.sampling import UNLIMITED_BURN_IN, CompiledSampler, Rows, with_lambda
 from trimtab.envs.base import derived_seed
 
 
@@ -107,8 +107,7 @@ class HostSampler:
     def _collect(self, seed: int, replicate: int) -> Rollout:
         first = derived_seed(seed, replicate)
         if self.start == "reset":
-            zeros = np.zeros(self.num_envs, np.float32)
-            return self._steps(seed, replicate, Carry((), self.env.reset(first), zeros, zeros.copy()))[1]
+            return self._steps(seed, replicate, rollout.begun(self.env.reset(first)))[1]
         if self._walk is None:
             self._walk = Walk(self, seed, self.env.reset(first))
         return self._walk.rows()
@@ -134,8 +133,7 @@ class Walk:
 
     def __init__(self, sampler: HostSampler, seed: int, obs: np.ndarray):
         self.sampler, self.seed, self.stretches = sampler, seed, 0
-        zeros = np.zeros(sampler.num_envs, np.float32)
-        self.carry = Carry((), obs, zeros, zeros.copy())
+        self.carry = rollout.begun(obs)
         limit = sampler.env.spec.time_limit
         self.cutter = Cutter(sampler.num_envs, sampler.num_steps, limit, np.random.default_rng(seed))
         self.waiting: list[deque[Rollout]] = [deque() for _ in range(sampler.num_envs)]
@@ -160,3 +158,11 @@ class Walk:
             row = slice(first - offset, first - offset + num_steps)
             self.waiting[env].append(Rollout(*(column[row, env].copy() for column in both)))
         self._recent = stretch
+
+
+def sampler(
+    algorithm: Algorithm, state: State, hypers: Hypers, num_envs: int, num_steps: int, start: str, reference: bool
+) -> CompiledSampler | HostSampler:
+    """Rows from the algorithm's environment, of either kind."""
+    make = CompiledSampler if algorithm.env.spec.compiled else HostSampler
+    return make(algorithm, state, hypers, num_envs, num_steps, start, reference)

@@ -20,10 +20,10 @@ from trimtab.anatomy import bias as biases
 from trimtab.anatomy import correlation, exact, memory, minibatches, noise
 from trimtab.anatomy.anatomy import Anatomy
 from trimtab.anatomy.bootstrap import bootstrap_weights, positive_estimate, resample
-from trimtab.anatomy.hosting import HostSampler
+from trimtab.anatomy.hosting import sampler
 from trimtab.anatomy.measure import Measured, Measurer, flat, measure
 from trimtab.anatomy.options import ProbeOptions, check
-from trimtab.anatomy.sampling import CompiledSampler, Rows, tail_length, with_lambda
+from trimtab.anatomy.sampling import Rows, tail_length, with_lambda
 from trimtab.anatomy.variance import Decomposition, decompose_rows
 from trimtab.config import Config, ConfigError
 from trimtab.estimate import UNRESOLVED, Estimate
@@ -69,8 +69,7 @@ class Prober:
         except ValueError as error:
             raise ConfigError("method", options.method, str(error).split(": ", 1)[-1]) from None
         needs_reference = options.bias and options.objective == "policy" and options.advantages == "raw"
-        make = CompiledSampler if spec.compiled else HostSampler
-        self.sampler = make(
+        self.sampler = sampler(
             algorithm, state, self.hypers, self.num_envs, self.num_steps, options.start, needs_reference
         )
         self.measurer = Measurer(self.per_sample, state.params, by_env=options.start == "carry")
@@ -132,7 +131,7 @@ class Prober:
     ) -> Anatomy:
         """Everything, at the sampler's current checkpoint; `tick` is called after each of `passes` batches."""
         options, config = self.options, self.config
-        measured = self._measured(lambda r: self.rows(r, gae_lambda), tick)
+        measured = self.measured(gae_lambda, tick)
         decomposition = decompose_rows(measured.rows, self.num_envs, options.seed)
         scales = noise.noise_scale(measured.rows, options.seed)
         if options.advantages == "batch":  # samples are coupled: only whole batches can be compared
@@ -221,6 +220,10 @@ class Prober:
         ) and self.options.objective == "policy":
             found |= minibatches.effects(self.algorithm, self.sampler.state, rows.rollout, hypers, self.options.seed)
         return found
+
+    def measured(self, gae_lambda: float | None, tick: Callable[[str], None] = lambda doing: None) -> Measured:
+        """Both passes over the replicates, at the sampler's current checkpoint."""
+        return self._measured(lambda r: self.rows(r, gae_lambda), tick)
 
     def _measured(self, draw: Callable[[int], Rows], tick: Callable[[str], None], what: str = "") -> Measured:
         done = itertools.count(1)

@@ -53,12 +53,12 @@ def _print_families(rows: list[CatalogueRow]) -> None:
         families[row.backend, row.family].append(row)
     table = Table("family", "backend", "ids", "for example", "not available here")
     for (backend, family), members in families.items():
-        usable = [row.env_id for row in members if row.available]
-        reasons = defaultdict(int)
+        examples = [row.env_id for row in members if row.available][:2]
+        reasons: dict[str, int] = defaultdict(int)
         for row in members:
             reasons[row.reason] += not row.available
         why = "; ".join(f"{count}: {reason}" for reason, count in reasons.items() if count)
-        table.add_row(family, backend, str(len(members)), escape(", ".join(usable[:2])), escape(why))
+        table.add_row(family, backend, str(len(members)), escape(", ".join(examples)), escape(why))
     Console().print(table)
     ids = {row.env_id for row in rows}
     usable = {row.env_id for row in rows if row.available}

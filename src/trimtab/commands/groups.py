@@ -5,7 +5,7 @@ from __future__ import annotations
 GROUPS: dict[str, tuple[str, ...]] = {
     "environment": ("env_id", "backend", "env_kwargs", "time_limit"),
     "run": ("algo", "seed", "total_timesteps"),
-    "batch": ("num_envs", "num_steps", "stagger_resets"),
+    "batch": ("num_envs", "num_steps", "devices", "stagger_resets"),
     "minibatches": ("num_minibatches", "minibatch_size", "minibatch_by", "update_epochs", "value_epochs"),
     "objective": (
         "surrogate",

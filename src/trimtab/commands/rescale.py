@@ -29,10 +29,10 @@ class RescaleFlags:
     """New samples per gradient step (the number of minibatches stays if neither is given)."""
     num_minibatches: int | None = None
     """New minibatches per epoch."""
-    num_devices: int | None = None
+    devices: int | None = None
     """Data-parallel devices: environments per device stay, so N grows with them."""
-    devices_before: int = 1
-    """Devices that share the environments there are."""
+    devices_before: int | None = None
+    """Devices that share the environments there are, if not those of the configuration."""
     rule: Literal["invariant", "linear", "none", "fixed-inner"] = "invariant"
     """How the rest follows."""
     skip: str = ""
@@ -57,7 +57,7 @@ def rescale(argv: list[str]) -> int:
     made.add_argument("--force", action="store_true", help="let --out overwrite a file")
     given = made.parse(argv)
     asked, output = flags.values(RescaleFlags, given), filled(Output, given)
-    if not asked.keys() & {"num_envs", "num_steps", "minibatch_size", "num_minibatches", "num_devices", "workers"}:
+    if not asked.keys() & {"num_envs", "num_steps", "minibatch_size", "num_minibatches", "devices", "workers"}:
         flags.fail("name a new size, for example --num-envs 64; the others: see --help")
     asked["skip"] = [name for name in asked.get("skip", "").replace(",", " ").split()]
     values, measured = _rescale_source(given.source)

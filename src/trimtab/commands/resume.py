@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from trimtab.commands import flags
 from trimtab.commands.shared import Output, filled, parser
+from trimtab.commands.together import HostFlags, asked, together
 from trimtab.commands.train import finish, refuse_no_checkpoints
 from trimtab.config import ConfigError
 from trimtab.runs.records import RunDir, RunError
@@ -15,7 +17,7 @@ EARLIER = ("split.json", "tune.json")  # what marked the directory of a split or
 
 
 def resume(argv: list[str]) -> int:
-    made = parser("resume", Output, Where, positional="run", help="directory of a run or a study")
+    made = parser("resume", HostFlags, Output, Where, positional="run", help="directory of a run or a study")
     made.add_argument("--tensorboard", action="store_true", help="also write TensorBoard events")
     made.add_argument("--track", action="store_true", help="also log to Weights & Biases")
     made.add_argument("--checkpoints", type=int, default=None, help="checkpoints over the run, as in train")
@@ -24,26 +26,40 @@ def resume(argv: list[str]) -> int:
         metavar="INT",
         help="make a run this long; from its last checkpoint on, annealing follows the new length",
     )
+    made.add_argument("--devices", metavar="INT", help="go on with a run on this many devices (not bit for bit)")
     given = made.parse(argv)
+    devices = flags.parse("devices", int, given.devices)
     total = flags.parse("total_timesteps", int, given.total_timesteps)
     output, where = filled(Output, given), filled(Where, given)
     refuse_no_checkpoints(given.checkpoints)
-    if total is not None and not RunDir.began(given.run) and Path(given.run).exists():
-        raise ConfigError("total_timesteps", total, "only a run can be made longer; leave it out")
+    for name, value in (("total_timesteps", total), ("devices", devices)):
+        if value is not None and not RunDir.began(given.run) and Path(given.run).exists():
+            raise ConfigError(name, value, "only a run can be given another; leave it out")
     if began(given.run):
         return _resume_study(Path(given.run), where, output)
     _refuse_earlier(Path(given.run))
+    hosts, work = asked(given), partial(_resume_one, given, total, devices, output)
+    return together(hosts, work) if hosts.hosts else work(True)
+
+
+def _silent(text: str) -> None:
+    """What another process says already."""
+
+
+def _resume_one(given, total: int | None, devices: int | None, output: Output, speaks: bool) -> int:
     from trimtab.runs import loop
 
     run = loop.resume(
         given.run,
         total_timesteps=total,
-        quiet=output.quiet or output.json,
+        devices=devices,
+        quiet=output.quiet or output.json or not speaks,
         checkpoints=given.checkpoints,
         tensorboard=given.tensorboard,
         track=given.track,
+        say=loop.to_stderr if speaks else _silent,
     )
-    return finish(run, output)
+    return finish(run, output) if speaks else 0
 
 
 def _resume_study(path: Path, where: Where, output: Output) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from trimtab.commands import HELP, flags
 from trimtab.commands.flags import Parser
 from trimtab.commands.groups import GROUPS
 from trimtab.config import Config, ConfigError
-from trimtab.runs.records import first_free
+from trimtab.runs.records import free_name
 
 
 @dataclass
@@ -98,7 +97,7 @@ def config_from(given, base: dict[str, Any] | None = None) -> Config:
 
 def numbered(name: str) -> Path:
     """runs/NAME-K with the first free K."""
-    return first_free(Path("runs") / f"{name}-{k}" for k in count(1))
+    return free_name(Path("runs"), name)
 
 
 def refuse_two_environments(given) -> None:

@@ -73,7 +73,7 @@ def _list(argv: list[str]) -> int:
     if given.names:
         print("\n".join(DECLARED))
         return 0
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"name": s.kind, "summary": s.summary, "source": s.source, "claims": [c.id for c in s.claims]}
         for s in DECLARED.values()
     ]
@@ -96,6 +96,7 @@ def _run(argv: list[str]) -> int:
     given = made.parse(argv)
     size, output, where = filled(SizeFlags, given), filled(Output, given), filled(Where, given)
     from trimtab.studies.catalogue import DECLARED
+    from trimtab.studies.declared import Size
     from trimtab.studies.study import begin
 
     if given.name not in DECLARED:
@@ -103,7 +104,7 @@ def _run(argv: list[str]) -> int:
         raise ConfigError("study", given.name, f"no such study; nearest: {near}")
     if size.quick and size.full:
         raise ConfigError("full", True, "a study is quick or full, not both")
-    name = "quick" if size.quick else "full" if size.full else "default"
+    name: Size = "quick" if size.quick else "full" if size.full else "default"
     command = f"trimtab study run {' '.join(argv)}"
     asked = DECLARED[given.name](size=name, seed=size.seed, command=command)
     if size.plan:

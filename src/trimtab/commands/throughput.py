@@ -117,9 +117,9 @@ def _show(answer: dict[str, Any]) -> None:
     console = Console()
     console.print(table)
     best, chosen = answer["fastest"], answer["recommended"]
-    note = "the fastest" if best == chosen else f"within 10% of the fastest (N = {best})"
+    note = "the fastest" if best == chosen else f"the fewest environments within 10% of the fastest (N = {best})"
     told = [
-        f"Take num_envs={chosen}: the fewest environments {note}.",
+        f"Take num_envs={chosen}: {note}.",
         f"Next: trimtab split {answer['env_id']} --batch {chosen * answer['num_steps']}",
     ]
     console.print("\n".join(told), highlight=False)

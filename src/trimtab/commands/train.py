@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from trimtab import presets
 from trimtab.commands.shared import Output, add_source, config_from, filled, numbered, parser, preset_of
+from trimtab.commands.together import HostFlags, asked, together
 from trimtab.config import Config, ConfigError
 from trimtab.studies.study import Where
 
@@ -34,7 +35,7 @@ class RunFlags:
 
 
 def train(argv: list[str]) -> int:
-    made = parser("train", RunFlags, Output, Where, Config)
+    made = parser("train", RunFlags, HostFlags, Output, Where, Config)
     add_source(made)
     made.add_argument(
         "--from",
@@ -46,18 +47,32 @@ def train(argv: list[str]) -> int:
     made.add_argument("--take-optimizer", action="store_true", help="with --from: also take its optimizer state")
     given = made.parse(argv)
     options, output = filled(RunFlags, given), filled(Output, given)
-    base = _base(given)
+    hosts, base = asked(given), _base(given)
+    everything = getattr(given, "devices", None) == "all"
+    if everything:
+        del given.devices  # how many that is, is known once JAX has started
     config = config_from(given, base)
+    everything |= hosts.hosts and config.devices == 1
     refuse_no_checkpoints(options.checkpoints)
     if options.seeds < 1:
         raise ConfigError("seeds", options.seeds, "must be at least 1; nearest: 1")
+    if options.seeds > 1 and (hosts.hosts or everything):
+        raise ConfigError("seeds", options.seeds, "one run at a time has many devices; nearest: 1")
     if options.seeds > 1:
         return _train_seeds(config, options, output, filled(Where, given), f"trimtab train {' '.join(argv)}")
 
+    work = partial(_train_one, given, config, options, output, everything)
+    return together(hosts, work) if hosts.hosts else work(True)
+
+
+def _train_one(given, config: Config, options: RunFlags, output: Output, everything: bool, speaks: bool) -> int:
     from trimtab.runs import loop
+    from trimtab.runs.opening import on_all_devices
     from trimtab.runs.start import Start
 
-    quiet = output.quiet or output.json
+    if everything:
+        config = on_all_devices(config)
+    quiet = output.quiet or output.json or not speaks
     run = loop.train(
         config,
         options.run_dir,
@@ -68,7 +83,7 @@ def train(argv: list[str]) -> int:
         track=options.track,
         start=Start.at(given.start_from, None, given.take_optimizer) if given.start_from else None,
     )
-    return finish(run, output)
+    return finish(run, output) if speaks else 0
 
 
 def _train_seeds(config: Config, options: RunFlags, output: Output, where: Where, command: str) -> int:

@@ -16,12 +16,10 @@ from trimtab.commands.shared import (
 )
 from trimtab.config import Config
 
-SHORT = 100_000  # steps of a trial, unless asked for more
-
 
 def tune(argv: list[str]) -> int:
     from trimtab.studies.study import Where, begin
-    from trimtab.studies.tune import Tune, TuneOptions
+    from trimtab.studies.tune import SHORT, Tune, TuneOptions
 
     made = parser("tune", TuneOptions, Output, Where, Config)
     add_source(made)

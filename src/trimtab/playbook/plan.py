@@ -66,4 +66,16 @@ def environment_rows(config: Config) -> dict[str, str]:
         "observation, actions": f"{observation_in_words(spec)}, {action_in_words(spec.action)}",
         "network": f"{network}, {count:,} parameters",
         "memory": f"at least {memory.estimate(config, spec, count)}",
+    } | _each_device(config, spec, count)
+
+
+def _each_device(config: Config, spec: Spec, parameters: int) -> dict[str, str]:
+    """Where several share a run: what one of them holds, and what it sends and receives."""
+    if config.devices == 1:
+        return {}
+    steps = config.minibatches * max(config.update_epochs, config.epochs_of_value)
+    sent = memory.FLOAT * parameters
+    return {
+        "each of the devices": f"at least {memory.estimate_each(config, spec, parameters)}",
+        "averaged between them": f"{human(sent)} per gradient step, {human(sent * steps)} per iteration",
     }

@@ -72,8 +72,8 @@ def rescale(
     num_steps: int | None = None,
     minibatch_size: int | None = None,
     num_minibatches: int | None = None,
-    num_devices: int | None = None,
-    devices_before: int = 1,
+    devices: int | None = None,
+    devices_before: int | None = None,
     rule: Rule = "invariant",
     skip: Collection[str] = (),
     adam_betas: bool = False,
@@ -84,10 +84,11 @@ def rescale(
 ) -> Rescaled:
     """The configuration at a new size, everything else adjusted so that it learns the same per environment step.
 
-    The number of minibatches stays unless a minibatch is given. `num_devices` is data-parallel: environments per device
-    stay, so N grows with the devices. `skip` names adjustments to leave out (ADJUSTMENTS), `adam_betas` adds one the
-    paper leaves out. A `noise_scale` (in samples) is only warned about. `auxiliary` is what PPG's auxiliary phase does:
-    `constant`, or `paper` with the numbers of `workers`. Rules:
+    The number of minibatches stays unless a minibatch is given. `devices` is data-parallel: environments per device
+    stay, so N grows from the configuration's devices (or `devices_before`, where it does not say) to these. `skip`
+    names adjustments to leave out (ADJUSTMENTS), `adam_betas` adds one the paper leaves out. A `noise_scale` (in
+    samples) is only warned about. `auxiliary` is what PPG's auxiliary phase does: `constant`, or `paper` with the
+    numbers of `workers`. Rules:
 
     invariant    section 4 of the paper
     linear       the same, but Adam's step size is divided by c (the paper's Appendix D ablation)
@@ -98,13 +99,15 @@ def rescale(
     _check_choices(config, rule, skip, adam_betas, noise_scale)
     if auxiliary == "paper" and (rule == "none" or "auxiliary" in skip):
         raise ConfigError("auxiliary", "paper", "is both asked for and left out; nearest: constant")
-    devices = (num_devices, devices_before)
-    size, reason = _new_size(config, (num_envs, num_steps, minibatch_size, num_minibatches), devices, rule)
+    shared = (devices, config.devices if devices_before is None else devices_before)
+    size, reason = _new_size(config, (num_envs, num_steps, minibatch_size, num_minibatches), shared, rule)
     if size == Size(config.num_envs, config.num_steps, config.minibatches):
         size_fields: dict[str, int | None] = {}
     else:
         size_fields = _size_fields(config, size, minibatch_size, num_minibatches)
-    work = Work(config, size, rule, adam_betas, _workers(config, auxiliary, (workers, workers_before), devices))
+    if devices not in (None, config.devices):
+        size_fields["devices"] = devices
+    work = Work(config, size, rule, adam_betas, _workers(config, auxiliary, (workers, workers_before), shared))
     work.values.update(size_fields)
     if not size_fields and work.workers[0] == work.workers[1]:
         return Rescaled(config, [], [])
@@ -134,7 +137,7 @@ def rescale(
 def _new_size(config: Config, asked: tuple, devices: tuple[int | None, int], rule: Rule) -> tuple[Size, str]:
     """The size asked for, and why N is what it is; sizes that do not divide are refused with the nearest that do."""
     num_envs, num_steps, minibatch_size, num_minibatches = asked
-    names = ("num_envs", "num_steps", "minibatch_size", "num_minibatches", "num_devices", "devices_before")
+    names = ("num_envs", "num_steps", "minibatch_size", "num_minibatches", "devices", "devices_before")
     for name, value in zip(names, (*asked, *devices)):
         _check_count(name, value)
     envs, reason = config.num_envs if num_envs is None else num_envs, "asked for"
@@ -142,7 +145,7 @@ def _new_size(config: Config, asked: tuple, devices: tuple[int | None, int], rul
     blamed, value = ("num_envs", envs) if num_steps is None or num_envs is not None else ("num_steps", steps)
     if devices[0] is not None:
         envs, reason = _data_parallel(config, num_envs, *devices)
-        blamed, value = "num_devices", devices[0]
+        blamed, value = "devices", devices[0]
     batch = envs * steps
     if rule == "fixed-inner":
         for name, given, kept in (
@@ -170,7 +173,7 @@ def _new_size(config: Config, asked: tuple, devices: tuple[int | None, int], rul
 def _data_parallel(config: Config, num_envs: int | None, now: int, before: int) -> tuple[int, str]:
     """N on `now` devices when `before` devices shared the environments there are: environments per device stay."""
     if num_envs is not None:
-        raise ConfigError("num_devices", now, "multiplies num_envs; give one of the two")
+        raise ConfigError("devices", now, "multiplies num_envs; give one of the two")
     if config.num_envs % before:
         near = ", ".join(map(str, nearest_divisors(config.num_envs, min(before, config.num_envs))))
         raise ConfigError("devices_before", before, f"does not divide num_envs={config.num_envs}; nearest: {near}")
@@ -253,10 +256,12 @@ def _size_rows(old: Config, new: Config, reason: str) -> list[Change]:
     rows = [
         ("num_envs", "size", reason if old.num_envs != new.num_envs else "stays"),
         ("num_steps", "size", "moves the GAE cut" if old.num_steps != new.num_steps else "stays"),
+        ("devices", "size", "share environments and minibatches" if new.devices > 1 else "one does everything"),
         ("batch", "N × T", "samples of one iteration; before / after is c_iter"),
         ("num_minibatches", "size", f"the number of minibatches {number}"),
         ("minibatch_size", "size", "samples of one gradient step; before / after is c_opt"),
     ]
+    rows = [row for row in rows if row[0] != "devices" or max(old.devices, new.devices) > 1]
     return [Change(name, effective(old, name), effective(new, name), rule, why) for name, rule, why in rows]
 
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from trimtab import stats
 from trimtab.config import Config
-from trimtab.estimate import Estimate
 from trimtab.playbook import ladders
 from trimtab.playbook.course import check_course
 from trimtab.playbook.finding import Finding
@@ -76,9 +75,10 @@ def check_signs(seen: Evidence) -> Iterator[Finding]:
         yield _lockstep(seen)
 
 
-def quartiles(values: np.ndarray) -> Estimate:
+def quartiles(values: np.ndarray) -> tuple[float, float, float]:
+    """The median, the lower quartile and the upper one."""
     lo, median, hi = np.quantile(values, [0.25, 0.5, 0.75])
-    return Estimate(float(median), float(lo), float(hi))
+    return float(median), float(lo), float(hi)
 
 
 def _too_few(check: str, what: str) -> Finding:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cache
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,7 @@ class Strict(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def read_file(path: str | Path) -> dict[str, Any]:
+def read_file(path: str | PathLike[str]) -> dict[str, Any]:
     """The fields of a YAML file."""
     try:
         values = yaml.load(Path(path).read_text(), Strict)

@@ -5,7 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from trimtab.estimate import Estimate
-from trimtab.report.blocks import Answer, Block, Bullets, Claims, Contents, Figure, Folded, Heading, Next, Note, Table
+from trimtab.report.blocks import (
+    Answer,
+    Block,
+    Bullets,
+    Claims,
+    Contents,
+    Figure,
+    Folded,
+    Heading,
+    Next,
+    Note,
+    Slider,
+    Table,
+)
 from trimtab.report.page import page
 
 SHOWN = 2  # figures that stand open; the rest are folded
@@ -20,7 +33,7 @@ def study_page(
     machine: dict[str, Any],
 ) -> str:
     """A page of its own; `figures` have a chart and a caption."""
-    drawn: list[Block] = [Figure(figure.chart, figure.caption) for figure in figures.values()]
+    drawn: list[Block] = [_drawn(name, figure) for name, figure in figures.items()]
     blocks: list[Block] = [Answer(answer["sentence"], summary, source), Contents()]
     if answer["verdicts"]:
         blocks += [Heading("Claims"), Claims([claim_row(v) for v in answer["verdicts"]])]
@@ -44,6 +57,14 @@ def study_page(
         why = "the next size" if answer["size"] == "quick" else "what the source's own scale would cost"
         blocks += [Next(f"trimtab study run {answer['study']}{larger}", why)]
     return page(f"{answer['study']}: {summary}", blocks)
+
+
+def _drawn(name: str, figure: Any) -> Block:
+    """A figure, or a slider over its frames: one slider moves everything in a frame."""
+    if not figure.frames:
+        return Figure(figure.chart, figure.caption)
+    frames: list[tuple[str, list[Block]]] = [(label, [Figure(chart, figure.caption)]) for label, chart in figure.frames]
+    return Slider(name.replace("_", " "), frames)
 
 
 def claim_row(verdict: dict[str, Any]) -> tuple[str, str, str]:

@@ -6,7 +6,7 @@ import math
 import os
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ def cache_dir() -> Path:
     return Path(os.environ.get("TRIMTAB_CACHE", default)) / "jax"
 
 
-def prepare(threads: int | None = None) -> None:
-    """Call before JAX's first computation.
+def prepare(threads: int | None = None, devices: int = 1) -> None:
+    """Call before JAX's first computation; without accelerators it will have this many devices.
 
     Small networks run two to three times as fast on one XLA CPU thread as on several, which spend their time waiting
     for each other; image networks want all cores, or this process's share of them (TRIMTAB_THREADS). XLA reads the
@@ -35,6 +35,9 @@ def prepare(threads: int | None = None) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import jax
 
+    if devices > 1:
+        with suppress(RuntimeError):  # JAX has started already: whether it has enough is seen when they are needed
+            jax.config.update("jax_num_cpu_devices", max(devices, jax.config.jax_num_cpu_devices))  # type: ignore
     if "JAX_DEFAULT_MATMUL_PRECISION" not in os.environ:  # by default GPUs round the factors of products to 10 bits
         jax.config.update("jax_default_matmul_precision", "float32")
     jax.config.update("jax_compilation_cache_dir", str(cache_dir()))
@@ -55,9 +58,14 @@ def not_cached() -> Iterator[None]:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", least)
 
 
-def threads_for(network: str) -> int | None:
-    """XLA CPU threads that suit a network family (not `auto`): one for dense ones, all (None) for images."""
-    return 1 if network == "mlp" else None
+def threads_for(network: str, devices: int = 1) -> int | None:
+    """XLA CPU threads that suit a network family (not `auto`): one for dense ones, all (None) for images.
+
+    Several devices have their share of the cores each; XLA adds the threads that they need at least.
+    """
+    if network == "mlp":
+        return 1
+    return None if devices == 1 else max(1, cores() // devices)
 
 
 def network_of(config: Config, constructor: Constructor | None = None) -> str:

@@ -15,6 +15,7 @@ from trimtab import envs
 from trimtab.algos import rollout
 from trimtab.algos.algorithm import Algorithm, hypers_of, replace
 from trimtab.algos.light import light_probe
+from trimtab.algos.optimizer import Hypers
 from trimtab.algos.rollout import Carry, Rollout
 from trimtab.algos.state import Info, State
 from trimtab.config import Config, ConfigError
@@ -30,6 +31,7 @@ class Engine(Protocol):
     """`launch` sets up to `count` iterations (at most `chunk`) going and takes the buffers of the state it is given."""
 
     algorithm: Algorithm
+    hypers: Hypers
     compile_seconds: float
     chunk: int
     exact: bool  # whether a resumed run continues bit for bit
@@ -75,7 +77,19 @@ def build(config: Config, env: Callable[..., Any] | None = None) -> Engine:
         raise ConfigError("env_kwargs", config.env_kwargs, f"{config.env_id} does not take them ({error})") from None
     check_against_env(config, made.spec)
     algorithm = Algorithm(config, made, make, light_probe)
+    if config.devices > 1:
+        return _on_devices(algorithm)
     return CompiledEngine(algorithm) if made.spec.compiled else HostEngine(algorithm)
+
+
+def _on_devices(algorithm: Algorithm) -> Engine:
+    from trimtab.runs.sharded import ShardedEngine  # it builds on this module
+
+    if algorithm.env.spec.compiled:
+        return ShardedEngine(algorithm)
+    algorithm.env.close()
+    problem = f"{algorithm.env.spec.env_id} ({algorithm.env.spec.backend}) is stepped on the host, by one device"
+    raise ConfigError("devices", algorithm.config.devices, f"{problem}; nearest: 1")
 
 
 def check_against_env(config: Config, spec) -> None:
@@ -202,8 +216,7 @@ class HostEngine:
         obs = env.reset(seed)
         if config.stagger_resets:
             obs = self._stagger(obs, seed)
-        zeros = np.zeros(config.num_envs, np.float32)
-        return Carry((), obs, zeros, zeros.copy())
+        return rollout.begun(obs)
 
     def _stagger(self, obs: np.ndarray, seed: int) -> np.ndarray:
         """Random actions, each environment being reset at a random moment, so that episodes are out of step."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from trimtab.config import Config, ConfigError
 from trimtab.envs.base import derived_seed
 from trimtab.envs.own import name_of
 from trimtab.envs.procgen import normalized_return
-from trimtab.runs import disk, snapshot
+from trimtab.runs import disk, hosts, snapshot
 from trimtab.runs.engine import Engine, Waiting
 from trimtab.runs.engines import Engines
 from trimtab.runs.evaluate import EVALUATION_SEEDS, evaluate
@@ -33,6 +34,7 @@ from trimtab.runs.records import RunDir, RunError, Taken, new_path
 from trimtab.runs.run import Run
 from trimtab.runs.sinks import Sink, TensorBoard, WandB, require_packages
 from trimtab.runs.start import Start, begin, first_segment, going_on, segments_of, taken
+from trimtab.shares import refuse_moving, shared_by
 
 WINDOW = 100  # episodes in rollout/ep_rew_mean
 
@@ -41,7 +43,7 @@ class NonFinite(RunError):
     """A number was infinite or not a number; the run stopped, its last checkpoint stands."""
 
 
-def _to_stderr(text: str) -> None:
+def to_stderr(text: str) -> None:
     print(text, file=sys.stderr)
 
 
@@ -71,7 +73,7 @@ class Options:
 
 def train(
     config: Config,
-    run_dir: str | Path | None = None,
+    run_dir: str | PathLike[str] | None = None,
     env: Callable[..., Any] | None = None,
     *,
     quiet: bool = True,
@@ -80,7 +82,7 @@ def train(
     track: bool = False,
     start: Start | None = None,
     until: int | None = None,
-    say: Callable[[str], None] = _to_stderr,
+    say: Callable[[str], None] = to_stderr,
     announce: Callable[[Config, str], None] = _nothing,
     tick: Callable[[int], None] = _no_steps,
     engines: Engines | None = None,
@@ -138,46 +140,51 @@ def _new_run(path: Path | None, config: Config, engine: Engine, about: dict[str,
     while True:
         target = path or new_path(Path("runs"), config.env_id, config.algo, config.seed)
         try:
-            return RunDir.create(target, config.as_dict(), manifest(config, engine) | about)
+            return hosts.directory().create(target, config.as_dict(), manifest(config, engine) | about)
         except Taken:
             if path:
                 raise
 
 
 def resume(
-    run_dir: str | Path,
+    run_dir: str | PathLike[str],
     env: Callable[..., Any] | None = None,
     *,
     total_timesteps: int | None = None,
+    devices: int | None = None,
     quiet: bool = True,
     checkpoints: int | None = None,
     tensorboard: bool = False,
     track: bool = False,
     until: int | None = None,
-    say: Callable[[str], None] = _to_stderr,
+    say: Callable[[str], None] = to_stderr,
     tick: Callable[[int], None] = _no_steps,
     engines: Engines | None = None,
 ) -> Run:
-    """Go on from the newest good checkpoint, to `total_timesteps` if another length is asked for.
+    """Go on from the newest good checkpoint, to `total_timesteps` if another length is asked for, on as many `devices`.
 
     From the checkpoint on, everything that follows the length of training (annealing of the step size and of the
     entropy bonus) follows the new one, as if it had been asked for from the beginning: what was learned before stays.
     The other arguments are those of `train`.
     """
-    run, options = RunDir.open(run_dir), Options(quiet, checkpoints, tensorboard, track, tick)
+    run, options = hosts.directory().open(run_dir), Options(quiet, checkpoints, tensorboard, track, tick)
     old = configuration.from_dict(run.config())
     config = old if total_timesteps is None else old.replace(total_timesteps=total_timesteps)
+    if devices is not None:
+        refuse_moving(config, devices)
+        config = shared_by(config, devices)
     prepare(config, env)
     with run.writing(), _saying_how_to_go_on(run.path):
         _refuse_shorter(run, config)
         engine = fitting(config, env, engines)
         state = restore(run, config, engine, say)
+        hosts.meet("restored")  # what others read of the run is what is left of it
         step = int(state.iteration) * config.batch
-        segments = going_on(segments_of(run, old), step, config.total_timesteps, engine.exact)
+        segments = going_on(segments_of(run, old), step, config, engine.exact)
         if config != old:
             run.write_manifest(segments=segments_of(run, old))  # a run of an older version has none yet
             run.write_config(config.as_dict())
-            say(_about_schedules(config, old, step))
+            say(_about_change(config, old, step))
         if step < config.steps and segments != segments_of(run, old):
             run.write_manifest(segments=segments)
         return _Loop(config, engine, run, options, until).go(state)
@@ -188,6 +195,14 @@ def _refuse_shorter(run: RunDir, config: Config) -> None:
     done = max((checkpoint.step for checkpoint in run.checkpoints()), default=0)
     if config.steps < done:
         raise ConfigError("total_timesteps", config.total_timesteps, f"{done} are done already; nearest: {done}")
+
+
+def _about_change(config: Config, old: Config, step: int) -> str:
+    """What a new length or number of devices does to what follows."""
+    said = [_about_schedules(config, old, step)] if config.total_timesteps != old.total_timesteps else []
+    if config.devices != old.devices:
+        said.append(f"devices {old.devices} -> {config.devices}: from step {step:,} on not bit for bit as before")
+    return "; ".join(said)
 
 
 def _about_schedules(config: Config, old: Config, step: int) -> str:
@@ -283,6 +298,8 @@ class _Loop:
         return timing
 
     def _open_sinks(self) -> None:
+        if not hosts.is_first():
+            return
         if self.options.tensorboard:
             self.sinks.append(TensorBoard(self.run.path))
         if self.options.track:

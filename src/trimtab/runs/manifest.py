@@ -32,6 +32,8 @@ def manifest(config: Config, engine: Engine) -> dict[str, Any]:
             "platform": platform.platform(),
             "processor": device.processor(),
             "device": str(jax.devices()[0]),
+            "devices": config.devices,
+            "processes": jax.process_count(),
         },
         "threads": os.environ.get("NPROC", "all"),
         "seed": config.seed,
@@ -44,7 +46,7 @@ def manifest(config: Config, engine: Engine) -> dict[str, Any]:
             "network": choose_network(config.network, spec.obs_shape),
         }
         | _bounds(spec.action),
-        "determinism": "a resumed run continues bit for bit"
+        "determinism": ("a resumed run continues bit for bit" + (" on as many devices" if config.devices > 1 else ""))
         if engine.exact
         else "environment states cannot be saved: a resumed run starts new episodes",
         "command": " ".join(Path(a).name if i == 0 else a for i, a in enumerate(sys.argv)),

@@ -45,8 +45,17 @@ def human(size: float) -> str:
 
 
 def estimate(config: Config, spec: Spec, parameters: int) -> Estimate:
-    """Bytes of one run with `parameters` numbers in its networks."""
+    """Bytes of one run with `parameters` numbers in its networks, over all its devices."""
     return _estimate(config, spec, parameters, config.num_envs, config.staleness, config.policy_iterations)
+
+
+def estimate_each(config: Config, spec: Spec, parameters: int) -> Estimate:
+    """Bytes of one device: its share of the samples, and networks and optimizer whole."""
+    return _each(config, estimate(config, spec, parameters))
+
+
+def _each(config: Config, whole: Estimate) -> Estimate:
+    return Estimate({name: size // config.devices for name, size in whole.parts.items()})
 
 
 def _estimate(config: Config, spec: Spec, parameters: int, envs: int, staleness: int, iterations: int) -> Estimate:
@@ -63,7 +72,7 @@ def _estimate(config: Config, spec: Spec, parameters: int, envs: int, staleness:
         "PPG phase": phase * kept,
         # The policy before the phase, and the order of every epoch.
         "auxiliary epochs": phase * FLOAT * (_outputs(spec) + config.aux_epochs),
-        "parameters and optimizer": parameters * FLOAT * copies,
+        "parameters and optimizer": parameters * FLOAT * copies * config.devices,
     }
     return Estimate({name: size for name, size in parts.items() if size})
 
@@ -86,8 +95,11 @@ def _sample_bytes(config: Config, spec: Spec) -> tuple[int, int, int]:
 
 
 def refuse_what_cannot_fit(config: Config, spec: Spec, parameters: int, available: int | None = None) -> None:
-    """Raise, before anything is allocated, if a run needs more than `available` bytes (the host's, if not given)."""
-    available = host_memory() if available is None else available
+    """Raise, before anything is allocated, if a run needs more than `available` bytes (the host's, if not given).
+
+    What an accelerator has is for its share of the run; what the host has is for all of it.
+    """
+    available = host_memory() if available is None else available * config.devices
     needed = estimate(config, spec, parameters)
     if available is None or needed.total <= available:
         return

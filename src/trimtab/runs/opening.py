@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import jax
@@ -12,23 +12,33 @@ import jax
 from trimtab import config as configuration
 from trimtab.algos.state import State
 from trimtab.config import Config
-from trimtab.runs import device, memory, snapshot
+from trimtab.runs import device, hosts, memory, snapshot
 from trimtab.runs.engine import Engine, build
 from trimtab.runs.engines import Engines
 from trimtab.runs.records import Checkpoint, Damaged, RunDir, RunError
 from trimtab.runs.start import Start, begin
+from trimtab.shares import shared_by
 
 
 def prepare(config: Config, env: Callable[..., Any] | None = None) -> None:
     """Prepare JAX for the network a run will have; call before its first computation."""
-    device.prepare(device.threads_for(device.network_of(config, env)))
+    here = max(1, config.devices // hosts.processes())
+    device.prepare(device.threads_for(device.network_of(config, env), here), here)
+
+
+def on_all_devices(config: Config) -> Config:
+    """The run on all accelerators, of all processes; on all cores where there are none. Starts JAX."""
+    device.prepare(device.threads_for(device.network_of(config), device.cores()), device.cores())
+    return shared_by(config, jax.device_count())
 
 
 def fitting(config: Config, env: Callable[..., Any] | None = None, engines: Engines | None = None) -> Engine:
     """The engine, before it allocates anything; what cannot fit in memory is refused."""
     engine = engines.get(config) if engines and env is None else build(config, env)
     try:
-        available = memory.device_memory(jax.devices()[0])
+        available = memory.device_memory(jax.local_devices()[0])
+        if available is None and jax.process_count() > 1 and (here := memory.host_memory()):
+            available = here // jax.local_device_count()
         memory.refuse_what_cannot_fit(config, engine.algorithm.env.spec, parameters_of(engine), available)
     except configuration.ConfigError:
         engine.close()
@@ -60,10 +70,12 @@ def restore(run: RunDir, config: Config, engine: Engine, say: Callable[[str], No
     return begin(engine, template, Start(**begun_from["start"])) if begun_from else template
 
 
-def opened(path: str | Path, step: int | None, engines: Engines | None = None) -> tuple[Config, Engine, State, int]:
+def opened(
+    path: str | PathLike[str], step: int | None, engines: Engines | None = None
+) -> tuple[Config, Engine, State, int]:
     """A run's engine and the state of one of its checkpoints (the last if `step` is None), for measuring."""
     run = RunDir.open(path)
-    config = configuration.from_dict(run.config())
+    config = shared_by(configuration.from_dict(run.config()), 1)  # to look at, one device is enough
     prepare(config)
     found = run.checkpoints()
     if not found:

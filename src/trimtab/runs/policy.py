@@ -73,7 +73,7 @@ def _weights(config: Config, env: dict[str, Any], tensors: dict[str, np.ndarray]
     weights["obs.shape"] = np.asarray(env["observation"]["shape"], np.int64)
     weights["activation"] = np.asarray("relu" if config.network == "impala" else config.activation)
     if config.network == "impala":
-        weights["obs.scale"] = np.float32(1 / 255 if env["observation"]["dtype"] == "uint8" else 1.0)
+        weights["obs.scale"] = np.asarray(1 / 255 if env["observation"]["dtype"] == "uint8" else 1.0, np.float32)
     if config.norm_obs:
         weights |= _normalizer(config, tensors)
     if "bounds" in env:
@@ -92,4 +92,4 @@ def _normalizer(config: Config, tensors: dict[str, np.ndarray]) -> dict[str, np.
     """Mean and deviation as `normalize.normalize_obs` uses them."""
     count, mean, deviation = (tensors[f"state.obs_stats.{name}"] for name in ("count", "mean", "deviation"))
     std = np.sqrt(deviation / max(count, 1.0) + _STD_FLOOR) if count > 1 else np.ones_like(mean)
-    return {"obs.mean": mean, "obs.std": std.astype(np.float32), "obs.clip": np.float32(config.clip_obs)}
+    return {"obs.mean": mean, "obs.std": std.astype(np.float32), "obs.clip": np.asarray(config.clip_obs, np.float32)}

@@ -11,10 +11,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -65,19 +65,33 @@ class Flat:
         return jax.tree.unflatten(self._tree, whole)
 
 
+class Placement(NamedTuple):
+    """Where the arguments and results of a program on several devices are."""
+
+    in_shardings: Any
+    out_shardings: Any
+
+
 def exported(
-    name: str, key: tuple, function: Callable[..., Any], arguments: Sequence[Any], donate: tuple[int, ...] = ()
+    name: str,
+    key: tuple,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    donate: tuple[int, ...] = (),
+    placement: Placement | None = None,
 ) -> Callable[..., Any]:
     """`function` of flat arguments, compiled from its exported form; traced only where that is not kept yet."""
-    settings = (jax.config.jax_default_matmul_precision, str(jax.devices()[0].device_kind), jax.default_backend())
+    jit = partial(jax.jit, donate_argnums=donate, **({} if placement is None else placement._asdict()))
+    precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+    settings = (precision, str(jax.devices()[0].device_kind), jax.default_backend())
     words = repr((name, key, settings, _source())).encode()
     file = cache_dir().parent / "programs" / f"{name}-{hashlib.sha256(words).hexdigest()[:32]}.bin"
     program = _read(file)
     if program is None:
-        made = export.export(jax.jit(function, donate_argnums=donate))(*arguments)
+        made = export.export(jit(function))(*arguments)
         program = export.deserialize(made.serialize())
         _keep(file, bytes(made.serialize()))
-    return jax.jit(program.call, donate_argnums=donate).lower(*arguments).compile()
+    return jit(program.call).lower(*arguments).compile()
 
 
 def _read(file: Path) -> Any:

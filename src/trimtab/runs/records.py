@@ -26,6 +26,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,6 +84,12 @@ def new_path(root: Path, env_id: str, algo: str, seed: int) -> Path:
     return first_free(base / f"{algo}-seed{seed}-{k}" for k in count(1))
 
 
+def free_name(root: Path, name: str) -> Path:
+    """ROOT/NAME-K with the first free K; what a file system may not like becomes a dash."""
+    words = re.sub(r"[^\w./-]", "-", name) if "/" in name else re.sub(r"[^\w.-]", "-", name)
+    return first_free(root / f"{words}-{k}" for k in count(1))
+
+
 def first_free(candidates: Iterable[Path]) -> Path:
     """The first path that does not exist yet."""
     return next(path for path in candidates if not path.exists())
@@ -91,13 +98,13 @@ def first_free(candidates: Iterable[Path]) -> Path:
 class RunDir:
     """One run on disk."""
 
-    def __init__(self, path: str | Path):
+    def __init__(self, path: str | PathLike[str]):
         self.path = Path(path)
 
     # Making and opening ----------------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, path: str | Path, config: dict[str, Any], manifest: dict[str, Any]) -> RunDir:
+    def create(cls, path: str | PathLike[str], config: dict[str, Any], manifest: dict[str, Any]) -> RunDir:
         """A new run; an existing directory with anything in it is refused."""
         run = cls(path)
         if run.path.exists() and not run.path.is_dir():
@@ -116,12 +123,12 @@ class RunDir:
         return run
 
     @classmethod
-    def began(cls, path: str | Path) -> bool:
+    def began(cls, path: str | PathLike[str]) -> bool:
         """Whether there is a run here, finished or not."""
         return (Path(path) / "config.yaml").is_file()
 
     @classmethod
-    def open(cls, path: str | Path) -> RunDir:
+    def open(cls, path: str | PathLike[str]) -> RunDir:
         run = cls(path)
         if not cls.began(path):
             inside = sorted(file.parent.name for file in run.path.glob("*/config.yaml"))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from trimtab import config as configuration
 from trimtab.config import Config
+from trimtab.runs import device
 from trimtab.runs.loop import resume, train
 from trimtab.runs.records import RunDir, new_path
 from trimtab.runs.run import Run
-from trimtab.runs.start import Start, segments_of
+from trimtab.runs.start import Start, devices_of, segments_of
+from trimtab.shares import shared_by
 
 
-def repeat(path: str | Path, run_dir: str | Path | None = None, quiet: bool = True) -> dict[str, Any]:
+def repeat(path: str | PathLike[str], run_dir: str | PathLike[str] | None = None, quiet: bool = True) -> dict[str, Any]:
     """Run a configuration again, segment by segment as it ran, and compare every metric outside time/, bit for bit."""
     first = RunDir.open(path)
     config = configuration.from_dict(first.config())
@@ -52,10 +55,12 @@ def _again(first: RunDir, config: Config, target: Path, quiet: bool) -> Run:
     stops = [*(segment["step"] for segment in segments[1:]), None]
     begun_from = first.manifest().get("started_from")
     start = Start.at(first.path, 0, "optimizer state" in begun_from["taken"]) if begun_from else None
-    config = config.replace(total_timesteps=lengths[0])
+    devices = [devices_of(segment) for segment in segments]
+    device.prepare(devices=max(devices))
+    config = shared_by(config.replace(total_timesteps=lengths[0]), devices[0])
     run = train(config, target, quiet=quiet, start=start, until=stops[0], say=_silent)
-    for length, stop in zip(lengths[1:], stops[1:]):
-        run = resume(target, total_timesteps=length, quiet=quiet, until=stop, say=_silent)
+    for length, count, stop in zip(lengths[1:], devices[1:], stops[1:]):
+        run = resume(target, total_timesteps=length, devices=count, quiet=quiet, until=stop, say=_silent)
     return run
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ class Run:
         } | ({"interval": self.timing["interval"]} if self.timing else {})
 
 
-def load(path: str | Path) -> Run:
+def load(path: str | PathLike[str]) -> Run:
     """Open a run directory."""
     return Run(RunDir.open(path).path)
 

@@ -13,6 +13,7 @@ import numpy as np
 from trimtab.algos.algorithm import Algorithm, replace
 from trimtab.algos.state import State
 from trimtab.runs.records import Damaged, RunDir
+from trimtab.runs.sharding import gathered
 
 BUFFERS = ("queue", "phase")
 NETWORKS = ("policy", "value")
@@ -27,7 +28,7 @@ def paths(tree) -> list[tuple[str, jax.Array]]:
 def _plain(leaf: jax.Array) -> np.ndarray:
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
-    return np.asarray(leaf)
+    return gathered(leaf)
 
 
 def pack(algorithm: Algorithm, state: State) -> dict[str, np.ndarray]:
@@ -36,7 +37,7 @@ def pack(algorithm: Algorithm, state: State) -> dict[str, np.ndarray]:
     rest = replace(state, params=None, queue=None, phase=None)
     tensors = {f"state.{path}": _plain(leaf) for path, leaf in paths(rest)}
     for network in NETWORKS:
-        vector, start = np.asarray(getattr(state.params, network)), 0
+        vector, start = gathered(getattr(state.params, network)), 0
         for name, shape in layouts[network].items():
             size = int(np.prod(shape))
             tensors[f"params.{network}.{name}"] = vector[start : start + size].reshape(shape)
@@ -108,7 +109,7 @@ def save_buffers(run: RunDir, config, state: State, oldest_resumable: int) -> No
 def load_buffers(run: RunDir, config, state: State) -> State:
     """Fill the buffers of `state` from their shards."""
     for kind, iterations in needed_shards(config, int(state.iteration)).items():
-        buffer = jax.tree.map(np.array, getattr(state, kind))
+        buffer = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), getattr(state, kind))
         for iteration in iterations:
             shard = run.read_buffer(kind, iteration)
             for path, leaf in paths(buffer):

@@ -86,8 +86,9 @@ def begin(engine: Engine, state: State, start: Start) -> State:
     if "observation normalizer" in parts:
         state = replace(state, obs_stats=_filled(state.obs_stats, tensors, "state.obs_stats"))
     if "reward normalizer" in parts:
-        stats = _filled(state.reward_scale.stats, tensors, "state.reward_scale.stats")
-        state = replace(state, reward_scale=state.reward_scale._replace(stats=stats))
+        scale: Any = state.reward_scale
+        stats = _filled(scale.stats, tensors, "state.reward_scale.stats")
+        state = replace(state, reward_scale=scale._replace(stats=stats))
     if "optimizer state" in parts:
         state = replace(state, optimizer=_filled(state.optimizer, tensors, "state.optimizer"))
     return state
@@ -117,13 +118,19 @@ def _filled(template: Any, tensors: dict[str, np.ndarray], prefix: str) -> Any:
 Segment = dict[str, Any]
 
 
-def _segment(step: int, total: int) -> Segment:
+def _segment(step: int, config: Config) -> Segment:
+    total = config.total_timesteps
     about = f"from step {step} on, annealing follows a length of {total}"
-    return {"step": step, "total_timesteps": total, "schedules": about}
+    segment = {"step": step, "total_timesteps": total, "schedules": about}
+    return segment | ({"devices": config.devices} if config.devices > 1 else {})
+
+
+def devices_of(segment: Segment) -> int:
+    return segment.get("devices", 1)
 
 
 def first_segment(config: Config) -> Segment:
-    return _segment(0, config.total_timesteps)
+    return _segment(0, config)
 
 
 def segments_of(run: RunDir, config: Config) -> list[Segment]:
@@ -131,12 +138,16 @@ def segments_of(run: RunDir, config: Config) -> list[Segment]:
     return run.manifest().get("segments") or [first_segment(config)]
 
 
-def going_on(segments: list[Segment], step: int, total: int, exact: bool) -> list[Segment]:
-    """The segments of a run that goes on from `step` to `total`.
+def going_on(segments: list[Segment], step: int, config: Config, exact: bool) -> list[Segment]:
+    """The segments of a run that goes on from `step` as `config` says.
 
-    A new one begins where the length becomes another, and at every resume of environments whose states are not kept.
+    A new one begins where the length or the number of devices becomes another, and at every resume of environments
+    whose states are not kept.
     """
-    before = [segment for segment in segments if segment["step"] < step]
-    if before and exact and before[-1]["total_timesteps"] == total:
+    before, now = [segment for segment in segments if segment["step"] < step], _segment(step, config)
+    same = bool(before) and devices_of(before[-1]) == config.devices
+    if same and exact and before[-1]["total_timesteps"] == config.total_timesteps:
         return before
-    return [*before, _segment(step, total)]
+    if before and not same:
+        now["not_bit_for_bit"] = f"devices {devices_of(before[-1])} -> {config.devices}: other keys, other shuffles"
+    return [*before, now]

@@ -29,13 +29,16 @@ def measure(config: Config, seconds: float = 1.0) -> dict[str, Any]:
     try:
         state = engine.init(config.seed)
         engine.compile(state)
-        state, _ = advance(engine, state, 1)  # the first iteration warms caches up
+        state, _ = advance(engine, state, 1)  # the first iteration warms caches up, the second is timed
+        begun = time.perf_counter()
+        state, _ = advance(engine, state, 1)
+        count = max(1, min(engine.chunk, round(seconds / 4 / (time.perf_counter() - begun))))
         process = psutil.Process()
         begun, used = time.perf_counter(), _processor_seconds(process)
         psutil.cpu_percent()
         done = 0
         while time.perf_counter() - begun < seconds:
-            state, info = advance(engine, state, engine.chunk)
+            state, info = advance(engine, state, count)
             done += len(next(iter(info.finite.values())))
         wall = time.perf_counter() - begun
         found = {
@@ -95,17 +98,15 @@ def _host_parts(algorithm: Algorithm, state: Any, hypers: Any):
     """Stepping with random actions, and one batch with the policy."""
     config, env = algorithm.config, algorithm.make_env(algorithm.config.num_envs)
     try:
-        zeros = np.zeros(config.num_envs, np.float32)
-        carry = rollout.Carry((), env.reset(config.seed), zeros, zeros.copy())
-        sample = jax.jit(lambda key: rollout.random_action(algorithm.dist, key, config.num_envs))
+        carry = rollout.begun(env.reset(config.seed))
+        sample = jax.jit(lambda key: algorithm.dist.uniform(key, config.num_envs))
         action = np.asarray(clip_action(algorithm.dist, sample(jax.random.key(0))))
         begun = time.perf_counter()
         for _ in range(config.num_steps):
             env.step(action)
         environment = time.perf_counter() - begun
         step = jax.jit(lambda obs, noise: algorithm.act(state.params, state.obs_stats, obs, noise, hypers))
-        _, noise = algorithm.noise(jax.random.key(1))
-        noise = np.asarray(noise)
+        noise = np.asarray(algorithm.noise(jax.random.key(1))[1])
         jax.block_until_ready(step(np.asarray(carry.obs), noise[0]))
         begun = time.perf_counter()
         _, rows = rollout.collect_host(env, step, noise, carry)

@@ -131,7 +131,8 @@ class Drawn:
             raise RunError(f"{config.env_id} cannot be watched: Gymnasium cannot draw it ({error})") from None
         if not isinstance(made.observation_space, gymnasium.spaces.Box):
             made = gymnasium.wrappers.FlattenObservation(made)
-        self._env, self._layout = made, layout_of(made.observation_space.shape, made.observation_space.dtype)
+        space: Any = made.observation_space
+        self._env, self._layout = made, layout_of(space.shape, space.dtype)
         self._first = int(getattr(made.action_space, "start", 0))
         self.rate = min(int(made.metadata.get("render_fps") or SPEED), 50)
 
@@ -162,7 +163,7 @@ class Seen:
     def __init__(self, config: Config):
         from trimtab import envs
 
-        self._env = envs.make(
+        self._env: Any = envs.make(
             config.env_id,
             num_envs=1,
             backend=config.backend,
@@ -237,7 +238,8 @@ class _Gif:
     """An animation; frames of one episode after another."""
 
     def __init__(self, path: Path):
-        self._path, self._frames, self._rate = path, [], SPEED
+        self._path, self._rate = path, SPEED
+        self._frames: list[Any] = []
 
     @property
     def count(self) -> int:
@@ -260,7 +262,8 @@ class _Video:
     """H.264 through the ffmpeg program."""
 
     def __init__(self, path: Path):
-        self._path, self._ffmpeg, self._pipe, self.count = path, _ffmpeg(), None, 0
+        self._path, self._ffmpeg, self.count = path, _ffmpeg(), 0
+        self._pipe: Any = None  # the program, once the size of a frame is known
 
     def add(self, frame: Frame, rate: int) -> None:
         if self._pipe is None:
@@ -302,7 +305,8 @@ class _Window:
     def __init__(self) -> None:
         if not has_display():
             raise RunError("there is no display for a window; leave out --window and open the .gif")
-        self._screen, self.count = None, 0
+        self._screen: Any = None
+        self.count = 0
 
     def add(self, frame: Frame, rate: int) -> None:
         import pygame

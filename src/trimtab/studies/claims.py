@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from trimtab.estimate import Estimate
@@ -58,21 +58,41 @@ class Verdict:
 def judge(claim: Claim, measured: str, evidence: Sequence[Evidence], sentence: str, least: float = 0.0) -> Verdict:
     """The verdict of the common rule: the effect is above `least` beyond its interval, environment by environment.
 
-    All above: holds. All at or below, beyond their intervals: does not hold. Resolved on both sides: depends.
-    Whatever is not resolved is left out, unless nothing is.
+    Resolved on both sides: depends. Resolved on one side only: holds or does not hold, if that is at least half of the
+    effects; of many effects one or two are beyond their intervals by chance. Else not resolved.
     """
     above = [e for e in evidence if e.effect.resolved and e.effect.lo > least]
     below = [e for e in evidence if e.effect.resolved and e.effect.hi <= least]
     word: Word = "not resolved at this size"
     if above and below:
         word = "depends"
-    elif above:
+    elif 2 * len(above) >= len(evidence) > 0:
         word = "holds"
-    elif below:
+    elif 2 * len(below) >= len(evidence) > 0:
         word = "does not hold"
-    return Verdict(
-        claim, word, measured, tuple(evidence), sentence, _needed(evidence, least) if not above + below else ""
-    )
+    needed = _needed([e for e in evidence if e not in above + below], least) if word.startswith("not") else ""
+    return Verdict(claim, word, measured, tuple(evidence), sentence, needed)
+
+
+def judge_all(claim: Claim, measured: str, parts: Sequence[Sequence[Evidence]], sentence: str) -> Verdict:
+    """The verdict on a claim of several parts, each judged by the common rule (effect above 0): all of them are needed.
+
+    Every part holds: holds. One does not: does not hold. Else one depends: depends. Else not resolved.
+    """
+    found = [judge(claim, measured, part, sentence) for part in parts]
+    words = [verdict.word for verdict in found]
+    word = next((w for w in ("does not hold", "depends", "not resolved at this size") if w in words), "holds")
+    needed = [verdict.needed for verdict in found if verdict.word == word and verdict.needed]
+    evidence = tuple(e for part in parts for e in part)
+    return Verdict(claim, word, measured, evidence, sentence, "; ".join(dict.fromkeys(needed)))
+
+
+def explained(verdicts: Sequence[Verdict], different: str) -> list[Verdict]:
+    """Verdicts that say, where a claim does not hold or depends, what was different from the source's setting."""
+    return [
+        replace(v, sentence=f"{v.sentence} {different}".strip()) if v.word in ("does not hold", "depends") else v
+        for v in verdicts
+    ]
 
 
 def _needed(evidence: Sequence[Evidence], least: float) -> str:

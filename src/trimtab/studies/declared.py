@@ -17,7 +17,7 @@ import polars as pl
 
 from trimtab.runs.device import machine
 from trimtab.runs.records import write_atomically, write_parquet
-from trimtab.studies.claims import Claim, Verdict
+from trimtab.studies.claims import Claim, Verdict, explained
 from trimtab.studies.job import Job
 from trimtab.studies.study import Answer, Outcomes, Study, Work
 
@@ -43,6 +43,7 @@ class Declared(Study):
     summary: ClassVar[str]  # one line for the list
     source: ClassVar[str]  # figures, tables or sections of the sources
     claims: ClassVar[tuple[Claim, ...]] = ()
+    different: ClassVar[str] = ""  # from the source's setting; said with claims that do not hold
     size: Size = "default"
     seed: int = 1
     command: str = ""
@@ -114,7 +115,7 @@ class Declared(Study):
             "size": self.size,
             "seed": self.seed,
             "sentence": self.answer(tables, verdicts),
-            "verdicts": [verdict.as_dict() for verdict in verdicts],
+            "verdicts": [verdict.as_dict() for verdict in explained(verdicts, self.different)],
             "notes": self.notes(),
             "jobs": len(kept),
             "steps": sum(o.job.steps for o in kept.values()),

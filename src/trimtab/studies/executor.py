@@ -7,6 +7,7 @@ nothing with it but what needs it. What the store has already is not done again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Protocol
 
 from trimtab.config import ConfigError
@@ -106,7 +107,7 @@ class Inline:
             yield from queue.hopeless(store)
             for job in queue.ready(1):
                 try:
-                    outcome = self._workshop.do(job, store, lambda steps, job=job: tick(job, steps))
+                    outcome = self._workshop.do(job, store, partial(tick, job))
                 except Exception as error:
                     outcome = Outcome(job, store.place(job), {}, error=words_of(error))
                 yield queue.settle(outcome)

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -73,13 +74,28 @@ class Job:
         """Plain values from which `from_dict` makes the same job."""
         return {"kind": self.kind} | {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
-    @property
+    @cached_property
     def identity(self) -> str:
-        content = {"version": VERSION} | self.as_dict()
+        content = {"version": VERSION, "kind": self.kind}
         for f in dataclasses.fields(self):
-            if isinstance(value := getattr(self, f.name), Job):
-                content[f.name] = value.identity
+            content[f.name] = _identifying(getattr(self, f.name))
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _identifying(value: Any) -> Any:
+    """What of a value makes a job another one: of a Config or of options, the fields that are not the default.
+
+    So a new field, at its default, leaves what was done before done.
+    """
+    if isinstance(value, Job):
+        return value.identity
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(v) for f in dataclasses.fields(value) if (v := getattr(value, f.name)) != _default(f)}
+    return _plain(value)
+
+
+def _default(item: dataclasses.Field) -> Any:
+    return item.default_factory() if item.default_factory is not dataclasses.MISSING else item.default
 
 
 def _plain(value: Any) -> Any:
@@ -106,7 +122,7 @@ class Train(Job):
 
     @property
     def threads(self) -> int | None:
-        return threads_for(network_of(self.config))
+        return threads_for(network_of(self.config), self.config.devices)
 
     @property
     def label(self) -> str:
@@ -153,7 +169,7 @@ class Probe(Job):
 
     @property
     def threads(self) -> int | None:
-        return threads_for(network_of(self.config))
+        return threads_for(network_of(self.config), self.config.devices)
 
     @property
     def label(self) -> str:

@@ -89,7 +89,8 @@ class OnRay:
         if self._mine:
             _start(ray, address, workers)
         self.workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        self._study, self._actors = uuid.uuid4().hex[:12], []
+        self._study = uuid.uuid4().hex[:12]
+        self._actors: dict[Any, Any] = {}  # with their first answer, which an actor without a processor does not give
         self._sent: dict[str, Any] = {}  # archives of finished jobs that others need, in Ray's store
 
     def run(self, jobs: Iterable[Job], store: Store, tick: Tick = lambda job, steps: None) -> Iterator[Outcome]:
@@ -111,6 +112,8 @@ class OnRay:
                     else:
                         yield queue.settle(outcome)
                 self._look(under_way, tick)
+                for job in self._withdrawn(under_way):
+                    queue.waiting[job.identity] = job
         except BaseException:  # interrupted, or nobody wants the rest
             self.close()
             raise
@@ -120,7 +123,7 @@ class OnRay:
         try:
             answer = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:  # its process or its node is gone
-            self._actors.remove(actor)
+            self._bury(actor)
             tries[job.identity] = tries.get(job.identity, 1) + 1
             if tries[job.identity] <= TRIES:
                 return None
@@ -143,9 +146,31 @@ class OnRay:
             if actor not in busy:
                 return actor
         # Two threads: one does the job, one says how far it is.
-        made = self._ray.remote(Actor).options(num_cpus=1, max_concurrency=2).remote(self._study)
-        self._actors.append(made)
+        made: Any = self._ray.remote(Actor).options(num_cpus=1, max_concurrency=2).remote(self._study)
+        self._actors[made] = made.steps.remote()
         return made
+
+    def _bury(self, actor: Any) -> None:
+        """Forget a dead actor, and others that were idle on its node."""
+        self._actors.pop(actor, None)
+        asked = {other.steps.remote(): other for other in self._actors}
+        answered, _ = self._ray.wait(list(asked), num_returns=len(asked), timeout=LOOK) if asked else ([], [])
+        for reference in answered:
+            try:
+                self._ray.get(reference)
+            except self._ray.exceptions.RayError:
+                self._actors.pop(asked[reference])
+
+    def _withdrawn(self, under_way: dict[Any, tuple[Any, Job]]) -> Iterator[Job]:
+        """Jobs of actors that cannot begin, because a node was lost before it was known to be."""
+        for reference, (actor, job) in list(under_way.items()):
+            if len(self._actors) <= self._room():
+                return
+            begun, _ = self._ray.wait([self._actors[actor]], timeout=0) if actor in self._actors else (True, None)
+            if not begun:
+                self._ray.kill(actor)
+                del under_way[reference], self._actors[actor]
+                yield job
 
     def _inputs(self, job: Job, store: Store) -> dict[str, Any]:
         for need in job.needs:
@@ -168,7 +193,7 @@ class OnRay:
             self._ray.wait(gone, num_returns=len(gone), timeout=2.0)
         for actor in self._actors:
             self._ray.kill(actor)
-        self._actors, self._sent = [], {}
+        self._actors, self._sent = {}, {}
         if self._mine and self._ray.is_initialized():
             self._ray.shutdown()
 

@@ -10,11 +10,16 @@ follow from outcomes alone, so an interrupted study asks for the same jobs again
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import signal
+import sys
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from trimtab import markup
 from trimtab.runs.progress import Progress
 from trimtab.runs.records import RunError, write_json
 from trimtab.studies.executor import Executor, executor
@@ -40,11 +45,31 @@ class Outcomes(dict[str, Outcome]):
 Work = Generator[Sequence[Job], Outcomes, Answer]
 
 
+class Studied(dict[str, Any]):
+    """The answer of a finished study, as `--json` prints it; short in a prompt, and a table in a notebook."""
+
+    @property
+    def sentence(self) -> str:
+        return self.get("sentence", "")
+
+    def __repr__(self) -> str:
+        return f"Studied({self['run']}: {self.sentence or f'{len(self)} entries'})"
+
+    def _repr_html_(self) -> str:
+        rows = [(v["id"], v["claim"]["text"], v["word"]) for v in self.get("verdicts", ())]
+        rows += [(f"{r['num_envs']} × {r['num_steps']}", r["verdict"], "") for r in self.get("rows", ())]
+        return markup.table(self.sentence or self["run"], [*rows, ("page", self["page"], "")])
+
+
 class Study:
     """Subclasses declare what is asked (plain values, JSON) and how the answer comes about."""
 
     kind: ClassVar[str]
-    title: str
+
+    @property
+    def title(self) -> str:
+        """What people see."""
+        raise NotImplementedError
 
     def asked(self) -> dict[str, Any]:
         """Plain values from which `again` makes the same study."""
@@ -105,7 +130,8 @@ def go_on(study: Study, out: Path, where: Where, store: str | None, quiet: bool 
 
 def _carry_out(study: Study, out: Path, doer: Executor, store: str | None, quiet: bool) -> Answer:
     try:
-        answer, outcomes = conduct(study, out, doer, Store(Path(store) if store else out / "store"), quiet)
+        with ending_on_request():
+            answer, outcomes = conduct(study, out, doer, Store(Path(store) if store else out / "store"), quiet)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"`trimtab resume {out}` does what is left") from None
     finally:
@@ -113,6 +139,19 @@ def _carry_out(study: Study, out: Path, doer: Executor, store: str | None, quiet
     write_json(out / "result.json", answer)
     study.present(answer, outcomes, out)
     return answer | {"run": str(out), "page": str(out / "page.html")}
+
+
+@contextmanager
+def ending_on_request() -> Iterator[None]:
+    """SIGTERM ends this process as an exception does, so that it takes what it started with it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def conduct(study: Study, out: Path, doer: Executor, store: Store, quiet: bool = True) -> tuple[Answer, Outcomes]:

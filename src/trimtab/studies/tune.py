@@ -26,6 +26,7 @@ from trimtab.runs.run import learning_frame
 from trimtab.studies.job import Job, Train
 from trimtab.studies.study import Answer, Outcomes, Study, Work
 
+SHORT = 100_000  # steps of a trial, unless asked for more
 FRESH = 1_000  # seeds of the last comparison start so far above those of the sweeps
 FINALISTS = 3  # configurations in it, beside the one it started from
 

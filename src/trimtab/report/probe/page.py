@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import polars as pl
 
+from trimtab.estimate import UNRESOLVED, Estimate
 from trimtab.report.blocks import Answer, Block, Contents, Figure, Folded, Heading, Next, Note, Paragraph, Slider, Table
-from trimtab.report.numbers import estimate, number, power_of, raised, times
+from trimtab.report.numbers import estimate, number, power_of, raised
 from trimtab.report.page import page
 from trimtab.report.probe import figures as probe_figures
 from trimtab.report.probe.series import KEYS, named
@@ -68,14 +68,13 @@ def _estimates(frame: pl.DataFrame) -> list[tuple[dict[str, Any], dict[str, dict
 def _table(frame: pl.DataFrame) -> Table:
     probes = _estimates(frame)
     power = power_of([values[name]["value"] for _, values in probes for name in SQUARED if name in values])
-    none = {"value": None, "resolved": False}
     rows = [
         [
             f"{keys['step']:,}",
             f"{keys['num_envs']} × {keys['num_steps']}",
             f"{keys['gae_lambda']:g}",
-            *(estimate(times(_finite(values.get(name, none)), 10.0**-power)) for name in SQUARED),
-            *(estimate(_finite(values.get(name, none))) for name in PLAIN),
+            *(estimate(_estimate(values, name).times(10.0**-power)) for name in SQUARED),
+            *(estimate(_estimate(values, name)) for name in PLAIN),
         ]
         for keys, values in probes
     ]
@@ -84,9 +83,8 @@ def _table(frame: pl.DataFrame) -> Table:
     return Table(columns, rows, caption=f"Variance, its two terms and bias² in {unit}. Small: 95% intervals.")
 
 
-def _finite(found: dict[str, Any]) -> dict[str, Any]:
-    """Without what no number was found for; an open end stays infinite."""
-    return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in found.items()}
+def _estimate(values: dict[str, dict[str, Any]], name: str) -> Estimate:
+    return Estimate.from_dict(values[name]) if name in values else UNRESOLVED
 
 
 def _answer(frame: pl.DataFrame) -> Answer:

@@ -36,8 +36,8 @@ def lines(
         data = data.with_columns(pl.lit("").alias("series"))
     labels = list(series) or sorted(data["series"].unique())
     scale = alt.Scale(type="log", nice=False) if log_x else alt.Scale(nice=False)
-    ticks = alt.Axis(grid=False, values=sorted(set(data[x].drop_nulls()))[:14], labelOverlap=True, format="~g")
-    ends = alt.Scale(type="log") if log_y else alt.Scale(zero=False)
+    ticks = alt.Axis(grid=False, values=sorted(set(data[x].drop_nulls()))[:14], labelOverlap=True, format=".4~g")
+    ends = alt.Scale(type="log", nice=False) if log_y else alt.Scale(zero=False)
     y = lambda field: alt.Y(f"{field}:Q", title=y_title, scale=ends, axis=alt.Axis(labelExpr=SHORT_NUMBER, tickCount=5))
     several = len(labels) > 1
     colors = PALETTE[: len(labels)] if len(labels) <= 3 else ordered(len(labels))

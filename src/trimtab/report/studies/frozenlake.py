@@ -19,15 +19,16 @@ def against_others(values: pl.DataFrame, update: int) -> Chart:
         pl.format("batch {}", "batch").alias("row"),
         pl.col("value").round(3),
     )
-    rows = sorted(set(here["row"]))
-    base = alt.Chart(here.select("column", "row", "sample", "value"))
+    rows, data = sorted(set(here["row"])), here.select("column", "row", "sample", "value")
+    base = alt.Chart(data)
     x = alt.X(
         "sample:Q", title="sample of batch 0", axis=alt.Axis(grid=False, tickCount=4), scale=alt.Scale(nice=False)
     )
-    y = alt.Y("value:Q", title="cosine", scale=alt.Scale(domain=[-1, 1]), axis=alt.Axis(values=[-1, 0, 1]))
+    axis = alt.Axis(values=[-0.5, 0, 0.5])
+    y = alt.Y("value:Q", title="cosine", stack=None, scale=alt.Scale(domain=[-1, 1]), axis=axis)
     sign = alt.condition("datum.value < 0", alt.value(RED), alt.value(BLUE))
     bars = base.mark_bar(width=2).encode(x=x, y=y, color=sign)
-    cells = alt.layer(bars, ZERO.encode(y=alt.datum(0)), data=here.select("column", "row", "sample", "value"))
+    cells = alt.layer(bars, ZERO.encode(y=alt.datum(0)), data=data)
     grid = cells.properties(width=280, height=56).facet(
         column=alt.Column("column:N", sort=COLUMNS, title=None),
         row=alt.Row("row:N", sort=rows, title=None, header=alt.Header(labelAngle=0, labelAlign="left")),

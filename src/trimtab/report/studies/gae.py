@@ -10,12 +10,15 @@ from trimtab.stats import mean_interval
 SHOWN = (0.0, 0.95, 1.0)
 
 
-def _over_seeds(data: pl.DataFrame) -> pl.DataFrame:
-    """Mean with its interval over seeds by series and λ."""
+def _over_seeds(data: pl.DataFrame, ratios: bool = False) -> pl.DataFrame:
+    """Mean (geometric, of ratios) with its interval over seeds by series and λ."""
     rows = []
     for (series, gae_lambda), own in data.group_by("series", "gae_lambda", maintain_order=True):
-        e = mean_interval(own["value"].drop_nulls().to_list())
-        rows.append({"series": series, "gae_lambda": gae_lambda, "value": e.value, "lo": e.lo, "hi": e.hi})
+        values = own["value"].drop_nulls()
+        e = mean_interval((values.log() if ratios else values).to_list())
+        ends = pl.Series([e.value, e.lo, e.hi])
+        told = dict(zip(("value", "lo", "hi"), ends.exp() if ratios else ends))
+        rows.append({"series": series, "gae_lambda": gae_lambda} | told)
     return pl.DataFrame(rows).sort("series", "gae_lambda")
 
 
@@ -27,14 +30,14 @@ def variance_over_lambda(numbers: pl.DataFrame, splits: list[str]) -> Chart:
         (pl.col("value") / pl.col("own")).alias("value"), pl.col("split").str.replace("x", " × ").alias("series")
     )
     return lines(
-        _over_seeds(data.filter(pl.col("series").is_in(splits))),
+        _over_seeds(data.filter(pl.col("series").is_in(splits)), ratios=True),
         "gae_lambda",
         "λ",
         "variance, relative to λ = 0.95",
         "What λ does to the variance of the batch gradient",
-        "Relative to the same split's variance at λ = 0.95; mean over seeds with its 95% interval.",
+        "Relative to the same split's variance at λ = 0.95; mean over seeds with its 95% interval of logarithms.",
         series=splits,
-        zero=False,
+        log_y=True,
     )
 
 
@@ -115,8 +118,8 @@ def batch_cosines(batches: pl.DataFrame, splits: list[str]) -> Chart:
     here = batches.filter(pl.col("gae_lambda").is_in(SHOWN))
     data = here.select(pl.col("split").str.replace("x", " × ").alias("panel"), _lambda_label().alias("kind"), "value")
     return distributions(
-        data,
-        "Do batches of one policy pull the same way? All pairs of many, over λ",
+        data.filter(pl.col("panel").is_in(splits)),
+        "Do batches of one policy pull the same way? All pairs of many",
         "Cosines between the mean gradients of independent batches, all seeds.",
         panels=splits,
         kinds=["λ = 0.0", "λ = 0.95", "λ = 1.0"],

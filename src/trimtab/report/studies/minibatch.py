@@ -10,7 +10,7 @@ from trimtab.stats import mean_interval
 WAYS = ["shuffled samples", "whole rows", "contiguous blocks"]
 TITLES = {
     "drift": (
-        "Drift: how far updates follow the gradient the batch was collected for",
+        "Drift: how far updates still follow the batch gradient",
         "Cosine of each minibatch gradient with the gradient of the whole batch before the first update, mean of each "
         "epoch; over seeds with its 95% interval.",
         "mean cosine",

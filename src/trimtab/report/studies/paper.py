@@ -107,8 +107,8 @@ def by_environment(frame: pl.DataFrame, x_title: str, series: str, subtitle: str
     zero = alt.Chart(pl.DataFrame({"at": [0.0]})).mark_rule(color=GREY, strokeDash=[4, 3]).encode(x="at:Q")
     bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("lo:Q", title=x_title), x2="hi:Q")
     points = base.mark_point(filled=True, size=46).encode(x="value:Q")
-    rows = ROW if len(order) == 1 else max(ROW, 12 * len(order))
-    chart = alt.layer(zero, bars, points).properties(width=WIDTH, height=alt.Step(rows))
+    step = ROW if len(order) == 1 else 9  # where series stand beside each other, of one of them
+    chart = alt.layer(zero, bars, points).properties(width=WIDTH, height=alt.Step(step))
     return style.themed(chart, x_title, subtitle)
 
 
@@ -165,23 +165,21 @@ def effect_table(frame: pl.DataFrame, threshold: float):
 
 
 def grid(frame: pl.DataFrame, subtitle: str):
-    """Final normalized return over centre of mass and KL coefficient; diagonals keep their product."""
-    coms = sorted(frame["com"].unique())
-    penalties = sorted(frame["kl_coef"].unique(), reverse=True)
-    frame = frame.with_columns(pl.col("com").cast(pl.String), pl.col("kl_coef").cast(pl.String))
+    """Score over centre of mass and KL coefficient; diagonals keep their product."""
+    short = lambda column: [f"{value:g}" for value in frame[column]]
+    coms = [f"{value:g}" for value in sorted(frame["com"].unique())]
+    penalties = [f"{value:g}" for value in sorted(frame["kl_coef"].unique(), reverse=True)]
+    middle = (frame["value"].min() + frame["value"].max()) / 2
+    frame = frame.with_columns(pl.Series("com", short("com")), pl.Series("kl_coef", short("kl_coef")))
+    title = "centre of mass of the proximal EWMA, gradient steps"
     base = alt.Chart(frame).encode(
-        x=alt.X(
-            "com:N",
-            sort=[str(c) for c in coms],
-            title="centre of mass of the proximal EWMA, gradient steps",
-            axis=alt.Axis(labelAngle=0),
-        ),
-        y=alt.Y("kl_coef:N", sort=[str(p) for p in penalties], title="KL coefficient"),
+        x=alt.X("com:N", sort=coms, title=title, axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("kl_coef:N", sort=penalties, title="KL coefficient"),
     )
-    cells = base.mark_rect(stroke="white").encode(
-        color=alt.Color("value:Q", title="normalized return", scale=alt.Scale(range=["#f4f6f8", *style.RAMP[::-1][2:]]))
-    )
-    words = base.mark_text(fontSize=11).encode(text=alt.Text("value:Q", format=".2f"))
+    shade = alt.Color("value:Q", title="score", scale=alt.Scale(range=["#eef2f6", style.RAMP[1], style.RAMP[0]]))
+    ink = alt.condition(f"datum.value > {middle}", alt.value("white"), alt.value("#20262e"))
+    cells = base.mark_rect(stroke="white", strokeWidth=2).encode(color=shade)
+    words = base.mark_text(fontSize=12).encode(text=alt.Text("value:Q", format=".2f"), color=ink)
     panels = list(dict.fromkeys(frame["panel"]))
     chart = style.paneled(alt.layer(cells, words), panels, 2, alt.Step(ROW))
     return style.themed(chart, "Age of the proximal policy against the strength of the penalty", subtitle)
@@ -193,7 +191,7 @@ def grid(frame: pl.DataFrame, subtitle: str):
 def deviations(frame: pl.DataFrame, order: list[str]):
     """Advantage deviation estimates over training, unsmoothed, first seed: how much they oscillate."""
     x = alt.X("share:Q", title="share of training", axis=alt.Axis(format="%", grid=False, tickCount=4))
-    y = alt.Y("value:Q", title="standard deviation of advantages", scale=alt.Scale(type="log"))
+    y = alt.Y("value:Q", title="deviation", scale=alt.Scale(type="log"))
     lines = (
         alt.Chart(frame)
         .mark_line(strokeWidth=1, opacity=0.8)
@@ -201,7 +199,7 @@ def deviations(frame: pl.DataFrame, order: list[str]):
     )
     panels = list(dict.fromkeys(frame["panel"]))
     return style.themed(
-        style.paneled(lines, panels, 2, y="independent"),
+        style.paneled(lines, panels, 3, 140 if len(panels) > 1 else HEIGHT, y="independent"),
         "Estimates of the advantages' deviation from one batch",
         "Without the adjustment, first seed, not smoothed; logarithmic.",
     )

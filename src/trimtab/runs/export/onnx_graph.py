@@ -18,7 +18,7 @@ def to_onnx(weights: dict[str, np.ndarray], obs_dtype: str) -> Any:
     if "obs.mean" in weights:
         limit = weights["obs.clip"]
         x = graph.add("Div", graph.add("Sub", x, weights["obs.mean"]), weights["obs.std"])
-        x = graph.add("Clip", x, np.float32(-limit), np.float32(limit))
+        x = graph.add("Clip", x, np.asarray(-limit, np.float32), np.asarray(limit, np.float32))
     if "stacks.0.entry.weight" in weights:
         x = _images(graph, weights, graph.add("Mul", x, weights["obs.scale"]))
     x = graph.add("Flatten", x, axis=1)

@@ -7,7 +7,7 @@ action = act(weights, observation, np.random.default_rng(0))       # with the ex
 
 import numpy as np
 
-ACTIVATIONS = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0.0)}
+ACTIVATIONS: dict = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0.0)}
 
 
 def load(path):

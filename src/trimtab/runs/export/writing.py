@@ -70,7 +70,7 @@ def _refuse_missing(to: str) -> None:
 
 def _write_numpy(policy: Policy, out: Path, obs_dtype: str) -> tuple[Path, Outputs, str]:
     data = io.BytesIO()
-    np.savez(data, **policy.weights)
+    np.savez(data, **policy.weights)  # type: ignore[arg-type]
     write_atomically(out / "policy.npz", data.getvalue())
     weights = standalone_numpy.load(out / "policy.npz")
     return out / "policy.npz", lambda obs: standalone_numpy.outputs(weights, obs), "NumPy"
@@ -131,8 +131,7 @@ def _original(path: Path, step: int) -> Original:
         else:
             env, step_compiled = algorithm.make_env(envs), jax.jit(algorithm.act)
             act = lambda obs, noise: step_compiled(state.params, state.obs_stats, obs, noise, hypers)
-            none = np.zeros(envs, np.float32)
-            carry = rollout.Carry((), env.reset(config.seed), none, none.copy())
+            carry = rollout.begun(env.reset(config.seed))
             rows = rollout.collect_host(env, act, np.asarray(algorithm.dist.noise(key, (steps, envs))), carry)[1]
             env.close()
     finally:

@@ -170,17 +170,23 @@ def _with_means(vectors: np.ndarray, valid, replicate: int, means: np.ndarray, s
 
 
 def _along_trajectories(gram, episode, valid, replicate: int) -> Iterator[tuple]:
-    """Mean of cos(g_t, trajectory mean) of every trajectory, with its length as lag; the course of the first rows."""
+    """Mean of cos(g_t, trajectory mean) of every trajectory, with its length as lag; the course of the first rows.
+
+    `trajectory_chance` is what orthogonal gradients of these norms have: mean_t |g_t| / √Σ|g_t|², at most 1/√L.
+    """
     import numpy as np
 
     from trimtab.anatomy.correlation import trajectory_alignment
 
     found = trajectory_alignment(gram, episode, valid)
+    norms = np.sqrt(np.maximum(np.diagonal(gram), 0)).reshape(episode.shape)
     for n in range(len(episode)):
         for number in np.unique(episode[n]):
             here = (episode[n] == number) & np.isfinite(found.cosine[n])
             if here.sum() > 1:
-                yield "trajectory_cosine", replicate, int(here.sum()), float(found.cosine[n][here].mean()), None, None
+                length, own = int(here.sum()), norms[n][here]
+                yield "trajectory_cosine", replicate, length, float(found.cosine[n][here].mean()), None, None
+                yield "trajectory_chance", replicate, length, float(own.mean() / np.linalg.norm(own)), None, None
         if replicate == 0 and n < SHOWN_BATCHES:
             for t in np.flatnonzero((episode[n] == episode[n][0]) & np.isfinite(found.cosine[n])):
                 yield "trajectory_course", n, int(t), float(found.cosine[n, t]), None, None

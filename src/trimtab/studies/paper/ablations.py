@@ -43,7 +43,7 @@ class Linear(Batches):
         smallest = gain(self.batches[-1])
         words = [f"{n}: {gain(n)[0].effect.value:+.3f}" for n in self.batches[1:]]
         said = f"Square root − linear over all environments, by number of environments: {'; '.join(words)}."
-        measured = f"square root − linear at {self.batches[-1]} environment(s), normalized return"
+        measured = "square root − linear at the smallest batch, normalized return"
         return [judged(self.claims[0], measured, smallest, said, DIFFERENT)]
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
@@ -119,8 +119,8 @@ class Betas(Batches):
             found = effects(groups, [(1.0, (ADJUSTED, n)), (-1.0, (variant, n))], f", {variant}")
             evidence += found
             words.append(f"{variant}: {-found[0].effect.value:+.3f}")
-        said = f"What it changes at {n} environment(s), over all environments: {'; '.join(words)}."
-        measured = f"kept − adjusted β at {n} environment(s), above −{LITTLE}"
+        said = f"What it changes at the smallest batch, over all environments: {'; '.join(words)}."
+        measured = f"kept − adjusted β at the smallest batch, above −{LITTLE}"
         return [judged(self.claims[0], measured, evidence, said, DIFFERENT, least=-LITTLE)]
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
@@ -147,7 +147,7 @@ class Betas(Batches):
                 "level of the largest batch.",
             ),
             "curves": Figure(
-                paper.curves_by_environment(smallest, "variant", variants, f"{self.batches[-1]} environment(s)"),
+                paper.curves_by_environment(smallest, "variant", variants, "At the smallest batch"),
                 "Figure 6, at the smallest batch.",
             ),
         }

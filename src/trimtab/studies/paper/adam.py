@@ -21,7 +21,7 @@ from trimtab.studies.study import Outcomes
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512)
 EARLY, LATE = "early", "late"
-SHARES = {EARLY: 4, LATE: 1}  # a quarter of training, and all of it
+SHARES = {EARLY: 2, LATE: 1}  # half of training, and all of it
 SLOPE, TOLERANCE = -0.5, 0.1
 SHARE_OF_NOISE = 0.25
 BELOW = 4  # sizes up to the noise scale divided by this count as well below it
@@ -43,8 +43,8 @@ CLAIMS = (
         "H16",
         "two SGD steps of size n and step size α equal one of 2n and 2α below the critical batch size",
         "section 3.1",
-        f"at the largest n of at most a quarter of the noise scale the parameters reached differ by less than "
-        f"{SHARE_OF_NOISE:.0%} of the noise of the larger step, beyond the interval over seeds",
+        f"where one step of the configured minibatch, as long as Adam's, is cut into two, the parameters reached "
+        f"differ by less than {SHARE_OF_NOISE:.0%} of the noise of the one step, beyond the interval over seeds",
     ),
 )
 
@@ -80,7 +80,7 @@ class Adam(Declared):
                 continue
             result, about = outcome.result, {"environment": environment, "stage": stage, "seed": seed}
             scale = noise_scale(result["variance"], result["grad_sq"])
-            scales.append(about | {"noise_scale": scale, "parameters": result["parameters"]})
+            scales.append(about | {"noise_scale": scale, "minibatch": job.config.minibatch})
             for n, square, apart in zip(SIZES, result["square"], result["apart"]):
                 rows.append(about | {"size": n, "rms": math.sqrt(square), "apart": apart})
         return {"steps": pl.DataFrame(rows), "noise": pl.DataFrame(scales)}
@@ -91,10 +91,10 @@ class Adam(Declared):
             name = f"{environment}, {stage}"
             scale = _typical(tables["noise"], environment, stage)
             fitted = [slope(seed.sort("size"), scale) for _, seed in rows.group_by("seed", maintain_order=True)]
-            largest = max((n for n in SIZES if n <= scale / BELOW), default=SIZES[0])
-            distances = rows.filter(pl.col("size") == largest)["apart"].to_list()
+            half = _half(tables["noise"])
+            distances = rows.filter(pl.col("size") == half)["apart"].to_list()
             slopes.append((name, scale, stats.mean_interval(fitted), len(fitted)))
-            apart.append((name, largest, stats.mean_interval(distances), len(distances)))
+            apart.append((name, half, stats.mean_interval(distances), len(distances)))
         near = [Evidence(n, within(_shifted(e), TOLERANCE), k) for n, _, e, k in slopes]
         said = "; ".join(f"{n}: {e.value:.2f} (noise scale {_samples(s)})" for n, s, e, _ in slopes)
         shares = [Evidence(f"{n}, {size}", _left(e), k) for n, size, e, k in apart]
@@ -129,7 +129,7 @@ class Adam(Declared):
                     marks,
                     "root mean square gradient",
                     "Adam's denominator against the minibatch",
-                    "Measured, and 1/√n from the smallest size; dashed: the noise scale, where it lies in the picture.",
+                    "Dashed: the noise scale, where it lies in the picture.",
                     ["measured", "1/√n"],
                 ),
                 "Below the noise scale the two lines lie on each other: dividing the batch by c multiplies the "
@@ -152,7 +152,7 @@ class Adam(Declared):
     def notes(self) -> list[str]:
         return [
             "Gradients are those of the policy term with advantages standardized over a batch of 1,024 samples, at "
-            f"policies after a quarter of training ({EARLY}) and at its end ({LATE}).",
+            f"policies after half of training ({EARLY}) and at its end ({LATE}).",
             "The noise scale is Tr Σ / |G|² with |G|² from products of independent batches: where that is not "
             "positive no signal is resolved, and every measured size counts as below it.",
             "The paper's argument is for each component; the root mean square here is over all of them.",
@@ -175,6 +175,11 @@ def _typical(noise: pl.DataFrame, environment: str, stage: str) -> float:
     return float(
         noise.filter((pl.col("environment") == environment) & (pl.col("stage") == stage))["noise_scale"].median() or 0.0
     )
+
+
+def _half(noise: pl.DataFrame) -> int:
+    """The measured size nearest to half the configured minibatch."""
+    return min(SIZES, key=lambda n: abs(n - noise["minibatch"].max() / 2))
 
 
 def _shifted(slope: Estimate) -> Estimate:

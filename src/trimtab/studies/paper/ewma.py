@@ -154,7 +154,9 @@ class Ewma(Trained):
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         gain, cost = verdicts
-        return f"The EWMA variants are better: {gain.word} ({gain.sentence[:-1]}). Its cost as counted: {cost.word}."
+        return (
+            f"That the EWMA variants are better: {gain.word}. That the EWMA costs what the paper counts: {cost.word}."
+        )
 
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
         from trimtab.report.studies import paper

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,10 +10,11 @@ from trimtab.config import Config
 from trimtab.studies.job import Bench, Job, Train, register
 
 if TYPE_CHECKING:
-    import jax
     from jaxtyping import Array, Float
 
+    from trimtab.algos.algorithm import Algorithm
     from trimtab.algos.gradients import PerSample, Samples
+    from trimtab.algos.state import State
     from trimtab.nets.agent import Agent, Params
 
 ADAM_LENGTH = 0.23  # of Adam's direction per parameter where gradients are mostly noise: √((1 − β₁)/(1 + β₁)), β₁ = 0.9
@@ -50,17 +51,25 @@ class Steps(Job):
         import jax
         import numpy as np
 
+        from trimtab.algos.gradients import PerSample
         from trimtab.runs.opening import opened
 
         config, engine, state, _ = opened(bench.inputs[self.run.identity], None, bench.engines)
-        per_sample, draws = _population(engine.algorithm, state, config, self)
-        measure = jax.jit(_program(per_sample, self.sizes, config))
+        algorithm, per_sample = engine.algorithm, PerSample(engine.algorithm.agent)
+        shape = (self.sizes, config.minibatch, config.learning_rate)
+        measure = _kept(algorithm, ("steps", *shape), lambda: jax.jit(_program(per_sample, self.sizes, config)))
+        draw = _kept(algorithm, ("rows", self.sizes), lambda: _Drawing(algorithm, state, config, self.sizes))
         squares, apart, rates, means = [], [], [], []
-        for samples, key in draws:
+        for r in range(self.replicates):
+            key = jax.random.fold_in(jax.random.key(config.seed), r)
+            samples = draw(state, config, r)
             found = [np.asarray(x, np.float64) for x in measure(state.params, samples, key)]
             for kept, value in zip((squares, apart, rates, means), found):
                 kept.append(value)
             bench.tick(len(means) * 2 * max(self.sizes))
+        if not engine.reusable:
+            draw.close()
+            engine.close()
         sizes, whole = np.array(self.sizes), np.array(means)
         variance = _sample_variance(np.array(squares), self.sizes, whole)
         noise = np.array(rates)[:, None] * np.sqrt(2 * sizes * max(variance, 0.0))  # of a step of size 2n and 2α, α ∝ n
@@ -73,27 +82,37 @@ class Steps(Job):
         }
 
 
-def _population(algorithm, state, config: Config, job: Steps) -> tuple[PerSample, Iterator[tuple[Samples, jax.Array]]]:
-    """Independent batches of twice the largest size, advantages standardized, each with a key of its own."""
-    import jax
+def _kept(algorithm: Algorithm, name: tuple, make: Callable[[], Any]) -> Any:
+    """A program of this algorithm: made once, for all the runs that share its shape."""
+    if name not in algorithm.programs:
+        algorithm.programs[name] = make()
+    return algorithm.programs[name]
 
-    from trimtab.algos.algorithm import hypers_of
-    from trimtab.algos.gradients import PerSample
-    from trimtab.anatomy.measure import flat
-    from trimtab.anatomy.sampling import sampler
 
-    num_envs = max(1, 2 * max(job.sizes) // config.num_steps)
-    drawer = sampler(algorithm, state, hypers_of(config), num_envs, config.num_steps, "stationary", False)
+class _Drawing:
+    """Batches of twice the largest size from the policy of a state, advantages standardized."""
 
-    def draws() -> Iterator[tuple[Samples, jax.Array]]:
-        for r in range(job.replicates):
-            samples = flat(drawer.draw(config.seed, r).samples)
-            spread = samples.advantage.std() + 1e-8
-            advantage = (samples.advantage - samples.advantage.mean()) / spread
-            yield samples._replace(advantage=advantage), jax.random.fold_in(jax.random.key(config.seed), r)
-        drawer.close()
+    def __init__(self, algorithm: Algorithm, state: State, config: Config, sizes: tuple[int, ...]):
+        from trimtab.algos.algorithm import hypers_of
+        from trimtab.anatomy.hosting import sampler
 
-    return PerSample(algorithm.agent), draws()
+        num_envs = max(1, 2 * max(sizes) // config.num_steps)
+        self._hypers_of = hypers_of
+        self._sampler = sampler(
+            algorithm, state, hypers_of(config), num_envs, config.num_steps, "stationary", reference=False
+        )
+
+    def __call__(self, state: State, config: Config, replicate: int) -> Samples:
+        from trimtab.anatomy.measure import flat
+
+        if self._sampler.state is not state:
+            self._sampler.at(state, self._hypers_of(config))
+        samples = flat(self._sampler.draw(config.seed, replicate).samples)
+        centred = samples.advantage - samples.advantage.mean()
+        return samples._replace(advantage=centred / (samples.advantage.std() + 1e-8))
+
+    def close(self) -> None:
+        self._sampler.close()
 
 
 def _program(per_sample: PerSample, sizes: tuple[int, ...], config: Config):

@@ -155,8 +155,8 @@ def _needed(rows: list[dict], attainable: float) -> str:
     """The size that would resolve it: seeds until the threshold can be reached, then until the measured effects do."""
     environments, seeds = min(row["environments"] for row in rows), min(row["seeds"] for row in rows)
     if attainable <= THRESHOLD:
-        return f"{seeds_for(environments)} seeds in {environments} environments could reach the threshold at all, if "
-        "separated"
+        least = f"{seeds_for(environments)} seeds in {environments} environments"
+        return f"{least} are the fewest with which runs that do not overlap at all would pass the threshold"
     weakest = min(rows, key=lambda row: row["z"])
     if weakest["z"] <= 0:
         return f"{weakest['ablation'][:3]} shows no effect at all here: no number of seeds can be foreseen"

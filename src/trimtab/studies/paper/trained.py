@@ -101,9 +101,6 @@ class Trained(Declared):
         """More numbers of a run, beside its score."""
         return {}
 
-    def environments_of(self, finals: pl.DataFrame) -> list[str]:
-        return list(dict.fromkeys(finals["environment"]))
-
 
 def mean_metric(outcome: Outcome, *names: str) -> dict[str, float]:
     """Means over training of what its iterations recorded, where they recorded it."""
@@ -178,8 +175,16 @@ def judged(
     different: str = "",
     least: float = 0.0,
 ) -> Verdict:
-    """The common verdict; where the claim does not hold everywhere, what was different from the paper is added."""
+    """The common verdict, but a claim holds only where all environments together say so, at every size asked for.
+
+    Where it does not hold everywhere, what was different from the paper is added.
+    """
     verdict = judge(claim, measured, evidence, said, least)
+    together = [e for e in evidence if e.environment.startswith(ALL)]
+    undecided = [e for e in together if not (e.effect.resolved and e.effect.lo > least)]
+    if verdict.word == "holds" and undecided:
+        rest = judge(claim, measured, undecided, said, least)  # none is below, so none is resolved
+        return Verdict(claim, rest.word, measured, tuple(evidence), said, rest.needed)
     if verdict.word in ("holds", "not resolved at this size") or not different:
         return verdict
     return Verdict(verdict.claim, verdict.word, verdict.measured, verdict.evidence, f"{said} {different}")

@@ -10,7 +10,7 @@ import polars as pl
 
 from trimtab.config import Config
 from trimtab.estimate import Estimate
-from trimtab.studies.claims import Claim, Evidence, Verdict, judge
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge, judge_all
 from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs import Directions, Draws, ExactBias
@@ -23,6 +23,7 @@ LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 SHORTEST, LONGEST = LENGTHS[0], LENGTHS[-1]
 SPLITS = ((256, 4), (64, 16), (16, 64), (4, 256))  # sampled, all of 1,024 samples
 DRAWN = (64, 16)
+KEPT = ("bias_sq", "true_grad_sq", "individual", "covariance", "variance")
 SAME = 0.1  # two biases whose squared distance is below a tenth of the squared bias are the same
 STAGES = {"early": 0.1, "middle": FIRST, "late": 1.0}
 FINITE_CHECKPOINTS = 100
@@ -42,6 +43,14 @@ P8 = Claim(
     f"The squared distance between the bias of correlated rows and that of samples drawn independently is below "
     f"{SAME:.0%} of the squared bias: exactly on finite MDPs, beyond the interval over seeds where it is sampled.",
 )
+N1 = Claim(
+    "N1",
+    "More environments give less correlated samples; more steps give better credit assignment but correlated samples.",
+    "notes, n_envs and n_steps",
+    "Two parts, both needed, by environment, beyond the interval over seeds: the covariance term's share of the "
+    "variance at 4 × 256 minus that at 256 × 4 is above 0; bias falls as T grows, as judged for P7.",
+)
+DIFFERENT = "Different from the post, which measures no bias: these environments, critics and λ = 0.95."
 
 
 @dataclass(frozen=True)
@@ -52,8 +61,9 @@ class Bias(Declared):
     summary: ClassVar[str] = (
         "Does bias fall as T grows, and does correlation change it? Exact on finite MDPs, and sampled."
     )
-    source: ClassVar[str] = "post: Effect of Batch Size on Bias"
-    claims: ClassVar[tuple[Claim, ...]] = (P7, P8)
+    source: ClassVar[str] = "post: Effect of Batch Size on Bias; notes: n_envs and n_steps"
+    claims: ClassVar[tuple[Claim, ...]] = (P7, P8, N1)
+    different: ClassVar[str] = DIFFERENT
 
     # Runs ----------------------------------------------------------------------------------------------------
 
@@ -95,7 +105,7 @@ class Bias(Declared):
     def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
         exact = runs.gathered(self._exact(), outcomes, "exact.parquet")
         sampled = runs.gathered(self._looks(), outcomes, "directions.parquet")
-        sampled = sampled.filter(pl.col("quantity").is_in(["bias_sq", "true_grad_sq", "individual"]))
+        sampled = sampled.filter(pl.col("quantity").is_in(KEPT))
         drawn = [
             {"environment": job.config.env_id, "seed": job.config.seed} | row
             for job in self._draws()
@@ -112,7 +122,8 @@ class Bias(Declared):
     # Verdicts ------------------------------------------------------------------------------------------------
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        return [self._falls(tables), self._same(tables)]
+        falls = self._falls(tables)
+        return [falls, self._same(tables), self._trade(tables["sampled"], falls)]
 
     def _falls(self, tables: dict[str, pl.DataFrame]) -> Verdict:
         evidence, told = [], []
@@ -151,6 +162,20 @@ class Bias(Declared):
         measured = f"{SAME:g} bias² minus the squared distance of the two biases (exact: over bias²)"
         return judge(P8, measured, evidence, sentence)
 
+    def _trade(self, sampled: pl.DataFrame, falls: Verdict) -> Verdict:
+        """N1: correlation from the sampled environments, credit assignment from what was judged for P7."""
+        correlated = []
+        for (environment,), here in sampled.group_by("environment", maintain_order=True):
+            e, seeds = effect_over_seeds(here, lambda own: _share(own, SPLITS[-1]) - _share(own, SPLITS[0]))
+            correlated.append(Evidence(f"{environment}, correlation", e, seeds))
+        told = ", ".join(f"{e.environment.split(',')[0]} {e.effect.value:+.0%}" for e in correlated)
+        sentence = (
+            f"From 256 × 4 to 4 × 256 the covariance term's share of the variance changes by {told}; "
+            f"{resolved(correlated)}; that bias falls as T grows: {falls.word}."
+        )
+        measured = "difference of covariance / variance; fall of bias² as for P7"
+        return judge_all(N1, measured, [correlated, falls.evidence], sentence)
+
     # What is shown -------------------------------------------------------------------------------------------
 
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
@@ -171,10 +196,10 @@ class Bias(Declared):
         }
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
-        falls, same = verdicts
+        falls, same, trade = verdicts
         return (
             f"Bias falls as T grows: {falls.word}. {falls.sentence} Correlation does not change it: {same.word}. "
-            f"{same.sentence}"
+            f"{same.sentence} Environments against steps as the notes have it: {trade.word}."
         )
 
     def notes(self) -> list[str]:
@@ -225,6 +250,13 @@ def cartpole(steps: int, seed: int) -> Config:
 
 def _mean(values: pl.Series) -> float | None:
     return values.mean()  # type: ignore[return-value]
+
+
+def _share(own: pl.DataFrame, split: tuple[int, int]) -> float:
+    """Covariance / variance of one seed at a split."""
+    at = lambda name: own.filter((pl.col("quantity") == name) & (pl.col("num_steps") == split[1]))["value"]
+    covariance, variance = at("covariance"), at("variance")
+    return covariance[0] / variance[0] if len(covariance) and len(variance) and variance[0] else math.nan
 
 
 def _log_fall(own: pl.DataFrame) -> float | None:

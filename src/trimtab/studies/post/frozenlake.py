@@ -48,8 +48,12 @@ D3 = Claim(
     "D3",
     "Advantage estimates at small T are noisier because of bootstrapping.",
     "draft, Effect of Batch Size on Bias",
-    "The logarithm of the variance of advantages at T = 4 over that at T = 32, mean over updates, is above 0 beyond "
-    "the interval over seeds.",
+    "The logarithm of the variance of advantages at T = 4 over that at T = 32, both means over updates, is above 0 "
+    "beyond the interval over seeds.",
+)
+DIFFERENT = (
+    "Different from the draft: many episodes and batches of several seeds instead of single ones, and "
+    "settings that it does not give."
 )
 
 
@@ -63,6 +67,7 @@ class FrozenLake(Declared):
     )
     source: ClassVar[str] = "draft: episodes at updates 150 and 250; slider over updates 100 to 1500"
     claims: ClassVar[tuple[Claim, ...]] = (D1, D2, D3)
+    different: ClassVar[str] = DIFFERENT
 
     def _runs(self, split: tuple[int, int]) -> list[Train]:
         count = SEEDS[self.size]
@@ -109,10 +114,11 @@ class FrozenLake(Declared):
         name = {"replicate": "batch", "lag": "sample"}
         course = (pl.col("quantity") == "trajectory_course") & (pl.col("seed") == self.seed)
         lengths = episodes.filter(pl.col("quantity") == "trajectory_cosine").rename({"lag": "length"})
+        chance = episodes.filter(pl.col("quantity") == "trajectory_chance")["value"].alias("chance")
         return {
             "alignments": batches.filter(others).select("seed", "split", "update", "replicate", "lag", "value"),
             "batch_0": batches.filter(shown).rename(name).select("split", "update", "batch", "sample", "value"),
-            "episodes": lengths.select("seed", "update", "length", "value"),
+            "episodes": lengths.select("seed", "update", "length", "value").with_columns(chance),
             "course": episodes.filter(course)
             .rename({"replicate": "episode", "lag": "t"})
             .select("update", "episode", "t", "value"),
@@ -134,7 +140,9 @@ class FrozenLake(Declared):
             e, seeds = effect_over_seeds(here, lambda own: own["above"].mean())  # type: ignore[arg-type,return-value]
             evidence.append(Evidence(f"FrozenLake8x8-v1, update {update}", e, seeds))
             chance = (1 / here["length"].sqrt()).mean() or math.nan
-            told.append(f"update {update}: {here['value'].mean() or math.nan:.2f}, by chance {chance:.2f}")
+            uneven = here["chance"].mean() or math.nan
+            mean = here["value"].mean() or math.nan
+            told.append(f"update {update}: {mean:.2f}, 1/√L {chance:.2f}, orthogonal ones as long {uneven:.2f}")
         sentence = f"Mean cosine with the trajectory's mean over {len(episodes):,} episodes. {'; '.join(told)}."
         return judge(D1, "mean cosine with the trajectory's mean, minus 1/√L", evidence, sentence)
 
@@ -155,10 +163,11 @@ class FrozenLake(Declared):
 
     def _noise(self, advantages: pl.DataFrame) -> Verdict:
         def effect(own: pl.DataFrame) -> float | None:
-            wide = own.filter(pl.col("value") > 0).pivot(on="num_steps", index="update", values="value")
+            wide = own.pivot(on="num_steps", index="update", values="value")
             if "4" not in wide.columns or "32" not in wide.columns:
                 return None
-            return (wide["4"] / wide["32"]).log().drop_nulls().mean()  # type: ignore[return-value]
+            both = wide.select("4", "32").drop_nulls().sum().row(0)  # over the updates that have both
+            return math.log(both[0] / both[1]) if min(both) > 0 else None
 
         e, seeds = effect_over_seeds(advantages, effect)
         evidence = [Evidence("FrozenLake8x8-v1", e, seeds)]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import polars as pl
 
-from trimtab.studies.claims import Claim, Evidence, Verdict, judge
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge, judge_all
 from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs import Directions
 from trimtab.studies.post import runs
-from trimtab.studies.post.runs import LONG, REPLICATES, SECOND, SHORT, effect_over_seeds, resolved
+from trimtab.studies.post.runs import LONG, REPLICATES, SECOND, SHORT, effect_over_seeds, name_of, resolved, words
 from trimtab.studies.study import Outcomes
 
 LAMBDAS = (0.0, 0.5, 0.9, 0.95, 1.0)
@@ -28,16 +29,16 @@ P10 = Claim(
     "P10",
     "λ = 0: low variance, biased; λ = 1: unbiased, high variance.",
     "post, What role does GAE-λ play here?",
-    "At both splits, the logarithm of the variance at λ = 1 over that at λ = 0, and bias² at λ = 0 minus bias² at "
-    "λ = 1, are above 0 beyond the interval over seeds.",
+    "Both are needed, at the splits where they are resolved: the logarithm of the variance at λ = 1 over that at "
+    "λ = 0, and bias² at λ = 0 minus bias² at λ = 1, are above 0 beyond the interval over seeds.",
 )
 P11 = Claim(
     "P11",
     "T far below the episode's length acts like a smaller λ; T beyond it changes nothing.",
     "post, What role does GAE-λ play here?",
-    "Three parts, each beyond the interval over seeds: the λ at which samples of 4 × 256 have the individual variance "
-    "of 64 × 16 at 0.95 is below 0.95; bias² at 64 × 16 is above that at 4 × 256; individual variances of samples at "
-    "1 × 1024 and 4 × 256 are within 10% of each other.",
+    "Three parts, all needed, beyond the interval over seeds: the λ at which samples of 4 × 256 have the individual "
+    "variance of 64 × 16 at 0.95 is below 0.95; bias² at 64 × 16 is above that at 4 × 256; individual variances of "
+    "samples at 1 × 1024 and 4 × 256 are within 10% of each other.",
 )
 P12 = Claim(
     "P12",
@@ -67,6 +68,10 @@ P15 = Claim(
     "At 4 × 256 and 16 × 64, over all pairs of many batches, the mean size of the cosine between batch means at λ = 0 "
     "minus that at λ = 1 is above 0 beyond the interval over seeds.",
 )
+DIFFERENT = (
+    "Different from the post: many fresh batches of several seeds instead of one run, and what was inferred "
+    "of its settings (γ, rates, normalization)."
+)
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,7 @@ class Lambda(Declared):
     summary: ClassVar[str] = "What λ does to variance, bias and the directions of gradients, for long and short rows."
     source: ClassVar[str] = "post: What role does GAE-λ play here? and its three figures"
     claims: ClassVar[tuple[Claim, ...]] = (P10, P11, P12, P13, P14, P15)
+    different: ClassVar[str] = DIFFERENT
 
     def jobs(self) -> list[Job]:
         return [job for run in runs.trained(self.size, self.seed) for job in self._looks(run)]
@@ -128,40 +134,44 @@ class Lambda(Declared):
         ]
 
     def _trade(self, numbers: pl.DataFrame) -> Verdict:
-        evidence = []
+        variance, bias = [], []
         for split in (LONG, SHORT):
-            e, seeds = effect_over_seeds(numbers, lambda own, s=split: log_ratio(own, "variance", s, 1.0, s, 0.0))
-            evidence.append(Evidence(f"variance, {words(split)}", e, seeds))
-            e, seeds = effect_over_seeds(numbers, lambda own, s=split: _bias_gap(own, s, 0.0, s, 1.0))
-            evidence.append(Evidence(f"bias, {words(split)}", e, seeds))
-        factor = math.exp(evidence[0].effect.value)
-        sentence = f"From λ = 0 to 1 the variance at 4 × 256 changes by a factor of {factor:.2f}; {resolved(evidence)}."
-        return judge(
-            P10, "log variance ratio (λ = 1 over 0); bias² at 0 minus 1, over a sample's variance", evidence, sentence
+            ratio = partial(log_ratio, quantity="variance", above=split, lam_above=1.0, below=split, lam_below=0.0)
+            found = effect_over_seeds(numbers, ratio)
+            variance.append(Evidence(f"variance, {words(split)}", *found))
+            gap = partial(_bias_gap, more=split, lam_more=0.0, less=split, lam_less=1.0)
+            found = effect_over_seeds(numbers, gap)
+            bias.append(Evidence(f"bias, {words(split)}", *found))
+        factor = math.exp(variance[0].effect.value)
+        sentence = (
+            f"From λ = 0 to 1 the variance at 4 × 256 changes by a factor of {factor:.3g}; variance: "
+            f"{resolved(variance)}; bias: {resolved(bias)}."
         )
+        measured = "log variance ratio (λ = 1 over 0); bias² at 0 minus 1, over a sample's variance"
+        return judge_all(P10, measured, [variance, bias], sentence)
 
     def _like_smaller_lambda(self, numbers: pl.DataFrame) -> Verdict:
-        alike, seeds = effect_over_seeds(numbers, lambda own: _below_own(own))
-        evidence = [Evidence("T = 16: 0.95 minus the λ of equal variance at T = 256", alike, seeds)]
-        bias, seeds = effect_over_seeds(numbers, lambda own: _bias_gap(own, FAR_BELOW, OWN, LONG, OWN))
-        evidence.append(Evidence("T = 16: bias² above that at T = 256", bias, seeds))
-        same, seeds = effect_over_seeds(
+        alike, seeds = effect_over_seeds(numbers, _below_own)
+        noise = Evidence("T = 16: 0.95 minus the λ of equal variance at T = 256", alike, seeds)
+        gap = effect_over_seeds(numbers, lambda own: _bias_gap(own, FAR_BELOW, OWN, LONG, OWN))
+        bias = Evidence("T = 16: bias² above that at T = 256", *gap)
+        same = effect_over_seeds(
             numbers, lambda own: _within(UNCHANGED, log_ratio(own, "per_sample", BEYOND, OWN, LONG, OWN))
         )
-        evidence.append(Evidence("T = 1024: individual variance as at T = 256", same, seeds))
-        equal = OWN - alike.value
-        sentence = f"Rows of 16 steps have the variance of λ = {equal:.2f} at 256 steps; {resolved(evidence)}."
-        return judge(P11, "difference of λ; difference of bias²; log 1.1 minus |log ratio|", evidence, sentence)
+        beyond = Evidence("T = 1024: individual variance as at T = 256", *same)
+        sentence = (
+            f"Rows of 16 steps have the variance of λ = {OWN - alike.value:.2f} at 256 steps; "
+            f"{resolved([noise, bias, beyond])}."
+        )
+        measured = "difference of λ; difference of bias²; log 1.1 minus |log ratio|"
+        return judge_all(P11, measured, [[noise], [bias], [beyond]], sentence)
 
     def _interaction(self, numbers: pl.DataFrame) -> Verdict:
         evidence, told = [], []
         for value in (v for v in LAMBDAS if v != OWN):
-            gap = lambda own, v=value: _difference(
-                log_ratio(own, "variance", LONG, v, LONG, OWN), log_ratio(own, "variance", SHORT, v, SHORT, OWN)
-            )
-            e, seeds = effect_over_seeds(numbers, gap)
+            e, seeds = effect_over_seeds(numbers, partial(_factors_apart, gae_lambda=value))
             told.append(f"λ = {value:g}: {math.exp(e.value):.2f} [{math.exp(e.lo):.2f}, {math.exp(e.hi):.2f}]")
-            margin, seeds = effect_over_seeds(numbers, lambda own, g=gap: _within(ALIKE, g(own)))
+            margin, seeds = effect_over_seeds(numbers, partial(_alike, gae_lambda=value))
             evidence.append(Evidence(f"Pendulum-v1, λ = {value:g}", margin, seeds))
         sentence = f"λ's factor at 4 × 256 over its factor at 16 × 64: {', '.join(told)}."
         return judge(P12, "log 1.25 minus |difference of log factors|", evidence, sentence)
@@ -183,11 +193,10 @@ class Lambda(Declared):
     def _sizes(self, claim: Claim, table: pl.DataFrame, what: str) -> Verdict:
         evidence, told = [], []
         for split in (LONG, SHORT):
-            here = table.filter(pl.col("split") == _name(split)).with_columns(pl.col("value").abs())
-            at = lambda own, v: own.filter(pl.col("gae_lambda") == v)["value"].mean()
-            e, seeds = effect_over_seeds(here, lambda own, at=at: _difference(at(own, 0.0), at(own, 1.0)))
+            here = table.filter(pl.col("split") == name_of(split)).with_columns(pl.col("value").abs())
+            e, seeds = effect_over_seeds(here, lambda own: _difference(_mean_at(own, 0.0), _mean_at(own, 1.0)))
             evidence.append(Evidence(f"Pendulum-v1, {words(split)}", e, seeds))
-            told.append(f"{words(split)}: {at(here, 0.0):.2f} at λ = 0, {at(here, 1.0):.2f} at λ = 1")
+            told.append(f"{words(split)}: {_mean_at(here, 0.0):.2f} at λ = 0, {_mean_at(here, 1.0):.2f} at λ = 1")
         return judge(
             claim, f"mean |{what}|, λ = 0 minus λ = 1", evidence, f"Mean size of the {what}: {'; '.join(told)}."
         )
@@ -259,16 +268,8 @@ def equal_lambda(curve: dict[float, float], wanted: float) -> float:
     return float(np.interp(wanted, values, lambdas))
 
 
-def words(split: tuple[int, int]) -> str:
-    return f"{split[0]} × {split[1]}"
-
-
-def _name(split: tuple[int, int]) -> str:
-    return f"{split[0]}x{split[1]}"
-
-
 def _at(own: pl.DataFrame, quantity: str, split: tuple[int, int], gae_lambda: float) -> float | None:
-    here = (pl.col("quantity") == quantity) & (pl.col("split") == _name(split)) & (pl.col("gae_lambda") == gae_lambda)
+    here = (pl.col("quantity") == quantity) & (pl.col("split") == name_of(split)) & (pl.col("gae_lambda") == gae_lambda)
     found = own.filter(here)["value"]
     return found[0] if len(found) else None
 
@@ -280,6 +281,22 @@ def _one(own: pl.DataFrame, quantity: str) -> float | None:
 
 def _difference(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one - other
+
+
+def _factors_apart(own: pl.DataFrame, gae_lambda: float) -> float | None:
+    """The log of λ's factor on the variance at 4 × 256 minus that at 16 × 64."""
+    return _difference(
+        log_ratio(own, "variance", LONG, gae_lambda, LONG, OWN),
+        log_ratio(own, "variance", SHORT, gae_lambda, SHORT, OWN),
+    )
+
+
+def _alike(own: pl.DataFrame, gae_lambda: float) -> float | None:
+    return _within(ALIKE, _factors_apart(own, gae_lambda))
+
+
+def _mean_at(own: pl.DataFrame, gae_lambda: float) -> float | None:
+    return own.filter(pl.col("gae_lambda") == gae_lambda)["value"].mean()
 
 
 def _within(margin: float, log: float | None) -> float | None:

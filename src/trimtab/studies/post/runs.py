@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from trimtab import stats
 from trimtab.config import Config
 from trimtab.estimate import Estimate
+from trimtab.runs.records import RunError
 from trimtab.studies.claims import Evidence
 from trimtab.studies.declared import Size
 from trimtab.studies.job import Job, Train
@@ -86,18 +88,31 @@ def directions(run: Train, split: tuple[int, int], at: Iterable[float], size: Si
 
 def gathered(jobs: Iterable[Job], outcomes: Outcomes, file: str) -> pl.DataFrame:
     """The tables of some jobs, each row with its environment and its seed; jobs that failed are left out."""
-    tables = []
+    tables, error = [], "it has none"
     for job in jobs:
         outcome = outcomes[job.identity]
+        error = outcome.error or error
         if outcome.done:
             config = job.config  # type: ignore[attr-defined]
             told = pl.lit(config.env_id).alias("environment"), pl.lit(config.seed).alias("seed")
             tables.append(pl.read_parquet(Path(outcome.path) / file).with_columns(*told))
-    return pl.concat(tables) if tables else pl.DataFrame()
+    if not tables:
+        raise RunError(f"nothing to measure, for all jobs of this part failed: {error}")
+    return pl.concat(tables)
+
+
+def words(split: tuple[int, int]) -> str:
+    """N × T for people."""
+    return f"{split[0]} × {split[1]}"
+
+
+def name_of(split: tuple[int, int]) -> str:
+    """N × T as `with_split` writes it."""
+    return f"{split[0]}x{split[1]}"
 
 
 def with_split(table: pl.DataFrame) -> pl.DataFrame:
-    """N × T in words."""
+    """N × T as a column."""
     return table.with_columns(pl.format("{}x{}", "num_envs", "num_steps").alias("split"))
 
 
@@ -116,7 +131,7 @@ def over_seeds(table: pl.DataFrame, keys: Iterable[str], value: str = "value") -
         values = group[value].drop_nulls().drop_nans().to_list()
         e = stats.mean_interval(values)
         rows.append((*key, e.value, e.lo, e.hi, e.resolved, len(values)))
-    schema = {k: table.schema[k] for k in keys}
+    schema: dict[str, Any] = {k: table.schema[k] for k in keys}
     schema |= {"value": pl.Float64, "lo": pl.Float64, "hi": pl.Float64, "resolved": pl.Boolean, "seeds": pl.Int64}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
@@ -132,4 +147,4 @@ def resolved(evidence: Sequence[Evidence], least: float = 0.0) -> str:
     """How many of the effects lie above and below, in words."""
     above = sum(e.effect.resolved and e.effect.lo > least for e in evidence)
     below = sum(e.effect.resolved and e.effect.hi <= least for e in evidence)
-    return f"of {len(evidence)} effects {above} are above {least:g} beyond their intervals and {below} below"
+    return f"{above} of {len(evidence)} above {least:g} beyond the interval, {below} below"

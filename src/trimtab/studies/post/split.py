@@ -13,7 +13,7 @@ from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job
 from trimtab.studies.jobs import Directions
 from trimtab.studies.post import runs
-from trimtab.studies.post.runs import LONG, SHORT, STAGES, effect_over_seeds, resolved
+from trimtab.studies.post.runs import LONG, SHORT, STAGES, effect_over_seeds, name_of, resolved, words
 from trimtab.studies.study import Outcomes
 
 SHORTEST = (64, 16)
@@ -55,6 +55,10 @@ P17 = Claim(
     "The logarithm of the variance at 4 × 512 over that at 8 × 256 (the same number of samples more, as steps or as "
     "environments) is above 0 beyond the interval over seeds; stage by stage.",
 )
+DIFFERENT = (
+    "Different from the post: batches are drawn afresh from a frozen policy, rows start out of step, and its "
+    "settings (γ, λ, rates, normalization) are inferred."
+)
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ class PostSplit(Declared):
     )
     source: ClassVar[str] = "post: Effect of Batch Size on Variance; heat maps of five batches at step 450,560"
     claims: ClassVar[tuple[Claim, ...]] = (P1, P2, P3, P6, P17)
+    different: ClassVar[str] = DIFFERENT
 
     @property
     def stages(self) -> dict[str, float]:
@@ -128,8 +133,8 @@ class PostSplit(Declared):
         evidence = self._by_stage(table, lambda own: log_ratio(own, quantity, above, below))
         told = ", ".join(f"{e.environment.split(', ', 1)[1]} {math.exp(e.effect.value):.2f}" for e in evidence)
         name = "individual term" if quantity == "individual" else "variance"
-        sentence = f"The {name} at {times(above)} over that at {times(below)}: {told}; {resolved(evidence)}."
-        return judge(claim, f"log {name} ratio, {times(above)} over {times(below)}", evidence, sentence)
+        sentence = f"The {name} at {words(above)} over that at {words(below)}: {told}; {resolved(evidence)}."
+        return judge(claim, f"log {name} ratio, {words(above)} over {words(below)}", evidence, sentence)
 
     def _environments(self, table: pl.DataFrame) -> Verdict:
         """Rows are independent, so 8 × 256 has half the variance of 4 × 256; 4 × 512 is measured."""
@@ -143,9 +148,9 @@ class PostSplit(Declared):
     def _agreement(self, batches: pl.DataFrame) -> Verdict:
         here = batches.filter(pl.col("stage") == "at 450,560")
         effect, seeds = effect_over_seeds(here, lambda own: _size(own, LONG) - _size(own, SHORT))
-        sizes = {split: here.filter(pl.col("split") == _name(split))["value"] for split in (LONG, SHORT)}
+        sizes = {split: here.filter(pl.col("split") == name_of(split))["value"] for split in (LONG, SHORT)}
         told = "; ".join(
-            f"{times(s)}: mean {v.mean():.2f}, standard deviation {v.std():.2f}, {(v < 0).mean():.0%} negative"
+            f"{words(s)}: mean {v.mean():.2f}, standard deviation {v.std():.2f}, {(v < 0).mean():.0%} negative"
             for s, v in sizes.items()
         )
         sentence = f"Cosines between batch means over {len(sizes[LONG]):,} pairs. {told}."
@@ -157,7 +162,7 @@ class PostSplit(Declared):
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
         from trimtab.report.studies import post
 
-        stages, splits = list(self.stages), [times(s) for s in (LONG, SHORT)]
+        stages, splits = list(self.stages), [words(s) for s in (LONG, SHORT)]
         return {
             "variance": Figure(
                 post.variance_terms(tables["variance"], stages),
@@ -203,7 +208,7 @@ def share(own: pl.DataFrame, split: tuple[int, int]) -> float | None:
 
 
 def value(own: pl.DataFrame, quantity: str, split: tuple[int, int]) -> float | None:
-    found = own.filter((pl.col("quantity") == quantity) & (pl.col("split") == _name(split)))["value"]
+    found = own.filter((pl.col("quantity") == quantity) & (pl.col("split") == name_of(split)))["value"]
     return found[0] if len(found) else None
 
 
@@ -212,14 +217,6 @@ def log_ratio(own: pl.DataFrame, quantity: str, above: tuple[int, int], below: t
     return math.log(one / other) if one and other and one > 0 and other > 0 else None
 
 
-def times(split: tuple[int, int]) -> str:
-    return f"{split[0]} × {split[1]}"
-
-
-def _name(split: tuple[int, int]) -> str:
-    return f"{split[0]}x{split[1]}"
-
-
 def _size(own: pl.DataFrame, split: tuple[int, int]) -> float:
-    found = own.filter(pl.col("split") == _name(split))["value"].abs().mean()
+    found = own.filter(pl.col("split") == name_of(split))["value"].abs().mean()
     return math.nan if found is None else found

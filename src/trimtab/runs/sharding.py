@@ -1,0 +1,77 @@
+"""Which device has what of a run: environments and samples are cut into shares, everything else is on every device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from trimtab.across import DEVICES
+from trimtab.algos.algorithm import replace
+from trimtab.algos.state import Info, State
+from trimtab.config import Config, ConfigError
+
+EVERYWHERE = PartitionSpec()
+
+
+def along(axis: int) -> PartitionSpec:
+    """Cut into shares along one axis."""
+    return PartitionSpec(*[None] * axis, DEVICES)
+
+
+def mesh_of(config: Config) -> Mesh:
+    """The devices of a run; too few are refused."""
+    there = jax.devices()
+    if len(there) < config.devices or (jax.process_count() > 1 and len(there) != config.devices):
+        problem = (
+            f"JAX has {len(there)} in this process" if jax.process_count() == 1 else f"the processes have {len(there)}"
+        )
+        raise ConfigError("devices", config.devices, f"{problem}; nearest: {len(there)}")
+    return Mesh(np.array(there[: config.devices]), (DEVICES,))
+
+
+def parts_of(state: State) -> State:
+    """How each leaf of a State is cut: environments by number, batches by sample."""
+    same = jax.tree.map(lambda _: EVERYWHERE, state)
+    cut = lambda tree, axis: jax.tree.map(lambda _: along(axis), tree)
+    scale = same.reward_scale
+    return replace(
+        same,
+        env=cut(same.env, 0),
+        reward_scale=None if scale is None else scale._replace(total=along(0)),
+        queue=cut(same.queue, 1),
+        phase=cut(same.phase, 1),
+    )
+
+
+def parts_of_infos(infos: Info) -> Info:
+    """The same for the Infos of several iterations, whose episodes are [iteration, T, N]."""
+    same = jax.tree.map(lambda _: EVERYWHERE, infos)
+    return same._replace(done=along(2), episode_return=along(2), episode_length=along(2))
+
+
+def placed(mesh: Mesh, parts: Any) -> Any:
+    """Cuts as JAX's shardings on these devices."""
+    is_cut = lambda x: isinstance(x, PartitionSpec)
+    return jax.tree.map(lambda part: NamedSharding(mesh, part), parts, is_leaf=is_cut)
+
+
+def put(array: Any, sharding: NamedSharding) -> jax.Array:
+    """An array where it belongs; every process must have the whole of it, or have it there already."""
+    if isinstance(array, jax.Array) and array.sharding == sharding:
+        return array
+    whole = np.asarray(array)
+    piece: Callable[[Any], np.ndarray] = lambda index: whole[index]
+    return jax.make_array_from_callback(whole.shape, sharding, piece)
+
+
+def gathered(array: Any) -> np.ndarray:
+    """The whole of an array in this process; all processes must ask for it."""
+    if isinstance(array, jax.Array) and not array.is_fully_addressable and not array.is_fully_replicated:
+        from jax.experimental import multihost_utils
+
+        array = multihost_utils.process_allgather(array, tiled=True)
+    return np.asarray(array)

@@ -1,0 +1,196 @@
+"""Studies: interrupted and resumed, with jobs that fail, sharing a store, and what they would cost."""
+
+import json
+from dataclasses import dataclass
+from typing import ClassVar
+
+import polars as pl
+import pytest
+import tiny
+
+from studies.jobs import Add, Count, Fail, Needy
+from studies.test_executor import done
+from trimtab.runs.records import RunError
+from trimtab.studies import catalogue, costs, study
+from trimtab.studies.declared import Declared
+from trimtab.studies.executor import Inline
+from trimtab.studies.job import Train
+from trimtab.studies.store import Store
+from trimtab.studies.study import Outcomes, Study, Where
+
+INLINE = Where(on="inline")
+
+
+@dataclass(frozen=True)
+class Sums(Study):
+    """Count, then add the two largest sums: a second round that follows from the first."""
+
+    kind: ClassVar[str] = "sums"
+    title: ClassVar[str] = "sums"
+    numbers: tuple[int, ...] = (2, 3)
+
+    def asked(self):
+        return {"numbers": list(self.numbers)}
+
+    @classmethod
+    def again(cls, asked):
+        return cls(tuple(asked["numbers"]))
+
+    def work(self, out):
+        counts = [Count(n) for n in self.numbers]
+        outcomes = yield counts
+        largest = sorted(counts, key=lambda c: outcomes.of(c).result["sum"])[-2:]
+        total = Add(*largest)
+        outcomes = yield [total]
+        return {"sum": outcomes.of(total).result["sum"]}
+
+    def present(self, answer, outcomes, out):
+        (out / "page.html").write_text(f"{answer['sum']} from {len(outcomes)} jobs")
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch):
+    monkeypatch.setitem(catalogue.KINDS, "sums", Sums)
+
+
+def interrupted(monkeypatch, after: int):
+    """An interrupt (as Ctrl-C is) in the middle of the job after so many."""
+    count, do = 0, Count.do
+
+    def once(self, bench):
+        nonlocal count
+        if (count := count + 1) > after:
+            monkeypatch.setattr(Count, "do", do)
+            raise KeyboardInterrupt
+        return do(self, bench)
+
+    monkeypatch.setattr(Count, "do", once)
+
+
+def test_rounds_follow_from_outcomes_until_there_is_an_answer(tmp_path):
+    answer = study.begin(Sums((2, 3, 4)), tmp_path / "out", INLINE, command="trimtab sums")
+    assert answer["sum"] == 6 + 10 and answer["page"] == str(tmp_path / "out" / "page.html")
+    assert (tmp_path / "out" / "page.html").read_text() == "16 from 4 jobs"
+    assert json.loads((tmp_path / "out" / "result.json").read_text()) == {"sum": 16}
+    asked = json.loads((tmp_path / "out" / "study.json").read_text())
+    assert asked == {"schema": 1, "kind": "sums", "asked": {"numbers": [2, 3, 4]}, "store": None} | {
+        "command": "trimtab sums"
+    }
+    with pytest.raises(RunError, match="already exists and is not empty"):
+        study.begin(Sums(), tmp_path / "out", INLINE)
+
+
+@pytest.mark.parametrize("store", [None, "elsewhere"])
+def test_an_interrupted_study_says_how_to_go_on_and_does_what_is_left(store, tmp_path, monkeypatch):
+    """The store it began with is the one it goes on with, wherever it is resumed from."""
+    monkeypatch.chdir(tmp_path)
+    out, kept = tmp_path / "out", Store(tmp_path / (store or "out/store"))
+    interrupted(monkeypatch, after=1)
+    with pytest.raises(KeyboardInterrupt, match=rf"`trimtab resume {out}` does what is left"):
+        study.begin(Sums((2, 3, 4)), out, Where(on="inline", store=store))
+    assert study.began(out) and not (out / "result.json").exists() and done(kept) == ["count 2"]
+    (tmp_path / "another").mkdir()
+    monkeypatch.chdir(tmp_path / "another")
+    assert catalogue.resume(out, INLINE)["sum"] == 16
+    assert done(kept) == ["add 3+4", "count 2", "count 3", "count 4"], "what was done is not done again"
+    assert catalogue.resume(out, INLINE)["sum"] == 16 and len(done(kept)) == 4
+
+
+def test_studies_that_share_a_store_do_a_job_once(tmp_path):
+    where = Where(on="inline", store=str(tmp_path / "store"))
+    assert study.begin(Sums((2, 3)), tmp_path / "a", where)["sum"] == 9
+    assert study.begin(Sums((3, 4)), tmp_path / "b", where)["sum"] == 16
+    assert done(Store(tmp_path / "store")) == ["add 2+3", "add 3+4", "count 2", "count 3", "count 4"]
+    assert not (tmp_path / "a" / "store").exists()
+
+
+def test_a_directory_of_no_known_study_is_refused(tmp_path):
+    with pytest.raises(RunError, match="cannot be read"):
+        catalogue.read(tmp_path)
+    (tmp_path / "study.json").write_text('{"schema": 1, "kind": "astrology", "asked": {}}')
+    with pytest.raises(RunError, match="'astrology' is not known here"):
+        catalogue.resume(tmp_path, INLINE)
+
+
+# Failed jobs ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Some(Declared):
+    """A declared study of which jobs fail; it measures the others."""
+
+    kind: ClassVar[str] = "test/some"
+    summary: ClassVar[str] = "Counting where some jobs fail."
+    source: ClassVar[str] = "none"
+
+    def jobs(self):
+        return [Count(2), Needy(Fail()), Count(3)]
+
+    def measure(self, outcomes: Outcomes):
+        sums = [o.result["sum"] for o in outcomes.values() if o.done]
+        return {"sums": pl.DataFrame({"sum": sums})}
+
+    def judge(self, tables):
+        return []
+
+    def figures(self, tables):
+        return {}
+
+    def answer(self, tables, verdicts):
+        return f"{tables['sums']['sum'].sum()} in all."
+
+
+def test_jobs_that_fail_are_told_with_their_words_and_the_others_are_measured(tmp_path):
+    answer = study.begin(Some(), tmp_path / "out", INLINE)
+    assert answer["sentence"] == "9 in all." and answer["jobs"] == 4
+    assert sorted(answer["failed"]) == [
+        "studies.jobs:Fail on purpose: num_envs: 0 is not positive",
+        "studies.jobs:Needy needy: needs studies.jobs:Fail on purpose, which failed: num_envs: 0 is not positive",
+    ]
+    page = (tmp_path / "out" / "page.html").read_text()
+    assert "num_envs: 0 is not positive" in page
+    assert (tmp_path / "out" / "tables" / "sums.csv").read_text().split() == ["sum", "3", "6"]
+
+
+def test_an_answer_that_needs_a_failed_job_is_none(tmp_path):
+    outcomes = Outcomes({o.job.identity: o for o in Inline().run([Fail()], Store(tmp_path))})
+    with pytest.raises(RunError, match="on purpose failed: num_envs: 0 is not positive"):
+        outcomes.of(Fail())
+
+
+# Costs ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trains(Some):
+    """Two shapes of training, one of them with three seeds, and a job that is no training."""
+
+    kind: ClassVar[str] = "test/trains"
+
+    def jobs(self):
+        small = tiny.config(env_id="FrozenLake-v1", total_timesteps=640)
+        large = small.replace(num_envs=8, total_timesteps=1280)
+        return [*(Train(small.replace(seed=s)) for s in (1, 2, 3)), Train(large), Train(large), Count(5)]
+
+
+def test_the_cost_is_jobs_and_steps_of_every_shape_and_hours_at_the_measured_speed(monkeypatch, capsys):
+    measured = {2: 0.5, 8: 0.25}
+    monkeypatch.setattr(costs, "_measured", lambda job: measured[job.config.num_envs])
+    cost = costs.cost_of(Trains(), Where(workers=4))
+    hours = {"train FrozenLake-v1 ppo 2x8": 3 * 640 * 0.5 / 3600, "train FrozenLake-v1 ppo 8x8": 1280 * 0.25 / 3600}
+    hours["studies.jobs:Count "] = 5 * 0.375 / 3600  # what is no training takes as long as training does on average
+    assert {row["what"]: row["hours"] for row in cost["rows"]} == pytest.approx(hours)
+    assert {row["what"]: row["jobs"] for row in cost["rows"]} == dict(zip(hours, (3, 1, 1))), "a job asked twice is one"
+    assert cost["jobs"] == 5 and cost["steps"] == 3 * 640 + 1280 + 5
+    assert cost["hours"] == pytest.approx(sum(hours.values()))
+    assert cost["hours_with_workers"] == pytest.approx(cost["hours"] / 4)
+    assert [row["hours"] for row in cost["rows"]] == sorted(hours.values(), reverse=True)
+    costs.print_cost(cost)
+    said = capsys.readouterr().out
+    assert "5 jobs, 3,205 environment steps" in said and "with 4 workers" in said
+
+
+def test_the_speed_is_that_of_a_short_run_of_the_same_shape():
+    seconds = costs._measured(Train(tiny.config(env_id="FrozenLake-v1", total_timesteps=10_000_000)))
+    assert seconds is not None and 0 < seconds < 0.1
+    assert costs._measured(Train(tiny.config(env_id="NoSuch-v9"))) is None

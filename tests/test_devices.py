@@ -1,0 +1,199 @@
+"""One run on several devices: the same update as on one, kills and resumes, other numbers of devices, refusals."""
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from test_runs import assert_same, flags_of, one_line, recorded, trimtab
+
+from trimtab import cli
+from trimtab.config import Config, ConfigError
+from trimtab.envs.base import Discrete, Spec
+from trimtab.playbook.rescale import rescale
+from trimtab.runs import memory
+from trimtab.runs.records import Checkpoint, RunDir
+from trimtab.shares import shared_by
+
+HERE = Path(__file__).parent
+SHARED = [
+    "--num-envs",
+    "4",
+    "--devices",
+    "2",
+    "--staleness",
+    "1",
+    "--total-timesteps",
+    "128",
+    "--checkpoints",
+    "4",
+    "--quiet",
+]
+
+
+@pytest.mark.parametrize(("count", "case"), [(4, "ewma"), (2, "phasic"), (2, "episodes")])
+def test_the_first_update_is_that_of_one_device_on_the_same_samples(count, case):
+    result = trimtab(count, case, script=(HERE / "sharded.py",))
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_killed_run_resumes_to_the_same_bits_on_as_many_devices_and_goes_on_with_others(tmp_path):
+    whole = trimtab("train", *flags_of(SHARED), "--run-dir", tmp_path / "whole")
+    assert whole.returncode == 0, whole.stderr
+    manifest = RunDir.open(tmp_path / "whole").manifest()
+    assert manifest["machine"]["devices"] == 2
+    assert manifest["determinism"] == "a resumed run continues bit for bit on as many devices"
+    arguments = [35, "train", *flags_of(SHARED), "--run-dir", tmp_path / "run"]
+    assert trimtab(*arguments, script=(HERE / "killed.py",)).returncode == -signal.SIGKILL
+    assert 0 < RunDir(tmp_path / "run").checkpoints()[-1].step < 96
+    shutil.copytree(tmp_path / "run", tmp_path / "other")
+    resumed = trimtab("resume", tmp_path / "run", "--checkpoints", "4", "--quiet")
+    assert resumed.returncode == 0, resumed.stderr
+    assert_same(tmp_path / "run", tmp_path / "whole")
+
+    moved = trimtab("resume", tmp_path / "other", "--devices", "1", "--checkpoints", "4", "--quiet")
+    assert moved.returncode == 0, moved.stderr
+    assert "devices 2 -> 1: from step 64 on not bit for bit as before" in moved.stderr
+    other = RunDir.open(tmp_path / "other")
+    assert other.config()["devices"] == 1 and len(other.metrics()) == 4
+    first, second = other.manifest()["segments"]
+    assert (first["devices"], second["step"], "devices 2 -> 1" in second["not_bit_for_bit"]) == (2, 64, True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"num_envs": 5}, "num_envs=5: 2 devices cannot share it equally; nearest: 4, 6"),
+        ({"num_envs": 1}, "num_envs=1: 2 devices cannot share it equally; nearest: 2"),
+        ({"num_envs": 2, "num_steps": 9, "minibatch_size": 9}, "minibatch_size=9: 2 devices .*nearest: 6, 18"),
+        ({"num_envs": 2, "num_steps": 9, "num_minibatches": 2}, "num_minibatches=2: 2 devices .*nearest: 1, 3"),
+        ({"algo": "ppg", "num_envs": 2, "num_steps": 9, "aux_minibatch_size": 9}, "aux_minibatch_size=9: 2 .*: 8, 12"),
+        ({"minibatch_by": "rows", "num_minibatches": 4, "num_envs": 4, "num_steps": 5}, "num_minibatches=4: does not"),
+        ({"devices": 0}, "devices=0: must be from 1"),
+    ],
+)
+def test_what_devices_cannot_share_is_refused_with_the_nearest(fields, message):
+    with pytest.raises(ConfigError, match=message):
+        Config(**{"devices": 2} | fields)
+
+
+def test_defaults_are_made_of_whole_shares():
+    config = Config(devices=4, num_envs=4, num_steps=6)
+    assert (config.minibatches, config.minibatch) == (3, 8)  # of 6 samples each, where one device would take 4 of 24
+    assert (
+        config.derived()["devices"] == "4, each with 1 environments and 2 samples of every minibatch, its own shuffled"
+    )
+    assert "devices" not in Config().derived()
+    assert shared_by(config, 1).minibatches == 3
+
+
+def test_host_environments_and_missing_devices_are_refused(tmp_path, capsys):
+    host = trimtab("train", "CartPole-v1", "--backend", "gymnasium", "--devices", "2", "--run-dir", tmp_path / "a")
+    assert one_line(host).endswith("CartPole-v1 (gymnasium) is stepped on the host, by one device; nearest: 1")
+    assert jax.device_count() == 1  # JAX has started here, with one
+    with pytest.raises(SystemExit):
+        cli.main(["train", *flags_of(["--num-envs", "4", "--devices", "2"]), "--run-dir", str(tmp_path / "b")])
+    assert "devices=2: JAX has 1 in this process" in capsys.readouterr().err
+    assert not (tmp_path / "a").exists() and not (tmp_path / "b").exists()
+
+
+def test_rescaling_to_devices_and_back_leads_back():
+    one = Config(algo="ppo-ewma", num_envs=16, num_steps=64, learning_rate=1e-3)
+    four = rescale(one, devices=4).config
+    assert (four.num_envs, four.devices, four.minibatches) == (64, 4, one.minibatches)
+    assert four.learning_rate == pytest.approx(2e-3)
+    back = rescale(four, devices=1)
+    assert (back.config.num_envs, back.config.devices) == (16, 1)
+    assert back.config.learning_rate == pytest.approx(one.learning_rate)
+    assert [row.after for row in back.changes if row.field == "devices"] == [1]
+
+
+def test_memory_of_a_device_is_its_share_and_all_parameters(capsys):
+    spec = Spec("Box", "native", (3,), "float32", Discrete(2), 200, True)
+    one, two = Config(num_envs=8), Config(num_envs=8, devices=2)
+    each, whole = memory.estimate_each(two, spec, 1000), memory.estimate(one, spec, 1000)
+    assert each.parts["rollout"] * 2 == whole.parts["rollout"]
+    assert each.parts["parameters and optimizer"] == whole.parts["parameters and optimizer"]
+    assert memory.estimate(two, spec, 1000).total == 2 * each.total
+    memory.refuse_what_cannot_fit(two, spec, 1000, each.total)  # an accelerator's memory is for its share
+    with pytest.raises(ConfigError, match="needs at least"):
+        memory.refuse_what_cannot_fit(two, spec, 1000, each.total - 1)
+    assert cli.main(["plan", "CartPole-v1", "--num-envs", "8", "--devices", "2", "--json"]) == 0
+    derived = json.loads(capsys.readouterr().out)["derived"]
+    assert {"devices", "each of the devices", "averaged between them"} <= derived.keys()
+
+
+# Several processes -----------------------------------------------------------------------------------------
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def pair(*arguments):
+    """Two processes that share a run."""
+    meeting = ["--hosts", "--coordinator", f"127.0.0.1:{free_port()}", "--num-processes", "2"]
+    command = [sys.executable, "-m", "trimtab.cli", *map(str, arguments), *meeting]
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return [subprocess.Popen([*command, "--process-id", str(number)], **output) for number in range(2)]
+
+
+def finished(processes):
+    ended = [(process.communicate(timeout=240), process.returncode) for process in processes]
+    assert [code for _, code in ended] == [0, 0], ended
+    return [output for output, _ in ended]
+
+
+def test_two_processes_give_the_records_of_one_with_two_devices_and_end_together(tmp_path):
+    flags = [*flags_of(SHARED), "--eval-every", "64", "--eval-episodes", "2"]
+    one = trimtab("train", *flags, "--run-dir", tmp_path / "one")
+    assert one.returncode == 0, one.stderr
+    (spoken, silent) = finished(pair("train", *flags, "--run-dir", tmp_path / "two"))
+    assert "128 steps in" in spoken[0] and silent == ("", "")
+    assert_close(recorded(tmp_path / "two"), recorded(tmp_path / "one"))
+
+    long = [*flags_of(SHARED), "--total-timesteps", "3200000", "--checkpoints", "1000", "--run-dir", tmp_path / "long"]
+    for lost in (0, 1):
+        processes = pair(*(["train", *long] if lost == 0 else ["resume", tmp_path / "long", "--quiet"]))
+        reached = (RunDir(tmp_path / "long").checkpoints() or [Checkpoint(0, tmp_path, {})])[-1].step
+        wait_for(lambda reached=reached: RunDir(tmp_path / "long").checkpoints()[-1].step > reached)
+        processes[lost].kill()
+        _, said = processes[1 - lost].communicate(timeout=30)
+        assert processes[1 - lost].returncode == 3
+        assert said.strip() == "trimtab: another process of this run was lost; resume goes on from the last checkpoint"
+        processes[lost].communicate(timeout=30)
+
+
+def wait_for(happened, seconds: float = 200) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        with suppress(IndexError, OSError):
+            if happened():
+                return
+        time.sleep(0.2)
+    raise TimeoutError
+
+
+def assert_close(found, wanted):
+    """Records up to rounding."""
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_meetings_that_cannot_be_are_refused():
+    refused = lambda *flags: one_line(trimtab("train", "CartPole-v1", *flags))
+    assert "process_id=1: needs --hosts" in refused("--process-id", "1")
+    half = refused("--hosts", "--coordinator", "127.0.0.1:1")
+    assert half.endswith("num_processes=None: coordinator, num_processes and process_id belong together; give all")
+    beyond = refused("--hosts", "--coordinator", "127.0.0.1:1", "--num-processes", "2", "--process-id", "2")
+    assert beyond.endswith("process_id=2: must be below num_processes; nearest: 1")
