@@ -9,7 +9,7 @@ import pytest
 import tiny
 from tiny import forget_programs  # noqa: F401
 
-from trimtab.config import Config
+from trimtab.config import Config, ConfigError
 from trimtab.fields import is_traced
 from trimtab.runs import loop
 
@@ -99,10 +99,12 @@ FILES = {
     "eval_threshold": 1e9,
     "probe_every": 2,
 }
+# what this process cannot have; tests/test_devices.py starts ones that can
+REFUSED = {"devices": 2}
 
 
 def test_every_field_is_in_one_of_the_tables():
-    tables = [*SHAPES, *RESULTS, *FILES]
+    tables = [*SHAPES, *RESULTS, *FILES, *REFUSED]
     assert sorted(tables) == sorted(f.name for f in dataclasses.fields(Config))
 
 
@@ -159,3 +161,10 @@ def test_the_same_fields_record_the_same(usual, tmp_path):
 def test_changing_a_field_changes_what_is_recorded(field, usual, tmp_path):
     changed = tiny.config(**EVAL).replace(**{field: FILES[field]})
     assert str(recorded(changed, tmp_path / "run")) != str(usual)
+
+
+@pytest.mark.parametrize("field", REFUSED)
+def test_what_cannot_be_done_here_is_refused(field, tmp_path):
+    with pytest.raises(ConfigError, match=f"{field}={REFUSED[field]}: "):
+        loop.train(tiny.config(**{field: REFUSED[field]}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
