@@ -165,6 +165,7 @@ def test_changing_a_field_changes_what_is_recorded(field, usual, tmp_path):
 
 @pytest.mark.parametrize("field", REFUSED)
 def test_what_cannot_be_done_here_is_refused(field, tmp_path):
+    assert len(jax.devices()) == 1  # and once JAX has begun, no more
     with pytest.raises(ConfigError, match=f"{field}={REFUSED[field]}: "):
         loop.train(tiny.config(**{field: REFUSED[field]}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
