@@ -41,11 +41,10 @@ def test_the_public_names_are_listed_and_exist():
         trimtab.trian  # noqa: B018
 
 
-def test_every_command_has_a_function_but_studies_and_those_for_a_terminal():
+def test_every_command_has_a_function_but_those_for_a_terminal():
     elsewhere = {"doctor": "diagnose", "eval": "evaluate", "show": "load"}
-    studies, terminal = {"split", "study", "tune"}, {"completion", "throughput", "view"}
     missing = {name for name in HELP if elsewhere.get(name, name) not in dir(trimtab)}
-    assert missing == studies | terminal
+    assert missing == {"completion", "throughput", "view"}
 
 
 @pytest.mark.parametrize("name", api.__all__)

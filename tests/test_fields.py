@@ -9,13 +9,12 @@ import pytest
 import tiny
 from tiny import forget_programs  # noqa: F401
 
-from trimtab.config import Config
+from trimtab.config import Config, ConfigError
 from trimtab.fields import is_traced
 from trimtab.runs import loop
 
 HOT = {"update_epochs": 2, "learning_rate": 0.05}  # policies move far enough for clips and caps to bind
 LIMITED = HOT | {"clip_vloss": 10.0, "target_kl": 10.0, "value_learning_rate": 0.01}  # numbers that may be absent
-FALLING = HOT | {"clip_coef": 0.05, "clip_anneal": "linear"}
 RETURNS = {"algo": "reinforce", "num_minibatches": 1, "time_limit": 5}
 GAUSSIAN = {"env_id": "Pendulum-v1", "norm_obs": True, "norm_reward": True, "update_epochs": 2}
 PPG = {"algo": "ppg", "policy_iterations": 2, "aux_epochs": 1}
@@ -38,7 +37,7 @@ RESULTS = {
     "time_limit": (RETURNS, 3),
     "algo": (HOT, "ppo-ewma"),
     "seed": (HOT, 7),
-    "total_timesteps": (FALLING, 128),
+    "total_timesteps": (HOT | {"ent_anneal": 1.0}, 128),
     "num_envs": (HOT, 4),
     "num_steps": (HOT, 16),
     "stagger_resets": (HOT, True),
@@ -100,10 +99,12 @@ FILES = {
     "eval_threshold": 1e9,
     "probe_every": 2,
 }
+# what this process cannot have; tests/test_devices.py starts ones that can
+REFUSED = {"devices": 2}
 
 
 def test_every_field_is_in_one_of_the_tables():
-    tables = [*SHAPES, *RESULTS, *FILES]
+    tables = [*SHAPES, *RESULTS, *FILES, *REFUSED]
     assert sorted(tables) == sorted(f.name for f in dataclasses.fields(Config))
 
 
@@ -160,3 +161,11 @@ def test_the_same_fields_record_the_same(usual, tmp_path):
 def test_changing_a_field_changes_what_is_recorded(field, usual, tmp_path):
     changed = tiny.config(**EVAL).replace(**{field: FILES[field]})
     assert str(recorded(changed, tmp_path / "run")) != str(usual)
+
+
+@pytest.mark.parametrize("field", REFUSED)
+def test_what_cannot_be_done_here_is_refused(field, tmp_path):
+    assert len(jax.devices()) == 1  # and once JAX has begun, no more
+    with pytest.raises(ConfigError, match=f"{field}={REFUSED[field]}: "):
+        loop.train(tiny.config(**{field: REFUSED[field]}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -1,5 +1,7 @@
 """Agents find the known answers of the ladder environments."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import ladder
@@ -25,7 +27,7 @@ def train(env, iterations, **changes):
     config = tiny.config(**{**COMMON, "total_timesteps": 160 * iterations, **changes})
     bench, hypers = tiny.Bench(config, env), hypers_of(config)
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=tiny.FAST)
     def many(key):
         state = bench.algorithm.init(key, hypers)
         return jax.lax.fori_loop(0, iterations, lambda _, s: bench.algorithm.step(s, hypers)[0], state)
