@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import trimtab
-from trimtab import cli
+from trimtab import cli, presets
 from trimtab import config as configuration
 from trimtab.config import Config, ConfigError
 from trimtab.playbook.rescale import ADJUSTMENTS, RULES, effective, rescale
@@ -480,9 +480,10 @@ def test_command_does_not_overwrite_unless_forced(runs, capsys):
 
 def test_command_takes_a_preset_and_prints_json(runs, capsys):
     code, out, _ = run(capsys, "ppo/CartPole-v1", "--num-envs", "1", "--json", "--skip", "norm_adv,max_grad_norm")
-    shown = json.loads(out)
-    assert code == 0 and shown["c_opt"] == 4.0 and shown["config"]["max_grad_norm"] == 0.5
-    assert shown["config"]["norm_adv"] == "batch" and shown["config"]["learning_rate"] == 1.25e-4
+    shown, preset = json.loads(out), presets.load("ppo/CartPole-v1")
+    assert code == 0 and shown["c_opt"] == 4.0 and shown["config"]["max_grad_norm"] == preset["max_grad_norm"]
+    assert shown["config"]["norm_adv"] == "batch"
+    assert shown["config"]["learning_rate"] == pytest.approx(preset["learning_rate"] / 2)
 
 
 def test_command_passes_every_option_on(runs, capsys):

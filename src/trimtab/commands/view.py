@@ -19,7 +19,7 @@ def view(argv: list[str]) -> int:
         "--port", metavar="INT", default=str(PORT), help=f"port on this machine, 0: any (default: {PORT})"
     )
     given = made.parse(argv)
-    root, port = Path(given.dir), flags.parse("port", "int", given.port)
+    root, port = Path(given.dir), flags.parse("port", int, given.port)
     if not root.is_dir():
         raise ConfigError("dir", given.dir, "is no directory; name one that holds runs")
     if not 0 <= port <= 65_535:
