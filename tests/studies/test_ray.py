@@ -2,20 +2,21 @@
 
 import os
 import signal
+import socket
 import sys
 
 import pytest
+import ray
 import tiny
 
 from studies.jobs import Add, Count, Fail, Needy
 from studies.test_executor import recorded
 from trimtab.runs.records import RunError
+from trimtab.studies import on_ray
 from trimtab.studies.executor import Inline
 from trimtab.studies.job import Train
 from trimtab.studies.on_ray import OnRay, pack, unpack
 from trimtab.studies.store import Store
-
-ray = pytest.importorskip("ray")
 
 
 @pytest.fixture(autouse=True)
@@ -106,3 +107,11 @@ def test_an_archive_is_whole_and_leaves_locks_behind(tmp_path):
         "deep",
         "deep/a.txt",
     ]
+
+
+def test_an_address_where_nobody_listens_is_refused_at_once():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(RunError, match="no Ray cluster listens"):
+        on_ray._refuse_silence(f"127.0.0.1:{port}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import socket
 import sys
 import tarfile
 import tempfile
@@ -206,6 +207,7 @@ def _start(ray: Any, address: str | None, workers: int | None) -> None:
     threads = {"NPROC": "1", "TRIMTAB_THREADS": "1"}
     quiet = {"log_to_driver": False, "logging_level": "error"}
     if address:
+        _refuse_silence(address)
         try:
             ray.init(address=address, runtime_env={"env_vars": threads}, **quiet)
         except (ConnectionError, ValueError, RuntimeError) as error:
@@ -218,3 +220,14 @@ def _start(ray: Any, address: str | None, workers: int | None) -> None:
         _node_ip_address="127.0.0.1",
         **quiet,
     )
+
+
+def _refuse_silence(address: str) -> None:
+    """An address at which nobody listens is refused at once; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdigit():
+        return  # "auto", or whatever else Ray knows
+    try:
+        socket.create_connection((host or "127.0.0.1", int(port)), timeout=5.0).close()
+    except OSError as error:
+        raise RunError(f"on: no Ray cluster listens at {address} ({error.strerror or error})") from None
