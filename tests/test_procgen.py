@@ -25,8 +25,6 @@ TINY = {
 }
 TINY_PPG = {"policy_iterations": 2, "aux_epochs": 1, "aux_minibatch_size": 16}
 
-pytest.importorskip("envpool")
-
 
 def tiny(algo, **changes):
     values = presets.load(f"{algo}/procgen") | TINY | (TINY_PPG if algo.startswith("ppg") else {})

@@ -12,10 +12,9 @@ import tiny
 from studies.jobs import Add, Count, Fail, Needy
 from studies.test_executor import recorded
 from trimtab.runs.records import RunError
-from trimtab.studies import on_ray
 from trimtab.studies.executor import Inline
 from trimtab.studies.job import Train
-from trimtab.studies.on_ray import OnRay, pack, unpack
+from trimtab.studies.on_ray import OnRay, _refuse_silence, pack, unpack
 from trimtab.studies.store import Store
 
 
@@ -114,4 +113,4 @@ def test_an_address_where_nobody_listens_is_refused_at_once():
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with pytest.raises(RunError, match="no Ray cluster listens"):
-        on_ray._refuse_silence(f"127.0.0.1:{port}")
+        _refuse_silence(f"127.0.0.1:{port}")
