@@ -184,14 +184,14 @@ class Staleness(Trained):
                 f"iterations) data {max(waits)} iterations old keep an effective {last['importance_ess'].mean():.0%} "
                 "under the decoupled loss"
             )
-        return f"How far an iteration moves the policy decides: {'; '.join(words)}. {DIFFERENT}"
+        return f"How far iterations move the policy: {'; '.join(words)}. {DIFFERENT}"
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         words = {v.claim.id: v.word for v in verdicts}
         return (
             f"Stale data: weights by the recent policy are unstable: {words['H1']}; the decoupled loss loses little "
             f"up to {FAR} iterations: {words['H2']}; keeping near the behavior policy holds back early and steadies "
-            f"late: {words['H3']}. {self._why(tables['change'])}"
+            f"late: {words['H3']}."
         )
 
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
