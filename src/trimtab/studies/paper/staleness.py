@@ -29,7 +29,7 @@ from trimtab.studies.paper.trained import (
     combination,
     effects,
     judged,
-    mean_metric,
+    typical_metric,
 )
 from trimtab.studies.store import Outcome
 from trimtab.studies.study import Outcomes
@@ -121,7 +121,7 @@ class Staleness(Trained):
     def also(self, outcome: Outcome) -> dict[str, Any]:
         """How far the policy was from the data, and how much of the data still counted."""
         config = outcome.job.config  # type: ignore[attr-defined]
-        return {"iterations": config.iterations, "epochs": config.update_epochs} | mean_metric(outcome, *WATCHED)
+        return {"iterations": config.iterations, "epochs": config.update_epochs} | typical_metric(outcome, *WATCHED)
 
     def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
         tables = super().measure(outcomes)
@@ -184,14 +184,14 @@ class Staleness(Trained):
                 f"iterations) data {max(waits)} iterations old keep an effective {last['importance_ess'].mean():.0%} "
                 "under the decoupled loss"
             )
-        return f"How far an iteration moves the policy decides: {'; '.join(words)}. {DIFFERENT}"
+        return f"How far iterations move the policy: {'; '.join(words)}. {DIFFERENT}"
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         words = {v.claim.id: v.word for v in verdicts}
         return (
             f"Stale data: weights by the recent policy are unstable: {words['H1']}; the decoupled loss loses little "
             f"up to {FAR} iterations: {words['H2']}; keeping near the behavior policy holds back early and steadies "
-            f"late: {words['H3']}. {self._why(tables['change'])}"
+            f"late: {words['H3']}."
         )
 
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
@@ -218,7 +218,7 @@ class Staleness(Trained):
                     diagnostic(change, "importance_ess"),
                     "effective share of samples",
                     "What is left of stale data under importance weights",
-                    "(Σw)² / Σw² over samples; mean over training and environments.",
+                    "(Σw)² / Σw² over samples; median over training, mean over environments.",
                 ),
                 "Where this falls the decoupled and behavior losses learn from few samples with large weights. Under "
                 "the recent loss the weights are those of the policy just before, so they hide how old the data is.",
@@ -228,7 +228,7 @@ class Staleness(Trained):
                     diagnostic(change, "approx_kl"),
                     "KL to the policy in the weights, nats",
                     "How far the policy is from its data",
-                    "Mean over training and environments; at staleness 0, what one iteration changes.",
+                    "Median over training, mean over environments; at staleness 0, what one iteration changes.",
                 ),
                 "The size of an iteration's change, and how it adds up over the iterations that data waits.",
             ),
@@ -237,7 +237,7 @@ class Staleness(Trained):
                     diagnostic(change, "clip_fraction"),
                     "ratios clipped",
                     "How much the proximal policy holds back",
-                    "Share of samples outside the clip range; mean over training and environments.",
+                    "Share of samples outside the clip range; median over training, mean over environments.",
                 ),
                 "Under the behavior loss the range lies around an old policy, so more samples are outside from the "
                 "start: that is what holds learning back.",

@@ -102,11 +102,11 @@ class Trained(Declared):
         return {}
 
 
-def mean_metric(outcome: Outcome, *names: str) -> dict[str, float]:
-    """Means over training of what its iterations recorded, where they recorded it."""
+def typical_metric(outcome: Outcome, *names: str) -> dict[str, float]:
+    """Medians over training of what its iterations recorded: a policy that breaks makes any mean."""
     metrics = Run(outcome.path).metrics
     values = {name: metrics[f"train/{name}"].drop_nulls() for name in names if f"train/{name}" in metrics.columns}
-    return {name: float(v.drop_nans().mean() or 0.0) for name, v in values.items() if len(v)}
+    return {name: float(v.drop_nans().median() or 0.0) for name, v in values.items() if len(v)}
 
 
 # Groups of seeds and contrasts of them ---------------------------------------------------------------------
