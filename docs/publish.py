@@ -140,6 +140,22 @@ def main() -> None:
         write_atomically(RESULTS / f"{name}.md", text.encode())
         print(f"docs/results/{name}.md")
     write_atomically(RESULTS / "claims.md", claims(places).encode())
+    listed(places)
+
+
+def listed(places: list[Path]) -> None:
+    """The table of studies in README.md."""
+    rows = []
+    for folder in studies(places):
+        kind = json.loads((folder / "result.json").read_text())["study"]
+        rows.append(f"| [{kind}]({kind.replace('/', '-')}.md) | {DECLARED[kind].summary} |")
+    text = (RESULTS / "README.md").read_text()
+    before, _, rest = text.partition("| page | question |\n|---|---|\n")
+    after = rest[rest.index("## Speed and checks") :]
+    order = [f"[{kind}]" for kind in DECLARED]
+    rows.sort(key=lambda row: next(k for k, name in enumerate(order) if name in row))
+    table = "\n".join(["| page | question |", "|---|---|", *rows])
+    write_atomically(RESULTS / "README.md", f"{before}{table}\n\n{after}".encode())
 
 
 if __name__ == "__main__":

@@ -61,6 +61,6 @@ def test_a_script_runs(name, runs, capsys):
     if name == "use_a_policy":
         assert len(made) == 3 and all(math.isfinite(value) and value >= 8 for value in made) and "policy.npz" in said
     elif name == "longer_and_further":
-        assert made.results["steps"] == [2048, 1024] and made.differing["learning_rate"] == [0.00025, 1e-4]
+        assert made.results["steps"] == [2048, 1024] and made.differing["learning_rate"] == [0.003, 1e-4]
     else:
         assert made.config.num_envs == 8 and made.config.minibatch == 256 and os.path.isdir(made.path)

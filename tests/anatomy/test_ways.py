@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trimtab.anatomy import exact
-from trimtab.anatomy.minibatches import WAYS, parts_of, parts_variance
+from trimtab.anatomy.minibatches import WAYS, parts_of, subsampling_measured
 from trimtab.anatomy.noise import subsampling_variance
 from trimtab.envs.tabular import FiniteMDP
 
@@ -33,13 +33,13 @@ def test_what_cutting_adds_is_the_spread_of_minibatch_means():
     parts = parts_of("whole rows", 4, 8, 8, seed=1)
     means = np.array([gradients[part].mean(0) for part in parts])
     direct = ((means - gradients.mean(0)) ** 2).sum(1).mean()
-    assert parts_variance(gradients @ gradients.T, parts) == pytest.approx(direct)
+    assert subsampling_measured(gradients @ gradients.T, parts) == pytest.approx(direct)
 
 
 def test_shuffled_samples_follow_the_finite_population_formula():
     gradients = np.random.default_rng(0).normal(size=(32, 5)) * np.arange(1, 33)[:, None]
     gram = gradients @ gradients.T
-    found = [parts_variance(gram, parts_of("shuffled samples", 4, 8, 4, seed)) for seed in range(400)]
+    found = [subsampling_measured(gram, parts_of("shuffled samples", 4, 8, 4, seed)) for seed in range(400)]
     assert np.mean(found) == pytest.approx(subsampling_variance(gram, 4), rel=0.03)
 
 

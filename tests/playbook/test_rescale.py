@@ -504,9 +504,7 @@ def test_command_passes_every_option_on(runs, capsys):
     )
     assert code == 0 and json.loads(out)["config"] == expected.config.as_dict()
     assert json.loads(out)["warnings"] == expected.warnings
-    code, out, _ = run(
-        capsys, source(runs), "--num-devices", "1", "--devices-before", "4", "--num-steps", "128", "--json"
-    )
+    code, out, _ = run(capsys, source(runs), "--devices", "1", "--devices-before", "4", "--num-steps", "128", "--json")
     assert (json.loads(out)["config"]["num_envs"], json.loads(out)["config"]["num_steps"]) == (64, 128)
 
 

@@ -192,9 +192,7 @@ def recorded(path: Path) -> list[dict]:
     return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in rows]
 
 
-def test_inline_and_local_give_the_same_records_and_a_killed_run_goes_on(tmp_path, monkeypatch):
-    for name, value in tiny.CHEAP.items():
-        monkeypatch.setenv(name, value)
+def test_inline_and_local_give_the_same_records_and_a_killed_run_goes_on(tmp_path):
     config = tiny.config(env_id="FrozenLake-v1", total_timesteps=64_000, num_steps=16)
     jobs = [Train(config.replace(seed=s), checkpoints=20) for s in (1, 2)]
     local, stores = Local(1), (Store(tmp_path / "a"), Store(tmp_path / "b"))

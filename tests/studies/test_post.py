@@ -39,8 +39,8 @@ def test_jobs_can_be_sent_and_are_the_same_again(kind, size):
 
 @pytest.mark.parametrize("kind", DECLARED, ids=lambda kind: kind.kind)
 def test_every_claim_has_its_rule_and_notes_say_what_differs(kind):
-    assert kind.claims and all(claim.rule and claim.where for claim in kind.claims)
-    assert kind(size="quick").notes()
+    assert all(claim.rule and claim.where for claim in kind.claims)
+    assert not kind.claims or kind(size="quick").notes()
 
 
 def test_a_study_counts_the_runs_its_jobs_need_once():

@@ -238,7 +238,8 @@ class Tune(Study):
             for name, trial in chosen.items()
             for job in self.runs(trial, self.fresh_seeds)
         ]
-        report.write_page(answer, learning_frame(runs), RunDir.open(runs[0][2]).manifest(), out)
+        drawn = answer | {"config": str(out / "tuned.yaml")}
+        report.write_page(drawn, learning_frame(runs), RunDir.open(runs[0][2]).manifest(), out)
 
 
 def _interval(areas: list[float]) -> dict[str, float]:
