@@ -49,7 +49,6 @@ def page_of(folder: Path) -> tuple[str, str]:
     answer = judged(folder)
     write_json(folder / "result.json", answer)
     study, name = DECLARED[answer["study"]], answer["study"].replace("/", "-")
-    seconds = sum(json.loads(f.read_text())["seconds"] for f in _outcomes(folder))
     lines = [f"# {study.summary}", "", f"*{study.source}*", "", f"**{answer['sentence']}**", ""]
     for verdict in answer["verdicts"]:
         claim = verdict["claim"]
@@ -66,18 +65,13 @@ def page_of(folder: Path) -> tuple[str, str]:
     lines += [
         "## How this was made",
         "",
-        f"`{answer['command']}`: {answer['jobs']} jobs, {answer['steps']:,} environment steps, {seconds / 60:.1f} "
-        f"minutes of work on {where['processor']}, {where['cores']} cores. Numbers: [{name}.json]({name}.json).",
+        f"`{answer['command']}`: {answer['jobs']} jobs, {answer['steps']:,} environment steps, on "
+        f"{where['processor']}, {where['cores']} cores. Numbers: [{name}.json]({name}.json).",
         "",
         *(f"- failed: {failure}" for failure in answer["failed"]),
     ]
     write_atomically(RESULTS / f"{name}.json", (json.dumps(answer, indent=1) + "\n").encode())
     return name, "\n".join(lines)
-
-
-def _outcomes(folder: Path) -> list[Path]:
-    """Outcomes of a study's own jobs, where its store is its own."""
-    return sorted((folder / "store").glob("*/outcome.json"))
 
 
 def _figures(folder: Path, name: str) -> list[Path]:
