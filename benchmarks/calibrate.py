@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from trimtab.runs.device import machine
+from trimtab.runs.device import cores, machine
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 
@@ -52,8 +52,6 @@ def main() -> None:
     parser.add_argument("--only", type=int, nargs="*", help="cells by number")
     given = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from trimtab.studies.workers import cores
-
     from trimtab.anatomy.calibration import cells
 
     chosen = given.only if given.only is not None else range(len(cells()))
@@ -63,7 +61,8 @@ def main() -> None:
             found.append(result)
             shares = ", ".join(f"{k} {shown(v)}" for k, v in result["coverage"].items())
             print(f"{result['cell']}: {shares} ({result['seconds']:.0f} s)", flush=True)
-            write(found)  # as far as it got
+    if given.only is None:  # some cells are a look, not the page
+        write(found)
 
 
 def shown(share: float | None) -> str:

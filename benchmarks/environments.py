@@ -23,7 +23,7 @@ from trimtab.envs.names import NATIVE_IDS, PGX_IDS, XMINIGRID_IDS
 PAGE = Path(__file__).parent.parent / "docs" / "results" / "environments.md"
 STEPS, NUM_ENVS = 100, 2
 AT_ONCE = 60  # environments that share a process: EnvPool keeps what it has loaded
-PATIENCE = 900  # seconds for such a group
+PATIENCE = 3600  # seconds for such a group; other work may share the machine
 
 # The table -------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 Samples per second of the gradient and of the forward pass, inside a compiled loop as in training, for trimtab's
 network, for the same network with XLA's own convolution and pooling, and for PyTorch's (channels last, its fastest
 layout) where torch can be imported, here or by the interpreter given with --torch. Contenders take turns and the best
-of many short repeats counts, so that other work on the machine disturbs the ratios as little as it can.
+of many short repeats counts, so that other work on the machine disturbs the ratios as little as it can. `--profile`
+shows where the gradient's time goes: every convolution of the network by itself, here and in PyTorch.
 """
 
 from __future__ import annotations
@@ -174,6 +175,92 @@ def compare(batch: int, threads: int, repeats: int, torch_python: str, library_t
     }
 
 
+# The profile -----------------------------------------------------------------------------------------------
+
+# Convolutions of the network: how many of them, their size, inputs and outputs.
+LAYERS = ((1, 64, 3, 16), (4, 32, 16, 16), (1, 32, 16, 32), (4, 16, 32, 32), (1, 16, 32, 32), (4, 8, 32, 32))
+
+
+def profile(batch: int, threads: int, repeats: int) -> list[dict[str, Any]]:
+    """Milliseconds of every kind of convolution, forward and with its gradients, inside a loop as in training."""
+    clock = time.process_time if threads == 1 else time.perf_counter
+    rows = []
+    for count, size, inputs, outputs in LAYERS:
+        row: dict[str, Any] = {"layers": count, "size": size, "inputs": inputs, "outputs": outputs}
+        flops = count * 2 * 9 * inputs * outputs * size**2 * batch
+        sides = {"trimtab": _jax_convolution, "PyTorch": _torch_convolution}
+        for name, make in sides.items():
+            forward, both = make(batch, size, inputs, outputs, threads)
+            seconds = [best_of(run, repeats, clock) / LOOPS * count for run in (forward, both)]
+            row[name] = {"forward_ms": 1e3 * seconds[0], "gradient_ms": 1e3 * seconds[1]}
+            row[name] |= {"forward_gflops": flops / seconds[0] / 1e9, "gradient_gflops": 3 * flops / seconds[1] / 1e9}
+        rows.append(row)
+    return rows
+
+
+def _jax_convolution(batch: int, size: int, inputs: int, outputs: int, threads: int) -> tuple[Callable, Callable]:
+    """(forward, forward and gradients) of LOOPS batches."""
+    import jax
+
+    from trimtab.nets import impala
+
+    few = inputs <= 4  # the first one is computed together with its pooling
+    layer = impala._convolve_and_pool if few else impala.convolve
+    x = jax.random.normal(jax.random.key(0), (LOOPS, batch, size, size, inputs))
+    weight = jax.random.normal(jax.random.key(1), (3, 3, inputs, outputs)) / 10
+    value = lambda x, weight: (layer(x, weight) ** 2).sum()
+    wrt = 1 if few else (0, 1)  # nobody asks for the gradient of the image
+    forward = jax.jit(lambda x, w: jax.lax.map(lambda x: layer(x, w).sum(), x)).lower(x, weight).compile()
+    both = jax.jit(lambda x, w: jax.lax.map(lambda x: jax.grad(value, wrt)(x, w), x)).lower(x, weight).compile()
+    return (lambda: jax.block_until_ready(forward(x, weight))), (lambda: jax.block_until_ready(both(x, weight)))
+
+
+def _torch_convolution(batch: int, size: int, inputs: int, outputs: int, threads: int) -> tuple[Callable, Callable]:
+    """The same in PyTorch."""
+    import torch
+    import torch.nn.functional as F
+
+    torch.set_num_threads(threads)
+    few = inputs <= 4
+    x = torch.randn(batch, inputs, size, size).contiguous(memory_format=torch.channels_last).requires_grad_(not few)
+    weight = (torch.randn(outputs, inputs, 3, 3) / 10).contiguous(memory_format=torch.channels_last)
+    weight.requires_grad_()
+
+    def apply():
+        y = F.conv2d(x, weight, padding=1)
+        return F.max_pool2d(y, 3, 2, 1) if few else y
+
+    def forward():
+        with torch.no_grad():
+            for _ in range(LOOPS):
+                apply()
+
+    def both():
+        for _ in range(LOOPS):
+            weight.grad = x.grad = None
+            (apply() ** 2).sum().backward()
+
+    return forward, both
+
+
+def print_profile(rows: list[dict[str, Any]]) -> None:
+    """A table in Markdown: milliseconds of all layers of a kind, and their GFLOP/s."""
+    print("| convolutions | trimtab forward | PyTorch forward | trimtab gradient | PyTorch gradient |")
+    print("|---|---|---|---|---|")
+    for row in rows:
+        cells = [
+            f"{row[name][f'{what}_ms']:.2f} ms ({row[name][f'{what}_gflops']:.0f} GFLOP/s)"
+            for what in ("forward", "gradient")
+            for name in ("trimtab", "PyTorch")
+        ]
+        size, first = row["size"], ", pooled" if row["inputs"] <= 4 else ""
+        kind = f"{row['layers']} of {row['inputs']} to {row['outputs']} at {size} × {size}{first}"
+        print(f"| {kind} | {' | '.join(cells)} |")
+    for what in ("forward", "gradient"):
+        ours, theirs = (sum(row[name][f"{what}_ms"] for row in rows) for name in ("trimtab", "PyTorch"))
+        print(f"all, {what}: {ours:.1f} ms against {theirs:.1f} ms")
+
+
 def machine() -> dict[str, Any]:
     versions = {"jax": metadata.version("jax"), "python": platform.python_version()}
     return {"processor": device.processor(), "cores": os.cpu_count()} | versions
@@ -186,19 +273,29 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--torch", default=sys.executable, metavar="PYTHON", help="interpreter that has torch")
     parser.add_argument("--no-library", action="store_true", help="leave out XLA's own operations, which are slow")
+    parser.add_argument("--profile", action="store_true", help="time every convolution by itself (torch needed here)")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve:
         return serve(given.batch, given.threads)
     os.environ["NPROC"] = str(given.threads)  # XLA's threads; read when JAX starts
+    if given.profile:
+        rows = profile(given.batch, given.threads, given.repeats)
+        print_profile(rows)
+        return keep(f"profile, batch {given.batch}, threads {given.threads}", {"layers": rows})
     result = compare(given.batch, given.threads, given.repeats, given.torch, not given.no_library)
     for name, rows in result["samples_per_second"].items():
         told = [f"{what} {rows[what]:8.1f}/s (x {rows[f'{what}_ratio']:.2f})" for what in ("gradient", "forward")]
         print(f"{name:22s}", *told)
-    command = "python -m benchmarks.impala " + " ".join(a for a in sys.argv[1:])
+    keep(f"batch {given.batch}, threads {given.threads}", result)
+
+
+def keep(name: str, result: dict[str, Any]) -> None:
+    """Into docs/results/impala.json, with the machine and the command."""
+    command = "python -m benchmarks.impala " + " ".join(sys.argv[1:])
     file = ROOT / "docs" / "results" / "impala.json"
     kept = json.loads(file.read_text()) if file.exists() else {}
-    kept[f"batch {given.batch}, threads {given.threads}"] = result | {"machine": machine(), "command": command.strip()}
+    kept[name] = result | {"machine": machine(), "command": command.strip()}
     file.write_text(json.dumps(kept, indent=1) + "\n")
 
 

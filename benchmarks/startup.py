@@ -1,7 +1,7 @@
-"""What a user waits for before and between runs: `python -m benchmarks.startup [--against CHECKOUT] [--long]`.
+"""What a user waits for before and between runs: `python -m benchmarks.startup [--against CHECKOUT] [--long split]`.
 
 Phases from a new process to the first iteration of CartPole-v1 with a warm compilation cache, in turns with another
-checkout of this library; the overhead of a job in a warm worker; with --long also `tune`, `split --quick` and the demo
+checkout of this library; the overhead of a job in a warm worker; with --long also `tune`, `split --quick` or the demo
 as commands, before and after. Writes docs/results/startup.{json,md}.
 """
 
@@ -49,9 +49,9 @@ print(json.dumps([b - a for a, b in zip(marks, marks[1:])]))
 """
 
 COMMANDS = {
-    "trimtab tune CartPole-v1": ["tune", "CartPole-v1"],
-    "trimtab split Pendulum-v1 --batch 1024 --quick": ["split", "Pendulum-v1", "--batch", "1024", "--quick"],
-    "make demo (without installation)": ["split", "Pendulum-v1", "--batch", "1024"],
+    "tune": ["tune", "CartPole-v1"],
+    "split": ["split", "Pendulum-v1", "--batch", "1024", "--quick"],
+    "demo": ["split", "Pendulum-v1", "--batch", "1024"],
 }
 
 
@@ -100,10 +100,11 @@ def warm_overhead(jobs: int = 6) -> dict[str, float]:
     return {"first job": round(over[0], 3), "later jobs": round(median(over[1:]), 3)}
 
 
-def commands(checkouts: dict[str, Path]) -> dict[str, dict[str, float]]:
+def commands(checkouts: dict[str, Path], asked: list[str]) -> dict[str, dict[str, float]]:
     """Seconds of whole commands, before and after, compilation caches warm."""
     found: dict[str, dict[str, float]] = {}
-    for command, argv in COMMANDS.items():
+    for argv in (COMMANDS[name] for name in asked):
+        command = f"trimtab {' '.join(argv)}"
         for name, checkout in checkouts.items():
             with tempfile.TemporaryDirectory() as folder:
                 environment = os.environ | {"PYTHONPATH": str(checkout / "src")}
@@ -152,17 +153,18 @@ def page(result: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--against", type=Path, help="another checkout of this library, measured in turns")
-    parser.add_argument("--long", action="store_true", help="also whole commands")
+    parser.add_argument("--long", nargs="+", choices=COMMANDS, default=[], help="also whole commands")
     given = parser.parse_args()
     checkouts = ({"before": given.against} if given.against else {}) | {"now": ROOT}
+    long = f" --long {' '.join(given.long)}" if given.long else ""
     result = {
-        "command": "python -m benchmarks.startup --against CHECKOUT" + " --long" * given.long,
+        "command": f"python -m benchmarks.startup --against CHECKOUT{long}",
         "machine": machine(),
         "phases": in_turns(checkouts),
         "warm": warm_overhead(),
     }
     if given.long:
-        result["commands"] = commands(checkouts)
+        result["commands"] = commands(checkouts, given.long)
     (RESULTS / "startup.json").write_text(json.dumps(result, indent=1) + "\n")
     (RESULTS / "startup.md").write_text(page(result))
 

@@ -1,8 +1,9 @@
 """`make bench`: training throughput against Stable-Baselines3 on the same work, side by side in one run.
 
 Both run in turns on the otherwise idle machine, several times each: the same N, T, epochs, minibatches and network. SB3
-runs at the better of one and two torch threads. Ratios of medians matter, not the figures. Writes
-docs/results/bench.json, a page and a figure.
+runs at the better of one and two torch threads, in its own environments (ale-py, MuJoCo's Python) where ours are
+EnvPool's. Ratios of medians matter, not the figures. Writes docs/results/bench.json, a page and a figure; `--only`
+measures some of the work again and leaves the other rows as they were, each with when and where it was measured.
 """
 
 from __future__ import annotations
@@ -36,18 +37,43 @@ WORK: dict[str, dict[str, Any]] = {
         "env_id": "CartPole-v1", "backend": "envpool", "num_envs": 64, "num_steps": 64, "update_epochs": 4,
         "num_minibatches": 16, "wanted": 5,
     },
+    "halfcheetah": {
+        "env_id": "HalfCheetah-v4", "backend": "envpool", "num_envs": 8, "num_steps": 256, "update_epochs": 10,
+        "num_minibatches": 32, "ent_coef": 0.0, "wanted": 5,
+    },
+    "hopper": {
+        "env_id": "Hopper-v4", "backend": "envpool", "num_envs": 8, "num_steps": 256, "update_epochs": 10,
+        "num_minibatches": 32, "ent_coef": 0.0, "wanted": 5,
+    },
+    "pong": {
+        "env_id": "Pong-v5", "backend": "envpool", "num_envs": 8, "num_steps": 128, "update_epochs": 4,
+        "num_minibatches": 4, "network": "nature", "arch": "shared", "wanted": 1,
+    },
 }  # fmt: skip
+STEPS = {  # ours, and SB3's
+    "pendulum": (400_000, 20_480), "cartpole": (1_000_000, 20_480), "cartpole-envpool": (600_000, 20_480),
+    "halfcheetah": (102_400, 8_192), "hopper": (102_400, 8_192), "pong": (8_192, 4_096),
+}  # fmt: skip
+# Observations and outputs of the dense networks, to count their arithmetic.
+SIZES = {"pendulum": (3, 1), "cartpole": (4, 2), "cartpole-envpool": (4, 2), "halfcheetah": (17, 6), "hopper": (11, 3)}
 
 SB3 = """
 import json, sys, time, torch
 work, threads, steps = json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 torch.set_num_threads(threads)
 from stable_baselines3 import PPO
-from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.env_util import make_atari_env, make_vec_env
+from stable_baselines3.common.vec_env import VecFrameStack
 batch = work["num_envs"] * work["num_steps"]
-model = PPO("MlpPolicy", make_vec_env(work["env_id"], work["num_envs"]), n_steps=work["num_steps"],
+images = work.get("network") == "nature"
+if images:
+    import ale_py
+    env = VecFrameStack(make_atari_env(work["env_id"].replace("-v5", "NoFrameskip-v4"), work["num_envs"]), 4)
+else:
+    env = make_vec_env(work["env_id"], work["num_envs"])
+model = PPO("CnnPolicy" if images else "MlpPolicy", env, n_steps=work["num_steps"],
             batch_size=batch // work["num_minibatches"], n_epochs=work["update_epochs"], device="cpu",
-            policy_kwargs={"net_arch": [64, 64]})
+            policy_kwargs={} if images else {"net_arch": [64, 64]})
 model.learn(batch)  # warm up
 begun = time.perf_counter()
 model.learn(steps)
@@ -122,23 +148,27 @@ def in_turns(work: dict[str, Any], steps: int, sb3_steps: int, turns: int) -> di
     }
 
 
-def measure(steps: dict[str, int], sb3_steps: int, turns: int) -> dict[str, Any]:
-    sizes = {"pendulum": (3, 1), "cartpole": (4, 2), "cartpole-envpool": (4, 2)}
-    peak = matmul_peak()
-    results: dict[str, Any] = {"matmul_peak_gflops": peak, "work": {}}
-    for name, work in WORK.items():
-        found = in_turns(work, steps[name], sb3_steps, turns)
-        gflops = found["trimtab"] * training_flops_per_step(work, *sizes[name]) / 1e9
-        results["work"][name] = found | {"gflops": gflops, "share_of_matmul_peak": gflops / peak}
-        low, high = found["ratio_of_turns"]
-        print(f"{name}: {found['trimtab']:,.0f} against {found['sb3']:,.0f} steps/s: {found['ratio']:.1f} times "
-              f"({low:.1f} to {high:.1f})", flush=True)  # fmt: skip
-    results["two_seeds"] = two_seeds(steps["cartpole"], turns)
-    low, high = results["two_seeds"]["ratio_of_turns"]
-    print(
-        f"two seeds on two cores: {results['two_seeds']['ratio']:.2f} times one ({low:.2f} to {high:.2f})", flush=True
-    )
-    return results
+def measure(names: list[str], scale: int, turns: int) -> dict[str, dict[str, Any]]:
+    """Rows of the table, by name."""
+    peak, rows = matmul_peak(), {}
+    for name in names:
+        ours, theirs = (steps // scale for steps in STEPS[name])
+        rows[name] = in_turns(WORK[name], ours, theirs, turns) | {"measured": today()}
+        if name in SIZES:
+            gflops = rows[name]["trimtab"] * training_flops_per_step(WORK[name], *SIZES[name]) / 1e9
+            rows[name] |= {"gflops": gflops, "peak_gflops": peak, "share_of_matmul_peak": gflops / peak}
+        low, high = rows[name]["ratio_of_turns"]
+        print(f"{name}: {rows[name]['trimtab']:,.0f} against {rows[name]['sb3']:,.0f} steps/s: "
+              f"{rows[name]['ratio']:.1f} times ({low:.1f} to {high:.1f})", flush=True)  # fmt: skip
+    return rows
+
+
+def today() -> str:
+    """When, on what code and on which machine something is measured."""
+    words = ["git", "log", "-1", "--format=%h"]
+    commit = subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT).stdout.strip()
+    where = machine()
+    return f"{time.strftime('%Y-%m-%d')}, {commit}, {where['processor']}, {where['cores']} cores"
 
 
 def two_seeds(steps: int, turns: int) -> dict[str, Any]:
@@ -169,54 +199,57 @@ def shares(turns: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer steps: noisier ratios")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer steps and one turn: noisier ratios")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=list(WORK), help="measure only these")
     given = parser.parse_args()
-    scale = 4 if given.quick else 1
-    begun = time.time()
-    steps = {"pendulum": 400_000 // scale, "cartpole": 1_000_000 // scale, "cartpole-envpool": 600_000 // scale}
-    results = measure(steps, 20_480 // scale, 1 if given.quick else 5) | shares(20 // scale)
-    results |= {
-        "command": "make bench" if not given.quick else "python -m benchmarks.throughput --quick",
-        "machine": machine(),
-        "seconds": time.time() - begun,
-    }
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "bench.json").write_text(json.dumps(results, indent=1) + "\n")
+    scale, turns = (4, 1) if given.quick else (1, given.turns)
+    file = RESULTS / "bench.json"
+    results = json.loads(file.read_text()) if file.exists() else {"work": {}}
+    results["work"] |= measure(given.only or list(WORK), scale, turns)
+    if not given.only:
+        results["two_seeds"] = two_seeds(STEPS["cartpole"][0] // scale, turns) | {"measured": today()}
+        low, high = results["two_seeds"]["ratio_of_turns"]
+        told = f"{results['two_seeds']['ratio']:.2f} times one ({low:.2f} to {high:.2f})"
+        print(f"two seeds on two cores: {told}", flush=True)
+        results |= shares(20 // scale)
+    file.write_text(json.dumps(results, indent=1) + "\n")
     write_page(results)
 
 
 def write_page(results: dict[str, Any]) -> None:
-    from trimtab.report import bench_charts, style
+    from benchmarks.charts import throughput
+    from trimtab.report import style
 
-    style.save(bench_charts.throughput(results["work"]), RESULTS / "bench.svg")
-    where = results["machine"]
+    style.save(throughput(results["work"]), RESULTS / "bench.svg")
     lines = [
         "# Throughput",
         "",
-        f"Made by `{results['command']}` on {where['processor']}, {where['cores']} cores, otherwise idle. Both ran in "
-        "turns, medians are shown and in brackets the lowest and highest ratio of a turn: the same N, T, epochs, "
-        "minibatches and 64 × 64 networks; SB3 at the better of one and two threads. Compiling is not counted; a "
-        "second start of the same work finds its programs in the cache (but for the loop that steps EnvPool, which is "
-        "compiled every time).",
+        "Made by `make bench` (some rows: `python -m benchmarks.throughput --only NAME`) on an otherwise idle machine. "
+        "Both ran in turns, medians are shown and in brackets the lowest and highest ratio of a turn: the same N, T, "
+        "epochs, minibatches and networks (64 × 64; Pong: the Nature CNN); SB3 at the better of one and two threads. "
+        "Compiling is not counted; a second start of the same work finds its programs in the cache (but for the loop "
+        "that steps EnvPool's classic control, which is compiled every time). Halfcheetah, hopper and pong are stepped "
+        "by EnvPool here and by MuJoCo's Python package and ale-py in SB3, as its users have them.",
         "",
         "| work | trimtab steps/s | SB3 steps/s | ratio | wanted | share of the matrix-product peak | second start "
-        "compiles |",
-        "|---|---|---|---|---|---|---|",
+        "compiles | measured |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, r in results["work"].items():
+        share = f"{r['share_of_matmul_peak']:.1%} of {r['peak_gflops']:.0f} GFLOP/s" if name in SIZES else ""
         lines.append(
             f"| {name} | {r['trimtab']:,.0f} | {r['sb3']:,.0f} | {r['ratio']:.1f} ({r['ratio_of_turns'][0]:.1f} to "
-            f"{r['ratio_of_turns'][1]:.1f}) | {r['wanted']} | "
-            f"{r['share_of_matmul_peak']:.1%} of {results['matmul_peak_gflops']:.0f} GFLOP/s | "
-            f"{r['second_start_compile_seconds']:.1f} s |"
+            f"{r['ratio_of_turns'][1]:.1f}) | {r['wanted']} | {share} | {r['second_start_compile_seconds']:.1f} s | "
+            f"{r['measured']} |"
         )
     two, light, wanted = results["two_seeds"], results["light_probe"], results["wanted"]
     spread = lambda shares: f"{shares[0]:.1%} (half of the turns: {shares[1]:.1%} to {shares[2]:.1%})"
     lines += [
         "",
         f"Two seeds on two cores: {two['ratio']:.2f} times one seed ({two['ratio_of_turns'][0]:.2f} to "
-        f"{two['ratio_of_turns'][1]:.2f}; wanted {two['wanted']}).",
+        f"{two['ratio_of_turns'][1]:.2f}; wanted {two['wanted']}; {two['measured']}, as what follows).",
         "",
         f"A light probe adds to training time on Pendulum 4 × 256: {spread(light['every_1'])} on every iteration "
         f"(wanted at most {wanted['every_1']:.0%}), {spread(light['every_10'])} on every tenth (wanted at most "
