@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimate:
     """A value, the ends of its interval (95% unless said otherwise), and whether the data resolve it at all."""
 
@@ -23,6 +23,10 @@ class Estimate:
         digits = next((d for d in range(2, 8) if _compact(self.lo, d) != _compact(self.hi, d)), 3)
         lo, hi = _compact(self.lo, digits), _compact(self.hi, digits)
         return f"{_compact(self.value, max(3, digits))} [{lo}, {hi}]"
+
+    def __repr__(self) -> str:
+        value = "" if self.resolved or not self.known else f"{_compact(self.value, 3)}, "
+        return f"<Estimate {value}{self}>"
 
     @property
     def known(self) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from trimtab.estimate import UNRESOLVED, Estimate, unresolved
 
@@ -36,13 +36,14 @@ def van_elteren(strata: Sequence[tuple[Values, Values]], alternative: str = "two
     for x, y in _groups(strata):
         total = len(x) + len(y)
         values = np.concatenate([x, y])
-        ties = np.unique(values, return_counts=True)[1].astype(float)
-        rank_sum = stats.rankdata(values)[: len(x)].sum()
+        _, place, ties = np.unique(values, return_inverse=True, return_counts=True)
+        midranks = np.cumsum(ties) - (ties - 1) / 2
+        rank_sum = midranks[place][: len(x)].sum()
         correction = np.sum(ties**3 - ties) / (total * (total - 1))
         score += (rank_sum - len(x) * (total + 1) / 2) / (total + 1)
         variance += len(x) * len(y) / 12 * (total + 1 - correction) / (total + 1) ** 2
     z = score / np.sqrt(variance) if variance > 0 else 0.0
-    p = {"two-sided": 2 * stats.norm.sf(abs(z)), "greater": stats.norm.sf(z), "less": stats.norm.cdf(z)}
+    p = {"two-sided": 2 * special.ndtr(-abs(z)), "greater": special.ndtr(-z), "less": special.ndtr(z)}
     return VanElteren(float(z), float(p[alternative]))
 
 
@@ -71,7 +72,7 @@ def _groups(strata) -> list[tuple[np.ndarray, np.ndarray]]:
 
 def z_needed(level: float, comparisons: int = 1) -> float:
     """The Z above which a one-sided test is significant at `level` among so many comparisons (Bonferroni)."""
-    return float(stats.norm.isf(level / comparisons))
+    return float(-special.ndtri(level / comparisons))
 
 
 def bonferroni(p_values: Sequence[float]) -> list[float]:
@@ -130,7 +131,7 @@ def contrast(groups: Sequence[Values], weights: Values, confidence: float = 0.95
     if not parts.any():
         return Estimate(value, value, value)
     freedom = parts.sum() ** 2 / np.sum(parts**2 / (sizes - 1))
-    half = float(stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(parts.sum()))
+    half = float(special.stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(parts.sum()))
     return Estimate(value, value - half, value + half)
 
 
@@ -202,10 +203,12 @@ def seeds_needed(spread: float, difference: float, confidence: float = 0.95, pow
         raise ValueError(f"spread, difference: {spread}, {difference} given, spread ≥ 0 and a difference needed")
     if spread == 0:
         return 2
+    from scipy import stats  # takes most of a second
+
     reach = abs(difference) / spread
 
     def short(n: int) -> bool:
-        edge, noncentrality = stats.t.ppf((1 + confidence) / 2, 2 * n - 2), reach * np.sqrt(n / 2)
+        edge, noncentrality = special.stdtrit(2 * n - 2, (1 + confidence) / 2), reach * np.sqrt(n / 2)
         found = stats.nct.sf(edge, 2 * n - 2, noncentrality) + stats.nct.cdf(-edge, 2 * n - 2, noncentrality)
         return bool(found < power)
 

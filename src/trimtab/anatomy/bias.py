@@ -28,23 +28,22 @@ def squared_norm_of_mean(gram: ArrayLike, seed: int = 0) -> Estimate:
 
 def squared_mean_of(rows: RowStatistics, seed: int = 0) -> Estimate:
     """|E row|² of rows with these statistics."""
-    return squared_mean(rows, bootstrap_weights(rows.num_rows, seed, rows.num_strata)).estimate()
+    return squared_mean(rows, seed).estimate()
 
 
-def bias_sq(differences: ArrayLike, seed: int = 0) -> Estimate:
-    """|E[G_B] − G_T|² from paired differences [rows, P]: D_m = mean over row m of (A − A_ref) ∇ log π.
+def bias_sq(differences: RowStatistics | ArrayLike, seed: int = 0) -> Estimate:
+    """|E[G_B] − G_T|² from paired differences [rows, P]: D_m = mean over row m of (A − A_ref) ∇ log π."""
+    known = isinstance(differences, RowStatistics)
+    return squared_mean_of(differences if known else difference_statistics(differences), seed)
+
+
+def difference_statistics(differences: ArrayLike) -> RowStatistics:
+    """Row statistics of the paired differences [rows, P].
 
     Rows that start from a run's own states are alike only within an environment: [replicates, N, P].
     """
     differences = np.asarray(differences)
-    carried = differences.ndim == 3
-    rows = carry_statistics(differences[:, :, None, :]) if carried else difference_statistics(differences)
-    return squared_mean_of(rows, seed)
-
-
-def difference_statistics(differences: ArrayLike) -> RowStatistics:
-    """Row statistics of the paired differences [rows, P]."""
-    return mean_statistics(np.asarray(differences))
+    return carry_statistics(differences[:, :, None, :]) if differences.ndim == 3 else mean_statistics(differences)
 
 
 def mse(
@@ -57,7 +56,7 @@ def mse(
     rows = rows if isinstance(rows, RowStatistics) else gradient_statistics(rows)
     differences = differences if isinstance(differences, RowStatistics) else difference_statistics(differences)
     weights = bootstrap_weights(rows.num_rows, seed)
-    square = squared_mean(differences, weights)
+    square = squared_mean(differences, seed)
     variance, bias = decompose_rows(rows, num_envs, seed).variance, square.estimate()
     rho = correlation(weights @ rows.row_terms, square.at_estimate)
     below = combined(variance.value - variance.lo, bias.value - bias.lo, rho)

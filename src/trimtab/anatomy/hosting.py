@@ -97,11 +97,13 @@ class HostSampler:
             self._env.close()
         self._env, self._walk = None, None
 
-    def draw(self, seed: int, replicate: int, gae_lambda: float | None = None) -> Rows:
+    def draw(
+        self, seed: int, replicate: int, gae_lambda: float | None = None, device: jax.Device | None = None
+    ) -> Rows:
         """Host environments cannot be replayed, so rollouts are kept, and a replicate is always the same rows."""
         if (seed, replicate) not in self._kept:
             self._kept[seed, replicate] = self._collect(seed, replicate)
-        rows = jax.tree.map(jnp.asarray, self._kept[seed, replicate])
+        rows = jax.device_put(self._kept[seed, replicate], device)
         return self._finish(self.state, with_lambda(self.hypers, gae_lambda), rows)
 
     def _collect(self, seed: int, replicate: int) -> Rollout:

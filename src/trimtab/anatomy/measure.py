@@ -6,7 +6,9 @@ the second one sum and T numbers per row.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -74,11 +76,12 @@ class Measurer:
         return jax.lax.map(row, (samples, reference, by_row(rows.valid), means if self.by_env else None))
 
     def first(self, rows: Rows) -> First:
-        return jax.tree.map(lambda x: np.asarray(x, np.float64), self._first(self.params, rows))
+        """Set going where the rows are; so is `second`."""
+        return self._first(self.params, rows)
 
     def second(self, rows: Rows, means: np.ndarray, gradient: np.ndarray) -> Second:
         to = lambda x: jnp.asarray(x, jnp.float32)
-        return jax.tree.map(np.asarray, self._second(self.params, rows, to(means), to(gradient)))
+        return self._second(self.params, rows, to(means), to(gradient))
 
 
 def lag_sums(gram: Float[Array, "T T"]) -> Float[Array, " T"]:
@@ -99,16 +102,34 @@ class Measured(NamedTuple):
     gradient: Float[np.ndarray, " width"]
 
 
-def measure(measurer: Measurer, draw, replicates: int, tick=lambda: None) -> Measured:
-    """Both passes over `draw(0) ... draw(replicates - 1)`; a compiled sampler simulates each replicate twice."""
+def in_turn(begin: Callable[[int], Any], count: int, ahead: int) -> Iterator[Any]:
+    """What `begin(0) ... begin(count - 1)` set going, in this order, `ahead` of them under way at once."""
+    under_way: deque[Any] = deque()
+    for number in range(count):
+        under_way.append(begin(number))
+        if len(under_way) == ahead:
+            yield under_way.popleft()
+    yield from under_way
+
+
+def measure(measurer: Measurer, draw, replicates: int, tick=lambda: None, devices: int = 1) -> Measured:
+    """Both passes over `draw(0) ... draw(replicates - 1)`; a compiled sampler simulates each replicate twice.
+
+    Replicates come from as many `devices` in turn. Each is computed by one of them and they are added up here in their
+    order, so that the numbers do not depend on how many there are.
+    """
     firsts, means, count = None, [], 0
-    for r in range(replicates):
+
+    def begin(r: int) -> tuple[First, int]:
         rows = draw(r)
-        first = measurer.first(rows)
+        return measurer.first(rows), rows.valid.shape[1]
+
+    for under_way, rows in in_turn(begin, replicates, devices):
+        first = jax.tree.map(lambda x: np.asarray(x, np.float64), under_way)
         totals = first.total.sum(1) if measurer.by_env else first.total
         means.append(totals.sum(0) / max(first.count.sum(), 1.0))
         firsts = first if firsts is None else First(firsts.total + first.total, firsts.count + first.count)
-        count += rows.valid.shape[1]
+        count += rows
         tick()
     if measurer.by_env:  # carried starts: means by environment and position, over replicates
         gradient = PositionSums(firsts.total.sum(1), firsts.count.sum(1), count).mean
@@ -118,8 +139,9 @@ def measure(measurer: Measurer, draw, replicates: int, tick=lambda: None) -> Mea
         gradient = sums.mean
         position_means = (sums.total - sums.count[:, None] * gradient) / sums.num_rows
     seconds = _Seconds(replicates)
-    for r in range(replicates):
-        seconds.keep(r, measurer.second(draw(r), position_means, gradient))
+    begin_again = lambda r: measurer.second(draw(r), position_means, gradient)
+    for r, second in enumerate(in_turn(begin_again, replicates, devices)):
+        seconds.keep(r, jax.tree.map(np.asarray, second))
         tick()
     moments, differences = seconds.moments, seconds.difference
     reference = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -30,13 +31,25 @@ def subsampling(
     found = {"subsampling_formula": subsampling_variance(gram, max(1, batch // num_minibatches))}
     keys = jax.random.split(jax.random.key(seed), -(-DRAWS // num_minibatches))
     if batch % num_minibatches == 0:
-        order = jax.vmap(lambda k: minibatch.epoch(k, batch, num_minibatches))(keys)
+        order = _epochs(keys, batch, num_minibatches)
         found["subsampling_measured"] = subsampling_measured(gram, _by_row(order, num_envs, num_steps))
     if num_minibatches in minibatches_of_rows(num_envs, num_steps):
-        order = jax.vmap(lambda k: minibatch.epoch_of_rows(k, num_envs, num_steps, num_minibatches))(keys)
+        order = _epochs_of_rows(keys, num_envs, num_steps, num_minibatches)
         found["subsampling_rows_formula"] = row_subsampling_variance(gram, num_envs, num_minibatches)
         found["subsampling_rows_measured"] = subsampling_measured(gram, _by_row(order, num_envs, num_steps))
     return found
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def _epochs(keys: PRNGKeyArray, batch: int, num_minibatches: int) -> Int[Array, "epochs minibatches size"]:
+    return jax.vmap(lambda key: minibatch.epoch(key, batch, num_minibatches))(keys)
+
+
+@partial(jax.jit, static_argnums=(1, 2, 3))
+def _epochs_of_rows(
+    keys: PRNGKeyArray, num_envs: int, num_steps: int, num_minibatches: int
+) -> Int[Array, "epochs minibatches size"]:
+    return jax.vmap(lambda key: minibatch.epoch_of_rows(key, num_envs, num_steps, num_minibatches))(keys)
 
 
 def subsampling_measured(gram: Float[np.ndarray, "B B"], chosen: Int[np.ndarray, "draws size"]) -> float:

@@ -39,7 +39,7 @@ def noise_scale(rows: RowStatistics | ArrayLike, seed: int = 0) -> NoiseScale:
     rows = rows if isinstance(rows, RowStatistics) else gradient_statistics(rows)
     steps = rows.mean_steps
     weights = bootstrap_weights(rows.num_rows, seed, rows.num_strata)
-    square = squared_mean(rows, weights)
+    square = squared_mean(rows, seed)
     grad_sq = square.estimate()
     terms = np.stack([rows.individual_terms / steps, rows.row_terms / steps], axis=1)
     columns = resample(terms, weights, rows.num_strata)

@@ -34,6 +34,8 @@ class ProbeOptions:
     """Also look at pairs of samples, replicates and minibatches."""
     seed: int = 0
     """Seed of the replicates and of every bootstrap."""
+    devices: int = 1
+    """Devices that replicates are spread over; the numbers do not depend on it."""
 
 
 def check(options: ProbeOptions) -> None:
@@ -41,7 +43,7 @@ def check(options: ProbeOptions) -> None:
     check_types(options)
     if options.replicates < 2:
         raise ConfigError("replicates", options.replicates, "a variance needs at least 2; nearest: 2")
-    for name in ("num_envs", "num_steps"):
+    for name in ("num_envs", "num_steps", "devices"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
             raise ConfigError(name, getattr(options, name), "must be at least 1; nearest: 1")
     for steps in options.blocks:

@@ -40,6 +40,7 @@ def probe(
     blocks: Sequence[int] = ProbeOptions.blocks,
     correlations: bool = ProbeOptions.correlations,
     seed: int = ProbeOptions.seed,
+    devices: int = ProbeOptions.devices,
     save: bool = True,
     tick: Callable[[int, int, str], None] = lambda done, total, doing: None,
 ) -> Anatomy | list[Anatomy]:
@@ -52,12 +53,14 @@ def probe(
     (fixed) or by their own batch (batch). objective: the policy term alone, or with entropy and value terms (full).
     method: how per-sample gradients are computed. bias: also simulate the paired reference. blocks: also predict the
     variance at these smaller T. correlations: also look at pairs of samples, replicates and minibatches. seed: of the
-    replicates and of every bootstrap. save: write the table of measurements into the run. tick: called with the batches
-    done, all of them, and what is being done.
+    replicates and of every bootstrap. devices: how many share the replicates; the numbers do not depend on it. save:
+    write the table of measurements into the run. tick: called with the batches done, all of them, and what is being
+    done.
     """
     run = run if isinstance(run, Run) else load(run)
+    blocks = tuple(blocks)
     options = ProbeOptions(
-        num_envs, num_steps, replicates, start, advantages, objective, method, bias, tuple(blocks), correlations, seed
+        num_envs, num_steps, replicates, start, advantages, objective, method, bias, blocks, correlations, seed, devices
     )
     check(options)
     lambdas = _lambdas(run, gae_lambda)
@@ -139,7 +142,7 @@ def _prober(run: Run, step: int, options: ProbeOptions) -> Prober:
         state = snapshot.unpack(prober.algorithm, prober.sampler.state, tensors)
         _kept.move_to_end(key)
         return prober.at(state, config, options.replicates)
-    config, engine, state, _ = opened(run.path, step)
+    config, engine, state, _ = opened(run.path, step, devices=options.devices)
     engine.close()
     _kept[key] = prober = Prober(config, engine.algorithm, state, options)
     while len(_kept) > MOST_KEPT:

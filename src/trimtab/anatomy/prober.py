@@ -28,6 +28,7 @@ from trimtab.anatomy.variance import Decomposition, decompose_rows
 from trimtab.config import Config, ConfigError
 from trimtab.estimate import UNRESOLVED, Estimate
 from trimtab.nets.agent import Params
+from trimtab.runs.sharding import first_devices
 
 CORRELATED = 2048  # samples whose pairwise products are looked at
 SHOWN_REPLICATES = 5
@@ -73,6 +74,7 @@ class Prober:
             algorithm, state, self.hypers, self.num_envs, self.num_steps, options.start, needs_reference
         )
         self.measurer = Measurer(self.per_sample, state.params, by_env=options.start == "carry")
+        self._devices = first_devices(options.devices) if options.devices > 1 else [None]
         self._cut: dict[int, Any] = {}
         self._fixed: dict[float | None, tuple[float, float]] = {}
         self._some = jax.jit(self._products_and_vectors)
@@ -112,7 +114,8 @@ class Prober:
         self.sampler.close()
 
     def rows(self, replicate: int, gae_lambda: float | None) -> Rows:
-        rows = self.sampler.draw(self.options.seed, replicate, gae_lambda)
+        device = self._devices[replicate % len(self._devices)]
+        rows = self.sampler.draw(self.options.seed, replicate, gae_lambda, device)
         if self.options.advantages == "raw":
             return rows
         if self.options.advantages == "fixed" and gae_lambda not in self._fixed:
@@ -139,13 +142,14 @@ class Prober:
             scales = noise.NoiseScale(*6 * [UNRESOLVED])
         bias_sq, mse, true_grad_sq = UNRESOLVED, UNRESOLVED, UNRESOLVED
         if measured.differences is not None and len(measured.differences) == measured.rows.num_rows:
-            rows = biases.difference_statistics(measured.differences)
-            by_env = (options.replicates, self.num_envs, -1)
-            paired = measured.differences.reshape(by_env) if options.start == "carry" else measured.differences
-            bias_sq = biases.bias_sq(paired, options.seed)
+            shape = (
+                (options.replicates, self.num_envs, -1) if options.start == "carry" else (measured.rows.num_rows, -1)
+            )
+            differences = biases.difference_statistics(measured.differences.reshape(shape))
+            bias_sq = biases.bias_sq(differences, options.seed)
             if measured.reference is not None:
                 true_grad_sq = biases.squared_mean_of(biases.difference_statistics(measured.reference), options.seed)
-                mse = biases.mse(measured.rows, rows, self.num_envs, options.seed)
+                mse = biases.mse(measured.rows, differences, self.num_envs, options.seed)
         lam = self.lambda_of(gae_lambda)
         return Anatomy(
             step=step,
@@ -232,7 +236,7 @@ class Prober:
             at, of = next(done), self.options.replicates
             tick(f"{what}{'means' if at <= of else 'moments'} of replicate {(at - 1) % of + 1}")
 
-        return measure(self.measurer, draw, self.options.replicates, told)
+        return measure(self.measurer, draw, self.options.replicates, told, len(self._devices))
 
     def predicted(
         self, num_steps: int, gae_lambda: float | None, tick: Callable[[str], None] = lambda doing: None

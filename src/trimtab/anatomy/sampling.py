@@ -77,9 +77,12 @@ class CompiledSampler:
         self._table = self._stationary_table() if self.start == "stationary" else None
         self._starts: dict[tuple[int, int], Carry] = {}
 
-    def draw(self, seed: int, replicate: int, gae_lambda: float | None = None) -> Rows:
-        """Replicate number `replicate`; the same numbers for every λ."""
+    def draw(
+        self, seed: int, replicate: int, gae_lambda: float | None = None, device: jax.Device | None = None
+    ) -> Rows:
+        """Replicate number `replicate`; the same numbers for every λ, and on every device."""
         key = jax.random.fold_in(jax.random.key(seed), replicate)
+        key = key if device is None else jax.device_put(key, device)  # what is computed from it is computed there
         if (seed, replicate) not in self._starts:
             start = self._begin(self.state, self.hypers, key, self._table)
             if (len(self._starts) + 1) * sum(leaf.nbytes for leaf in jax.tree.leaves(start)) > KEPT_BYTES:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -64,7 +65,7 @@ class RowMoments:
     steps: Float[np.ndarray, " rows"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RowStatistics:
     """All that estimates and their bootstrap over rows need; no axis of parameters is left.
 
@@ -124,6 +125,10 @@ class Decomposition:
     lag_covariance: Float[np.ndarray, " lags"]
     lag_interval: Float[np.ndarray, "lags 2"]
     num_masked: int
+
+    def __repr__(self) -> str:
+        terms = ", ".join(f"{name} {getattr(self, name)}" for name in ("variance", "individual", "covariance", "ess"))
+        return f"<Decomposition: {terms}, grad_sq {self.grad_sq}, {len(self.lag_covariance)} lags>"
 
 
 def position_sums(gradients: ArrayLike, mask: ArrayLike | None = None) -> PositionSums:
@@ -234,6 +239,7 @@ def carry_statistics(gradients: ArrayLike, mask: ArrayLike | None = None) -> Row
     return row_statistics(moments, gradient, num_strata=num_envs)
 
 
+@lru_cache(maxsize=2)
 def decompose_rows(rows: RowStatistics, num_envs: int, seed: int = 0) -> Decomposition:
     """Estimates for a batch of num_envs rows, with intervals from a bootstrap over rows within strata.
 
@@ -262,15 +268,21 @@ def decompose_rows(rows: RowStatistics, num_envs: int, seed: int = 0) -> Decompo
         individual=individual,
         covariance=covariance,
         ess=ess,
-        grad_sq=squared_mean(rows, weights).estimate(),
+        grad_sq=squared_mean(rows, seed).estimate(),
         lag_covariance=columns.mean[3:],
         lag_interval=lag_interval,
         num_masked=rows.num_masked,
     )
 
 
-def squared_mean(rows: RowStatistics, weights: Float[np.ndarray, "resamples rows"]) -> SquareErrors:
+@lru_cache(maxsize=3)  # several quantities of one probe are made of it
+def squared_mean(rows: RowStatistics, seed: int) -> SquareErrors:
     """|G|² without bias, |mean|² − Tr Cov(S) / (M T²), and its errors."""
+    return square_errors(rows, bootstrap_weights(rows.num_rows, seed, rows.num_strata))
+
+
+def square_errors(rows: RowStatistics, weights: Float[np.ndarray, "resamples rows"]) -> SquareErrors:
+    """The same in given resamples."""
     residuals, along_mean = rows.residuals.scaled(1 / rows.mean_steps), rows.along_mean / rows.mean_steps
     return SquareErrors(residuals, along_mean, rows.mean_sq, weights, rows.num_strata)
 

@@ -89,6 +89,15 @@ class Declared(Study):
         """What differs from the source's setting, and what was inferred."""
         return []
 
+    @property
+    def differs(self) -> str:
+        """What was different from the source's setting, for claims that do not hold."""
+        return self.different
+
+    def verdicts(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
+        """A verdict for every claim; where one does not hold, with what was different."""
+        return explained(self.judge(tables), self.differs)
+
     # How it is carried out -----------------------------------------------------------------------------------
 
     def expected_steps(self) -> int:
@@ -109,13 +118,13 @@ class Declared(Study):
         for name, table in tables.items():
             write_parquet(out / "tables" / f"{name}.parquet", table)
             write_atomically(out / "tables" / f"{name}.csv", table.write_csv().encode())
-        verdicts = self.judge(tables)
+        verdicts = self.verdicts(tables)
         return {
             "study": self.kind,
             "size": self.size,
             "seed": self.seed,
             "sentence": self.answer(tables, verdicts),
-            "verdicts": [verdict.as_dict() for verdict in explained(verdicts, self.different)],
+            "verdicts": [verdict.as_dict() for verdict in verdicts],
             "notes": self.notes(),
             "jobs": len(kept),
             "steps": sum(o.job.steps for o in kept.values()),
@@ -130,7 +139,8 @@ class Declared(Study):
         tables = {file.stem: pl.read_parquet(file) for file in sorted((out / "tables").glob("*.parquet"))}
         figures = self.figures(tables)
         seconds = sum(o.seconds for o in outcomes.values())
-        page = study_page(answer, figures, self.summary, self.source, seconds, machine())
+        configs = [o.job.config.as_dict() for o in outcomes.values() if hasattr(o.job, "config")]
+        page = study_page(answer, figures, self.summary, self.source, seconds, machine(), list(tables), configs)
         write_atomically(out / "page.html", page.encode())
         for name, figure in figures.items():
             for suffix in (".svg", ".png", ".pdf"):

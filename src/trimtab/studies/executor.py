@@ -85,10 +85,13 @@ class Queue:
                 yield self.settle(Outcome(job, store.place(job), {}, error=why))
 
     def ready(self, count: int) -> list[Job]:
-        """Up to `count` jobs that can start now; they leave the queue."""
-        able = [j for j in self.waiting.values() if all(n.identity in self.outcomes for n in j.needs)][:count]
-        for job in able:
-            del self.waiting[job.identity]
+        """Jobs that can start now, until they have `count` devices together; they leave the queue."""
+        able: list[Job] = []
+        for job in list(self.waiting.values()):
+            if sum(one.devices for one in able) >= count:
+                break
+            if all(need.identity in self.outcomes for need in job.needs):
+                able.append(self.waiting.pop(job.identity))
         return able
 
 

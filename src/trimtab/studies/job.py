@@ -59,6 +59,11 @@ class Job:
         return None
 
     @property
+    def devices(self) -> int:
+        """JAX's devices that its process must have."""
+        return 1
+
+    @property
     def label(self) -> str:
         """What people see, after the kind."""
         raise NotImplementedError
@@ -125,9 +130,14 @@ class Train(Job):
         return threads_for(network_of(self.config), self.config.devices)
 
     @property
+    def devices(self) -> int:
+        return self.config.devices
+
+    @property
     def label(self) -> str:
         c = self.config
-        return f"{c.env_id} {c.algo} {c.num_envs}x{c.num_steps} seed {c.seed}"
+        shared = f" on {c.devices} devices" if c.devices > 1 else ""
+        return f"{c.env_id} {c.algo} {c.num_envs}x{c.num_steps}{shared} seed {c.seed}"
 
     def do(self, bench: Bench) -> dict[str, Any]:
         from trimtab.runs.loop import train_or_resume
@@ -144,6 +154,25 @@ class Train(Job):
         summary = run.summary() | {"area": run.area}
         del summary["run"]  # where it was done is not what came of it
         return summary
+
+
+@dataclass(frozen=True)
+class OfRun(Job):
+    """Something that is done with a trained run; subclasses say what."""
+
+    run: Train
+
+    @property
+    def config(self) -> Config:
+        return self.run.config
+
+    @property
+    def threads(self) -> int | None:
+        return self.run.threads
+
+    @property
+    def label(self) -> str:
+        return self.run.label
 
 
 @dataclass(frozen=True)
@@ -169,7 +198,11 @@ class Probe(Job):
 
     @property
     def threads(self) -> int | None:
-        return threads_for(network_of(self.config), self.config.devices)
+        return threads_for(network_of(self.config), self.options.devices)
+
+    @property
+    def devices(self) -> int:
+        return self.options.devices
 
     @property
     def label(self) -> str:

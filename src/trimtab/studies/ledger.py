@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from trimtab.estimate import Estimate
+from trimtab.report import verdicts
 from trimtab.studies.catalogue import DECLARED
 
-STYLES = {"holds": "green", "does not hold": "red", "depends": "yellow", "not resolved at this size": "dim"}
 ORDER = "PDHN"
+GROUPS = {"The post and its draft": "post", "The paper": "paper", "The notes": "notes", "This library": ""}
 
 
 def gathered(places: list[Path]) -> list[dict[str, Any]]:
     """A row for every claim of every study: its verdict from the newest finished study of that kind, if any."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
     files = [f for place in places for f in (place, *sorted(place.glob("*"))) if (f / "result.json").is_file()]
-    for folder in sorted(files, key=lambda f: (f / "result.json").stat().st_mtime):
-        answer = json.loads((folder / "result.json").read_text())
+    files = sorted(files, key=lambda f: (f / "result.json").stat().st_mtime)
+    return judged_rows([json.loads((f / "result.json").read_text()) | {"place": str(f)} for f in files])
+
+
+def judged_rows(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row for every claim of every study: its verdict from the last of the answers that has one."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for answer in answers:
         for verdict in answer.get("verdicts", ()):
-            found[verdict["id"], answer["study"]] = verdict | {"size": answer["size"], "place": str(folder)}
+            found[verdict["id"], answer["study"]] = verdict | {"size": answer["size"], "place": answer.get("place")}
     rows = [
         {"id": c.id, "claim": c.text, "where": c.where, "rule": c.rule, "source": c.source, "study": study.kind}
         | {"verdict": found.get((c.id, study.kind))}
@@ -30,60 +37,126 @@ def gathered(places: list[Path]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda r: (ORDER.index(r["id"][0]), int(r["id"][1:]), r["study"]))
 
 
-def measured(verdict: dict[str, Any]) -> str:
-    """What was measured, environment by environment, with intervals."""
-    effects = [f"{e['environment']} {Estimate.from_dict(e['effect'])}" for e in verdict["evidence"]]
-    return f"{verdict['measured']}: {'; '.join(effects)}" if effects else verdict["measured"]
+def print_studies(rows: list[dict[str, Any]]) -> None:
+    """Every study under its source: what it asks, and the claims it judges."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console, width = Console(highlight=False), max(len(row["name"]) for row in rows)
+    for title, ids in GROUPS.items():
+        mine = [row for row in rows if (row["name"].split("/")[0] if "/" in row["name"] else "") == ids]
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True, width=width)
+        grid.add_column(width=45 if console.width < 100 else 62)
+        grid.add_column(no_wrap=True, style="cyan")
+        for row in mine:
+            grid.add_row(f"[bold]{row['name']}[/]", escape(row["summary"]), _ranges(row["claims"]))
+        console.print(f"\n{title}", style="dim")
+        console.print(grid)
+
+
+def _ranges(ids: list[str]) -> str:
+    """P1 P2 P3 P6 as P1–P3 P6."""
+    runs: list[list[str]] = []
+    for each in ids:
+        follows = runs and each[0] == runs[-1][-1][0] and int(each[1:]) == int(runs[-1][-1][1:]) + 1
+        runs[-1].append(each) if follows else runs.append([each])
+    return " ".join(f"{run[0]}–{run[-1]}" if len(run) > 2 else " ".join(run) for run in runs)
+
+
+def counted(rows: list[dict[str, Any]]) -> str:
+    """How many claims are judged, and how."""
+    judged = [row["verdict"] for row in rows if row["verdict"]]
+    return f"{len(judged)} of {len(rows)} claims judged" + (f": {verdicts.tally(judged)}" if judged else "")
 
 
 def print_ledger(rows: list[dict[str, Any]]) -> None:
+    """A claim in two or three lines, for eighty columns: what it says, what was measured, what would resolve it."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.markup import escape
 
-    table = Table("", "claim", "verdict", "study", box=None, pad_edge=False)
+    grid = _grid()
     for row in rows:
         verdict = row["verdict"]
-        word = verdict["word"] if verdict else "not run"
-        table.add_row(row["id"], row["claim"], f"[{STYLES.get(word, 'dim')}]{word}[/]", row["study"])
-    Console(highlight=False).print(table)
+        word = verdicts.word(verdict)
+        found = " · ".join([*_found(verdict), f"{row['study']} {verdict['size']}" if verdict else row["study"]])
+        grid.add_row(
+            row["id"], f"[{verdicts.STYLES[word]}]{word}[/]", f"{escape(row['claim'])}\n[dim]{escape(found)}[/]"
+        )
+    console = Console(highlight=False)
+    console.print(grid)
+    console.print(f"\n[bold]{counted(rows)}.[/bold] A study: trimtab study run NAME; its page has rule and evidence.")
+
+
+def _grid() -> Any:
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    return grid
+
+
+def _found(verdict: dict[str, Any] | None) -> list[str]:
+    """The effect and how many there are, and what would resolve it."""
+    if not verdict:
+        return []
+    effect, *_, beyond = verdicts.effect(verdict).split("\n")
+    return [text for text in (f"{effect}, {beyond}", verdict["needed"]) if text]
 
 
 def print_answer(answer: dict[str, Any]) -> None:
     """The answer of a study in a terminal."""
     from rich.console import Console
+    from rich.markup import escape
 
     console = Console(highlight=False)
-    console.print(f"\n[bold]{answer['study']}[/bold] ({answer['size']}): {answer['sentence']}\n")
+    console.print(f"\n[bold]{answer['study']}[/bold] ({answer['size']}): {escape(answer['sentence'])}\n")
+    grid = _grid()
     for verdict in answer["verdicts"]:
-        word = verdict["word"]
-        console.print(f"[{STYLES[word]}]{word}[/]  {verdict['id']}. {verdict['claim']['text']}")
-        console.print(f"    {verdict['sentence']} {verdict['needed']}".rstrip(), style="dim")
+        word = verdicts.word(verdict)
+        more = [" · ".join(_found(verdict)), verdict.get("differs", "")]
+        lines = [escape(verdict["claim"]["text"]), *(f"[dim]{escape(line)}[/]" for line in more if line)]
+        grid.add_row(verdict["id"], f"[{verdicts.STYLES[word]}]{word}[/]", "\n".join(lines))
+    console.print(grid)
     for failure in answer["failed"]:
         console.print(f"failed: {failure}", style="red", markup=False)
     console.print(f"\npage: {answer['page']}", soft_wrap=True)
 
 
-def claims_page(rows: list[dict[str, Any]]) -> str:
-    """The table of all claims as a page."""
-    from trimtab.report.blocks import Answer, Claims, Contents, Heading
+def claims_page(rows: list[dict[str, Any]], beside: Path) -> str:
+    """The table of all claims as a page that lies in `beside`: by source, what is judged first."""
+    from trimtab.report.blocks import Answer, Block, Bullets, Claims, Contents, Folded, Heading, Next
     from trimtab.report.page import page
 
-    judged = [row for row in rows if row["verdict"]]
-    count = lambda word: sum(row["verdict"]["word"] == word for row in judged)
-    told = ", ".join(f"{count(word)} {word}" for word in STYLES if count(word))
-    blocks: list[Any] = [Answer(f"{len(judged)} of {len(rows)} judged: {told or 'none yet'}.", "Claims and verdicts")]
-    blocks.append(Contents())
+    judged = [row["verdict"] for row in rows if row["verdict"]]
+    large, rest = verdicts.headline(judged) if judged else ("Nothing judged yet", "")
+    said = (
+        f"{len(judged)} of {len(rows)} claims have been judged, each by a rule declared beforehand. A claim opens to "
+    )
+    blocks: list[Block] = [Answer(f"{said}its rule and every effect.", large, rest), Contents()]
     for source in dict.fromkeys(row["source"] for row in rows):
-        mine = [row for row in rows if row["source"] == source]
-        table = [
-            (
-                f"{r['id']}. {r['claim']} ({r['where']}; {r['study']})",
-                r["verdict"]["word"] if r["verdict"] else "not run",
-                f"{r['verdict']['sentence']} {measured(r['verdict'])} {r['verdict']['needed']}"
-                if r["verdict"]
-                else r["rule"],
-            )
-            for r in mine
-        ]
-        blocks += [Heading(f"The {source}"), Claims(table)]
+        mine = [row for row in rows if row["source"] == source and row["verdict"]]
+        if mine:
+            claims = [verdicts.claim_block(row["verdict"], link=_link(row, beside)) for row in mine]
+            blocks += [Heading(f"The {source}"), Claims(claims)]
+    waiting = [f"{r['id']}. {r['claim']} ({r['where']}; {r['study']})" for r in rows if not r["verdict"]]
+    blocks += [Folded("Not run", [Bullets(waiting)], f"{len(waiting)} claims")] if waiting else []
+    first = next((row["study"] for row in rows if not row["verdict"]), None)
+    blocks.append(
+        Next(f"trimtab study run {first} --quick", "The first that has not been run, in minutes.")
+        if first
+        else Next("trimtab study list", "Every study, and what it asks.")
+    )
     return page("Claims of the sources, and what was measured", blocks)
+
+
+def _link(row: dict[str, Any], beside: Path) -> tuple[str, str] | None:
+    """To the page of the study, from where the table lies."""
+    target = Path(row["verdict"]["place"] or "") / "page.html"
+    if not target.is_file():
+        return None
+    address = os.path.relpath(target.resolve(), beside.resolve())
+    return f"{row['study']}, {row['verdict']['size']} size: the study's page", quote(Path(address).as_posix())

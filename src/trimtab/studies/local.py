@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from trimtab.runs.device import cores
+from trimtab.runs.device import cores, limits
 from trimtab.studies.executor import Queue, Tick
 from trimtab.studies.job import Job
 from trimtab.studies.store import Outcome, Store
@@ -34,8 +34,8 @@ class Local:
             yield from queue.kept(store)
             while queue.waiting or self._busy():
                 yield from queue.hopeless(store)
-                for job in queue.ready(self.workers - len(self._busy())):
-                    self._idle(job.threads).begin(job, store)
+                for job in queue.ready(self.workers - sum(worker.devices for worker in self._busy())):
+                    self._idle(job).begin(job, store)
                 for worker in self._speaking():
                     job, word = worker.job, worker.hear()
                     if word == {}:
@@ -60,16 +60,16 @@ class Local:
     def _busy(self) -> list[Worker]:
         return [worker for worker in self._workers if worker.job is not None]
 
-    def _idle(self, threads: int | None) -> Worker:
-        """A worker with that many threads; one with another number makes room for it."""
-        share = threads or max(1, cores() // self.workers)
+    def _idle(self, job: Job) -> Worker:
+        """A worker with the threads and devices of a job, which JAX starts with; one with others makes room for it."""
+        share = job.threads or max(1, cores() // self.workers)
         idle = [worker for worker in self._workers if worker.job is None]
-        found = next((worker for worker in idle if worker.threads == share), None)
+        found = next((worker for worker in idle if (worker.threads, worker.devices) == (share, job.devices)), None)
         if found is None:
             if len(self._workers) >= self.workers:
                 idle[0].end()
                 self._workers.remove(idle[0])
-            found = Worker(share)
+            found = Worker(share, job.devices)
             self._workers.append(found)
         return found
 
@@ -95,10 +95,10 @@ class Local:
 class Worker:
     """One worker process and the job it has."""
 
-    def __init__(self, threads: int):
-        self.threads, self.job = threads, None
+    def __init__(self, threads: int, devices: int = 1):
+        self.threads, self.devices, self.job = threads, devices, None
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by end)
-        environment = os.environ | {"NPROC": str(threads), "TRIMTAB_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
+        environment = os.environ | limits(threads) | {"PYTHONUNBUFFERED": "1"}
         paths = [path for path in sys.path if path]  # an environment's module is found there as it is found here
         environment["PYTHONPATH"] = os.pathsep.join([*paths, os.getcwd()])
         self.process = subprocess.Popen(

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from trimtab.runs.device import cores
+from trimtab.runs.device import cores, limits
 from trimtab.runs.records import RunError
 from trimtab.runs.sinks import MissingPackage
 from trimtab.studies.executor import Queue, Tick
@@ -204,7 +204,7 @@ def _start(ray: Any, address: str | None, workers: int | None) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     paths = os.pathsep.join([*(path for path in sys.path if path), os.getcwd()])
-    threads = {"NPROC": "1", "TRIMTAB_THREADS": "1"}
+    threads = limits(1)
     quiet = {"log_to_driver": False, "logging_level": "error"}
     if address:
         _refuse_silence(address)

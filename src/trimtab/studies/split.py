@@ -28,7 +28,8 @@ from trimtab.studies.study import Answer, Outcomes, Study, Work
 from trimtab.studies.weighing import contenders, marginal, name_of, say_stage, stage_sentence, weigh
 
 ESTIMATES = ("variance", "individual", "covariance", "bias_sq", "mse", "grad_sq", "ess")
-MOST_ROWS = 2048  # rows per probe: enough for tight intervals, few enough for a bootstrap in a second
+MOST_ROWS = 1024  # rows per probe: enough for tight intervals, few enough for a bootstrap in a second
+LEAST_REPLICATES = 5  # whose means are compared
 CHECKPOINTS = 10  # of every run; stages are chosen among them
 STAGES = {1: ("middle",), 2: ("early", "late"), 3: ("early", "middle", "late")}
 MORE = 2  # seeds that a round adds to every split in question
@@ -176,7 +177,7 @@ class Split(Study):
         options = ProbeOptions(
             num_envs=num_envs,
             num_steps=num_steps,
-            replicates=max(8, min(self.options.replicates, MOST_ROWS // num_envs)),
+            replicates=max(LEAST_REPLICATES, min(self.options.replicates, MOST_ROWS // num_envs)),
             blocks=tuple(self.between()) if first else (),
             correlations=first or not self.options.quick,
         )

@@ -40,12 +40,19 @@ PHASES: dict[str, dict[str, Values]] = {
         "update_epochs": lambda c: (*ladders.EPOCHS, c.update_epochs),
         "max_grad_norm": lambda c: (*ladders.CLIP_NORMS, c.max_grad_norm),
     },
-    "variance": {"norm_reward": lambda c: (False, True)},
+    "variance": {
+        "norm_reward": lambda c: (False, True),
+        "norm_value": lambda c: ("none", "popart"),
+        "value_learning_rate": lambda c: tuple(
+            k * c.learning_rate if k > 1 else None for k in ladders.VALUE_RATE_FACTORS
+        ),
+    },
     "horizon": {
         "gamma": lambda c: ladders.around(c.gamma, ladders.GAMMAS),
         "ent_coef": lambda c: tuple(
             float(f"{k * (c.ent_coef or ladders.ENTROPY['discrete']):.3g}") for k in ladders.ENTROPY_FACTORS
         ),
+        "ent_anneal": lambda c: (*ladders.ENTROPY_ANNEALED, c.ent_anneal),
     },
     "polish": {
         "anneal_lr": lambda c: ("constant", "linear", "cosine"),

@@ -19,7 +19,7 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from trimtab.anatomy.noise import predict_variance
 
@@ -90,7 +90,7 @@ def least_gap(x: list[float], y: list[float], level: float) -> float:
     if vx + vy == 0:
         return gap
     freedom = (vx + vy) ** 2 / (vx**2 / (len(x) - 1) + vy**2 / (len(y) - 1))
-    return gap - float(stats.t.ppf(1 - level, freedom) * math.sqrt(vx + vy))
+    return gap - float(special.stdtrit(freedom, 1 - level) * math.sqrt(vx + vy))
 
 
 def _larger_error(left: list[Row], rows: list[Row], looks: int) -> dict[str, str]:

@@ -17,8 +17,8 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from trimtab.runs.engines import Engines
 from trimtab.studies.job import Bench, Job, from_dict
 from trimtab.studies.store import Outcome, Store
 
@@ -29,15 +29,7 @@ class Workshop:
     """What does jobs, and what it keeps between them."""
 
     def __init__(self) -> None:
-        self._engines: Any = None
-
-    @property
-    def engines(self) -> Any:
-        if self._engines is None:
-            from trimtab.runs.engines import Engines
-
-            self._engines = Engines()
-        return self._engines
+        self.engines = Engines()
 
     def do(self, job: Job, store: Store, tick: Callable[[int], None] = lambda steps: None) -> Outcome:
         """A job's outcome: the one that is kept, or a new one."""

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from trimtab.anatomy.options import ProbeOptions
-from trimtab.config import Config
-from trimtab.studies.job import Bench, Job, Train, register
+from trimtab.studies.job import Bench, OfRun, register
 from trimtab.studies.jobs.probing import Lens, lens_at
 
 if TYPE_CHECKING:
@@ -28,11 +27,10 @@ COLUMNS = ("quantity", "step", "num_envs", "num_steps", "gae_lambda", "replicate
 
 @register
 @dataclass(frozen=True)
-class Directions(Job):
+class Directions(OfRun):
     """Batches of N × T from checkpoints of a run: the variance's parts, the bias, and all kinds of cosines."""
 
     kind: ClassVar[str] = "directions"
-    run: Train
     at: tuple[int, ...]
     num_envs: int
     num_steps: int
@@ -43,17 +41,9 @@ class Directions(Job):
     start: Literal["stationary", "reset"] = "stationary"
 
     @property
-    def config(self) -> Config:
-        return self.run.config
-
-    @property
     def steps(self) -> int:
         batches = 2 * self.replicates + self.looked
         return len(self.at) * max(1, len(self.gae_lambda)) * batches * self.num_envs * self.num_steps
-
-    @property
-    def threads(self) -> int | None:
-        return self.run.threads
 
     @property
     def label(self) -> str:

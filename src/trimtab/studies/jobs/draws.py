@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trimtab.anatomy.options import ProbeOptions
-from trimtab.config import Config
-from trimtab.studies.job import Bench, Job, Train, register
+from trimtab.studies.job import Bench, OfRun, register
 from trimtab.studies.jobs.probing import Lens, lens_at
 
 if TYPE_CHECKING:
@@ -16,27 +15,18 @@ if TYPE_CHECKING:
 
 @register
 @dataclass(frozen=True)
-class Draws(Job):
+class Draws(OfRun):
     """bias² from whole rows, from one sample of every row, and the squared distance between the two biases."""
 
     kind: ClassVar[str] = "draws"
-    run: Train
     at: tuple[int, ...]
     num_envs: int
     num_steps: int
     replicates: int
 
     @property
-    def config(self) -> Config:
-        return self.run.config
-
-    @property
     def steps(self) -> int:
         return 3 * len(self.at) * self.replicates * self.num_envs * self.num_steps
-
-    @property
-    def threads(self) -> int | None:
-        return self.run.threads
 
     @property
     def label(self) -> str:

@@ -6,29 +6,20 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from trimtab.config import Config
-from trimtab.studies.job import Bench, Job, Train, register
+from trimtab.studies.job import Bench, OfRun, register
 
 
 @register
 @dataclass(frozen=True)
-class EpisodicVariance(Job):
+class EpisodicVariance(OfRun):
     """Tr Cov of one episode's gradient at checkpoints of a run, by estimator; the learned baseline is the run's own."""
 
     kind: ClassVar[str] = "episodic-variance"
-    run: Train
     at: tuple[int, ...]
-
-    @property
-    def config(self) -> Config:
-        return self.run.config
 
     @property
     def steps(self) -> int:
         return 0
-
-    @property
-    def threads(self) -> int | None:
-        return self.run.threads
 
     @property
     def label(self) -> str:

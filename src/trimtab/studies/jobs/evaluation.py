@@ -5,32 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from trimtab.config import Config
-from trimtab.studies.job import Bench, Job, Train, register
-
-
-@dataclass(frozen=True)
-class _OfRun(Job):
-    """Something about the last checkpoint of a run."""
-
-    run: Train
-
-    @property
-    def config(self) -> Config:
-        return self.run.config
-
-    @property
-    def threads(self) -> int | None:
-        return self.run.threads
-
-    @property
-    def label(self) -> str:
-        return self.run.label
+from trimtab.studies.job import Bench, OfRun, register
 
 
 @register
 @dataclass(frozen=True)
-class Evaluation(_OfRun):
+class Evaluation(OfRun):
     """Mean return of episodes with exploration off."""
 
     kind: ClassVar[str] = "evaluation"
@@ -48,7 +28,7 @@ class Evaluation(_OfRun):
 
 @register
 @dataclass(frozen=True)
-class GreedyValue(_OfRun):
+class GreedyValue(OfRun):
     """Discounted value of the greedy policy from the start, solved on the MDP (no time limit)."""
 
     kind: ClassVar[str] = "greedy-value"

@@ -6,33 +6,24 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from trimtab.config import Config
-from trimtab.studies.job import Bench, Job, Train, register
+from trimtab.studies.job import Bench, OfRun, register
 
 LONGEST = 16  # steps of rows that are followed step by step, to compare with independent draws
 
 
 @register
 @dataclass(frozen=True)
-class ExactBias(Job):
+class ExactBias(OfRun):
     """Squared bias of the batch gradient at checkpoints of a run on a finite MDP, for every T and λ."""
 
     kind: ClassVar[str] = "exact-bias"
-    run: Train
     at: tuple[int, ...]
     num_steps: tuple[int, ...]
     gae_lambda: tuple[float, ...] = (0.95,)
 
     @property
-    def config(self) -> Config:
-        return self.run.config
-
-    @property
     def steps(self) -> int:
         return 0
-
-    @property
-    def threads(self) -> int | None:
-        return self.run.threads
 
     @property
     def label(self) -> str:

@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from trimtab.anatomy.options import ProbeOptions
-from trimtab.config import Config
-from trimtab.studies.job import Bench, Job, Train, register
+from trimtab.studies.job import Bench, OfRun, register
 from trimtab.studies.jobs.probing import Lens, lens_at
 
 
 @register
 @dataclass(frozen=True)
-class Minibatches(Job):
+class Minibatches(OfRun):
     """Minibatches of a run's own batches: sub-sampling variance by way and size, and one iteration's updates."""
 
     kind: ClassVar[str] = "minibatches"
-    run: Train
     at: tuple[int, ...]
     num_envs: int
     num_steps: int
@@ -26,16 +24,8 @@ class Minibatches(Job):
     replicates: int
 
     @property
-    def config(self) -> Config:
-        return self.run.config
-
-    @property
     def steps(self) -> int:
         return 2 * len(self.at) * self.replicates * self.num_envs * self.num_steps
-
-    @property
-    def threads(self) -> int | None:
-        return self.run.threads
 
     @property
     def label(self) -> str:

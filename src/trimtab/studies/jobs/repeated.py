@@ -5,33 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from trimtab.config import Config
-from trimtab.studies.job import Bench, Job, Train, register
+from trimtab.studies.job import Bench, OfRun, register
 
 
 @register
 @dataclass(frozen=True)
-class Repeated(Job):
+class Repeated(OfRun):
     """A second run of a finished one's configuration; every metric but those of time is compared bit for bit."""
 
     kind: ClassVar[str] = "repeated"
-    run: Train
-
-    @property
-    def config(self) -> Config:
-        return self.run.config
 
     @property
     def steps(self) -> int:
         return self.run.steps
-
-    @property
-    def threads(self) -> int | None:
-        return self.run.threads
-
-    @property
-    def label(self) -> str:
-        return self.run.label
 
     def do(self, bench: Bench) -> dict[str, Any]:
         import shutil

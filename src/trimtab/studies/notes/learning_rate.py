@@ -13,7 +13,6 @@ from trimtab.studies.claims import Claim, Evidence, Verdict, judge
 from trimtab.studies.declared import Declared, Figure, Size
 from trimtab.studies.job import Job, Train
 from trimtab.studies.notes.learning import areas_of, contrast
-from trimtab.studies.post.runs import resolved
 from trimtab.studies.study import Outcomes
 
 FACTORS = (2, 4, 8, 16)
@@ -33,8 +32,8 @@ N8 = Claim(
     f"no more than {LOST:.0%} is lost.",
 )
 DIFFERENT = (
-    "Different from the notes, which sweep again beyond 4 ×: a small base batch, and as many steps of "
-    "training for every batch."
+    "The notes name no environment and no base, and sweep again beyond 4 ×. Here the base batch is small (4 × 32) and "
+    "every batch gets as many environment steps, so 4 × the batch takes a quarter of the gradient steps."
 )
 
 
@@ -43,9 +42,7 @@ class LearningRate(Declared):
     """PPO at 1 to 16 times a small batch, the learning rate unchanged, by the square root, and in proportion."""
 
     kind: ClassVar[str] = "notes/learning-rate"
-    summary: ClassVar[str] = (
-        "When the batch grows by 2 to 16: the learning rate unchanged, by its root, or in proportion?"
-    )
+    summary: ClassVar[str] = "Should the learning rate grow with the batch?"
     source: ClassVar[str] = "notes: 2) Core optimizer sweep"
     claims: ClassVar[tuple[Claim, ...]] = (N8,)
     different: ClassVar[str] = DIFFERENT
@@ -88,9 +85,7 @@ class LearningRate(Declared):
                     evidence.append(Evidence(f"{environment}, {factor} ×", kept, len(linear)))
                 share = sum(linear) / len(linear) / (sum(base) / len(base)) if base and linear else math.nan
                 told.append(f"{environment} {factor} × {share:.0%}")
-        sentence = (
-            f"Linear scaling keeps, of what the base configuration learns: {', '.join(told)}; {resolved(evidence)}."
-        )
+        sentence = f"Linear scaling keeps, of what the base configuration learns: {', '.join(told)}."
         return [judge(N8, f"area above an untrained policy, minus {1 - LOST:.0%} of the base's", evidence, sentence)]
 
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:

@@ -15,7 +15,7 @@ from trimtab.studies.declared import Declared, Figure, Size
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs import Minibatches
 from trimtab.studies.notes.learning import areas_of, contrast
-from trimtab.studies.post.runs import effect_over_seeds, gathered, resolved, step_at
+from trimtab.studies.post.runs import effect_over_seeds, gathered, step_at
 from trimtab.studies.study import Outcomes
 
 BATCH = 1024
@@ -50,8 +50,9 @@ N7 = Claim(
     "10 samples per policy output, against fewer; 8 × 128 against 1 × 1024, whose minibatches have one environment.",
 )
 DIFFERENT = (
-    "Different from the notes, which name no environment: one learning rate for all, so more minibatches are "
-    "more gradient steps in the same training, and on these easy problems that learns faster."
+    "The notes name no environment and give ranges for problems that run for long. Here one learning rate serves every "
+    "size, so more minibatches are more gradient steps in the same training, and on these easy problems that learns "
+    "faster."
 )
 
 
@@ -60,7 +61,7 @@ class NotesMinibatch(Declared):
     """PPO over numbers of minibatches, the batch and everything else the same."""
 
     kind: ClassVar[str] = "notes/minibatch"
-    summary: ClassVar[str] = "How many minibatches? Learning and gradient noise over minibatch sizes at fixed data."
+    summary: ClassVar[str] = "How many minibatches?"
     source: ClassVar[str] = "notes: Batch size, rules of thumb"
     claims: ClassVar[tuple[Claim, ...]] = (N4, N7)
     different: ClassVar[str] = DIFFERENT
@@ -127,7 +128,7 @@ class NotesMinibatch(Declared):
             e = contrast(_areas(learned, [other]), _areas(learned, [1]))
             slow.append(Evidence(f"{environment}, {other} minibatches over 1", e, SEEDS[self.size]))
             told.append(f"{environment}: best with {best} ({BATCH // best} samples each)")
-        sentence = f"By area under the learning curve, {'; '.join(told)}; {resolved([*noise, *slow])}."
+        sentence = f"By area under the learning curve, {'; '.join(told)}."
         return judge_all(N4, "log variance ratio; difference of area under the learning curve", [noise, slow], sentence)
 
     def _thresholds(self, learning: pl.DataFrame) -> Verdict:
@@ -171,11 +172,7 @@ class NotesMinibatch(Declared):
         }
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
-        n4, n7 = verdicts
-        return (
-            f"Larger minibatches are less noisy and too large ones slow: {n4.word}. {n4.sentence} The notes' "
-            f"thresholds: {n7.word}. {n7.sentence}"
-        )
+        return verdicts[0].sentence
 
     def notes(self) -> list[str]:
         return [

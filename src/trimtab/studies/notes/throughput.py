@@ -36,8 +36,8 @@ N6 = Claim(
     f"smallest N with {GAIN:.0%} of the best throughput, minus {LOADED:.0%}, is above 0.",
 )
 DIFFERENT = (
-    "Different from the notes: environments and network are compiled into one program that uses one thread, "
-    "so one run cannot load all cores; and other work may have shared the machine."
+    "The notes think of environments that load the CPU beside a network on a GPU; here both are compiled into one "
+    "program that uses one thread, so one run cannot load all cores; and other work may have shared the machine."
 )
 
 
@@ -46,7 +46,7 @@ class NotesThroughput(Declared):
     """Steps per second over N, on compiled and on Python environments."""
 
     kind: ClassVar[str] = "notes/throughput"
-    summary: ClassVar[str] = "How many environments are fast? Steps/s, load, memory and shares of time over N."
+    summary: ClassVar[str] = "How many environments are fast?"
     source: ClassVar[str] = "notes: 1) Max out data pipeline; Phase A"
     claims: ClassVar[tuple[Claim, ...]] = (N6,)
     different: ClassVar[str] = DIFFERENT

@@ -1,4 +1,4 @@
-"""Does it help to do what `trimtab doctor` says?
+"""Does it help to do what the doctor says?
 
 Each case is a configuration with something wrong, or a preset with few steps. It is trained on several seeds, the
 doctor looks at the first seed's run, its first suggestion is taken, and so on. Every round is kept, also those that
@@ -16,6 +16,7 @@ import polars as pl
 
 from trimtab import presets, stats
 from trimtab.config import Config, ConfigError, from_dict
+from trimtab.estimate import UNRESOLVED, Estimate
 from trimtab.playbook.doctor import diagnose
 from trimtab.runs.run import load
 from trimtab.studies.claims import Verdict
@@ -45,7 +46,7 @@ class Advice(Declared):
     """Cases, and the doctor's first suggestion taken again and again."""
 
     kind: ClassVar[str] = "doctor-advice"
-    summary: ClassVar[str] = "Does it help to do what `trimtab doctor` says?"
+    summary: ClassVar[str] = "Does it help to do what the doctor says?"
     source: ClassVar[str] = "this library's own doctor"
 
     @property
@@ -88,10 +89,15 @@ class Advice(Declared):
         said = f"{first.check}: {first.seen}" if first else "nothing stands out"
         words = ", ".join(f"{field} {plain(value)}" for field, value in changes.items()) or "nothing"
         row = {"case": name, "round": number, "taken": words, "says": said, **stats.mean_interval(returns).as_dict()}
-        return row, first.change if first else None
+        return row | {"returns": returns}, first.change if first else None
 
     def measure(self, found: Any) -> dict[str, pl.DataFrame]:
-        return {"rounds": pl.DataFrame(found)}
+        starts = {row["case"]: row["returns"] for row in found if row["round"] == 0}
+        rows = []
+        for row in found:
+            gain = stats.contrast([starts[row["case"]], row["returns"]], [-1, 1]) if row["round"] else UNRESOLVED
+            rows.append(row | {f"gain_{name}": number for name, number in gain.as_dict().items()})
+        return {"rounds": pl.DataFrame(rows, infer_schema_length=None).drop("returns", "gain_resolved")}
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
         return []
@@ -102,11 +108,22 @@ class Advice(Declared):
         return {"rounds": Figure(rounds(tables["rounds"]), "Every round is shown, also those that made things worse.")}
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
-        words = []
-        for (case,), part in tables["rounds"].group_by("case", maintain_order=True):
-            first, last = part.row(0, named=True), part.row(-1, named=True)
-            words.append(f"{case}: {first['value']:.4g} to {last['value']:.4g} after {last['round']} suggestions")
-        return "; ".join(words) + "."
+        """What all suggestions together gained in each case, and in how many that is resolved."""
+        ends = tables["rounds"].group_by("case", maintain_order=True).last()
+        rows = list(ends.iter_rows(named=True))
+        advised = [
+            (row, Estimate(row["gain_value"], row["gain_lo"], row["gain_hi"], row["gain_lo"] is not None))
+            for row in rows
+            if row["round"]
+        ]
+        better = sum(gain.resolved and gain.lo > 0 for _, gain in advised)
+        worse = sum(gain.resolved and gain.hi < 0 for _, gain in advised)
+        words = [f"{row['case']} {gain} after {row['round']}" for row, gain in advised]
+        words += [f"{row['case']}: nothing suggested" for row in rows if not row["round"]]
+        return (
+            f"Of {len(advised)} cases with a suggestion to take, {better} end better than they began and "
+            f"{worse} worse; the rest are not told apart. Gains in return: {'; '.join(words)}."
+        )
 
 
 def _taken(

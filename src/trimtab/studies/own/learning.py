@@ -2,87 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import polars as pl
 
-from trimtab import presets, stats
-from trimtab.config import Config, from_dict
-from trimtab.runs.run import learning_frame
+from trimtab import stats
+from trimtab.config import ConfigError
+from trimtab.runs.run import Run, learning_frame
 from trimtab.studies.claims import Verdict
 from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs.evaluation import Evaluation, GreedyValue
+from trimtab.studies.own.rows import FULL, SIZES, Row
 from trimtab.studies.study import Outcomes
+from trimtab.wording import nearest
 
-CLEANRL, ZOO = "CleanRL's documentation", "RL Baselines3 Zoo's benchmark"
-
-
-@dataclass(frozen=True)
-class Row:
-    """A preset on so many seeds; `published` is (value, where) of PPO elsewhere at about as many steps."""
-
-    env_id: str
-    algo: str = "ppo"
-    seeds: int = 5
-    measure: str = "last 100 episodes"
-    published: tuple[str, str] = ("", "")
-    changes: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def config(self) -> Config:
-        name = presets.find(self.env_id, self.algo)
-        return from_dict(
-            (presets.load(name) if name else {}) | {"env_id": self.env_id, "algo": self.algo} | self.changes
-        )
-
-    @property
-    def name(self) -> str:
-        return f"{self.env_id} {self.algo}"
-
-
-SHORT = {"total_timesteps": 2_000_000}
-QUICK = (
-    Row("CartPole-v1", seeds=3, published=("490 ± 6 at 500k", CLEANRL)),
-    Row("Pendulum-v1", seeds=3, measure="evaluation", published=("-172 at 100k", ZOO)),
-    Row("FrozenLake8x8-v1", seeds=3, measure="exact greedy value", published=("0.412, the optimum", "solved exactly")),
-)
-DEFAULT = (
-    Row("CartPole-v1", seeds=10, published=("490 ± 6 at 500k", CLEANRL)),
-    Row("Pendulum-v1", seeds=10, measure="evaluation", published=("-172 at 100k", ZOO)),
-    Row("Acrobot-v1", seeds=10, published=("-86.4 ± 1.3 at 500k", CLEANRL)),
-    Row("FrozenLake8x8-v1", measure="exact greedy value", published=("0.412, the optimum", "solved exactly")),
-    Row("CartPole-v1", "reinforce"),
-    *(Row("CartPole-v1", algo, 10) for algo in ("ppo-ewma", "ppg", "ppg-ewma")),
-    *(Row("Pendulum-v1", algo, measure="evaluation") for algo in ("ppo-ewma", "ppg", "ppg-ewma")),
-    Row("Breakout-MinAtar", changes=SHORT, published=("28 at 10M", "gymnax's checkpoints")),
-)
-FULL = (
-    *DEFAULT[:-1],
-    *(Row(f"{game}-MinAtar") for game in ("Breakout", "Asterix", "Freeway", "SpaceInvaders")),
-    Row("HalfCheetah-v4", seeds=10, published=("1443 ± 46 at 1M; 5819", f"{CLEANRL}; {ZOO}")),
-    Row("Walker2d-v4", published=("2288 ± 572 at 1M; 3479", f"{CLEANRL}; {ZOO}")),
-    Row("Hopper-v4", published=("2383 ± 272 at 1M; 2410", f"{CLEANRL}; {ZOO}")),
-    Row("InvertedPendulum-v4", published=("963 ± 22 at 1M", CLEANRL)),
-    Row("Humanoid-v4", published=("716 ± 49 at 1M", CLEANRL)),
-    Row("LunarLander-v3"),
-    Row("MountainCarContinuous-v0"),
-    Row("Pong-v5", seeds=3, changes={"total_timesteps": 1_000_000}, published=("20.4 ± 0.2 at 10M", CLEANRL)),
-)
+FIRST = 100  # episodes at the start of a run that say what a policy is worth that has learned nothing
 
 
 @dataclass(frozen=True)
 class Learning(Declared):
-    """Every preset on its seeds."""
+    """Every preset on its seeds; `only` chooses environments."""
 
     kind: ClassVar[str] = "learning"
-    summary: ClassVar[str] = "Do the shipped presets train their environments?"
+    summary: ClassVar[str] = "Do the shipped presets learn?"
     source: ClassVar[str] = "this library's presets, beside published results of PPO"
+    only: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        known = list(dict.fromkeys(row.env_id for row in SIZES[self.size]))
+        for env_id in self.only:
+            if env_id not in known:
+                near = ", ".join(nearest(env_id, known) or known)
+                raise ConfigError("only", env_id, f"not at size {self.size}; nearest: {near}")
+
+    def asked(self) -> dict[str, Any]:
+        return super().asked() | ({"only": list(self.only)} if self.only else {})
+
+    @classmethod
+    def again(cls, asked: dict[str, Any]) -> Learning:
+        return cls(**asked | {"only": tuple(asked.get("only", ()))})
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        return {"quick": QUICK, "default": DEFAULT, "full": FULL}[self.size]
+        return tuple(row for row in SIZES[self.size] if not self.only or row.env_id in self.only)
 
     def trained(self, row: Row) -> list[Train]:
         return [Train(row.config.replace(seed=self.seed + k), checkpoints=2) for k in range(row.seeds)]
@@ -95,7 +59,9 @@ class Learning(Declared):
         return list(self.trained(row))
 
     def jobs(self) -> list[Job]:
-        return [job for row in self.rows for job in self._measuring(row)]
+        """The first seed of every row before the second of any: what falls short is seen early."""
+        most = max((row.seeds for row in self.rows), default=0)
+        return [job for k in range(most) for row in self.rows for job in self._measuring(row)[k : k + 1]]
 
     def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
         rows, curves = [], []
@@ -103,21 +69,46 @@ class Learning(Declared):
             for run, job in zip(self.trained(row), self._measuring(row)):
                 if not outcomes[job.identity].done:
                     continue
-                result = outcomes.of(job).result
+                result, path = outcomes.of(job).result, outcomes.of(run).path
                 value = result["value"] if "value" in result else result["ep_rew_mean"]
-                rows.append(
-                    (row.env_id, row.algo, run.config.seed, run.config.steps, row.measure, value, *row.published)
-                )
-                curves.append((row.name, run.config.seed, outcomes.of(run).path))
-        schema = ["env_id", "algo", "seed", "steps", "measure", "value", "published", "where"]
+                first = Run(path).episodes["return"][:FIRST].mean()
+                rows.append((row.env_id, row.algo, run.config.seed, run.config.steps, value, first))
+                curves.append((row.name, run.config.seed, path))
+        schema = ["env_id", "algo", "seed", "steps", "value", "first"]
         returns = pl.DataFrame(rows, schema=schema, orient="row")
-        summary = [
-            {"env_id": e, "algo": a, "steps": part["steps"][0], "seeds": part.height, "measure": part["measure"][0]}
-            | stats.mean_interval(part["value"].to_numpy()).as_dict()
-            | {"published": part["published"][0], "where": part["where"][0]}
-            for (e, a), part in returns.group_by("env_id", "algo", maintain_order=True)
-        ]
-        return {"summary": pl.DataFrame(summary), "returns": returns, "curves": learning_frame(curves)}
+        return {
+            "summary": self._summary(returns),
+            "not_run": self._not_run(returns),
+            "returns": returns,
+            "curves": learning_frame(curves),
+        }
+
+    def _summary(self, returns: pl.DataFrame) -> pl.DataFrame:
+        """A line for every row that was run: what it reached, what it should, and what others published."""
+        lines = []
+        for row in self.rows:
+            mine = returns.filter((pl.col("env_id") == row.env_id) & (pl.col("algo") == row.algo))
+            if mine.is_empty():
+                continue
+            values, first = mine["value"].to_list(), float(mine["first"].mean() or 0.0)
+            reached = stats.mean_interval(values).as_dict()
+            lines.append(
+                {"env_id": row.env_id, "algo": row.algo, "steps": mine["steps"][0], "measure": row.measure}
+                | {"seeds": f"{len(values)} of {row.seeds}", "first": first}
+                | {name: reached[name] for name in ("value", "lo", "hi")}
+                | {"wanted": str(row.bar) if row.bar else "reported"}
+                | {"met": _met(row, values, first)}
+                | {"published": row.published[0], "where": row.published[1]}
+            )
+        return pl.DataFrame(lines, infer_schema_length=None)
+
+    def _not_run(self, returns: pl.DataFrame) -> pl.DataFrame:
+        """Rows of the full size that nothing was trained for, at this many steps."""
+        done = set(returns.select("env_id", "algo", "steps").iter_rows())
+        left = [row for row in FULL if (row.env_id, row.algo, row.config.steps) not in done]
+        schema = ["env_id", "algo", "steps", "seeds", "published", "where"]
+        lines = [(row.env_id, row.algo, row.config.steps, row.seeds, *row.published) for row in left]
+        return pl.DataFrame(lines, schema=schema, orient="row")
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
         return []
@@ -136,8 +127,41 @@ class Learning(Declared):
         return found
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
-        words = []
-        for row in tables["summary"].iter_rows(named=True):
-            interval = f" [{row['lo']:.4g}, {row['hi']:.4g}]" if row["lo"] is not None else ""
-            words.append(f"{row['env_id']} {row['algo']} {row['value']:.4g}{interval}")
-        return "; ".join(words) + "."
+        summary = tables["summary"]
+        if summary.is_empty():
+            return "Nothing was trained."
+        short = summary.filter(pl.col("met").str.starts_with("no"))
+        names = ", ".join(f"{e} {a}" for e, a in short.select("env_id", "algo").iter_rows())
+        judged = summary.filter(pl.col("met").str.contains("yes|no")).height
+        left = tables["not_run"].height
+        return (
+            f"{judged - short.height} of {judged} presets reach what is wanted of them"
+            + (f", not {names}" if names else "")
+            + (f"; {left} rows of the full size were not run." if left else ".")
+        )
+
+    def notes(self) -> list[str]:
+        return [
+            "`value` is the mean over seeds of the mean return of the last 100 episodes of training, exploration on, "
+            "unless `measure` says otherwise; `lo` and `hi` are Student's 95% interval; `first` is the mean return of "
+            f"the first {FIRST} episodes.",
+            "CleanRL's numbers are means and deviations over seeds of training episodes; RL Zoo's are one run each, "
+            "evaluated with exploration off, and some are of older versions of the environment (in brackets). Where "
+            "only numbers at more steps are published, `wanted` is that number or the nearest one at 1M.",
+            "CleanRL's table of dm_control does not say its steps; its default is 1M, the benchmark script of today "
+            "says 8M.",
+        ]
+
+
+def _met(row: Row, values: list[float], first: float) -> str:
+    """Whether a row reaches its bar, in words; of seeds that are still to be run it may depend."""
+    if row.bar is None:
+        return ""
+    met = row.bar.is_met(values, first)
+    left = row.seeds - len(values)
+    if not left:
+        return "yes" if met else "no"
+    if row.bar.on is None:
+        return "yes, so far" if met else "no, so far"
+    best = row.bar.is_met([*values, *[float("inf")] * left], first)
+    return "yes" if met else "open" if best else "no"

@@ -11,7 +11,7 @@ from trimtab.studies.claims import Claim, Evidence, Verdict
 from trimtab.studies.declared import Figure
 from trimtab.studies.paper import suite
 from trimtab.studies.paper.batches import ADJUSTED, BOTH_BETAS, LINEAR, ONLY_BETA2, Batches, grouped, summary_by_batch
-from trimtab.studies.paper.invariance import DIFFERENT, notes
+from trimtab.studies.paper.invariance import notes
 from trimtab.studies.paper.trained import effects, judged
 
 LITTLE = 0.05  # normalized return: a gain below it does not count as help
@@ -22,7 +22,7 @@ class Linear(Batches):
     """Adam's step size divided by c instead of √c."""
 
     kind: ClassVar[str] = "paper/linear"
-    summary: ClassVar[str] = "Adam's step size by the square root rule and by the linear one, at smaller batches"
+    summary: ClassVar[str] = "Adam's step size: square root rule or linear?"
     source: ClassVar[str] = "Fig. 5, 16, Appendix D"
     claims: ClassVar[tuple[Claim, ...]] = (
         Claim(
@@ -44,7 +44,7 @@ class Linear(Batches):
         words = [f"{n}: {gain(n)[0].effect.value:+.3f}" for n in self.batches[1:]]
         said = f"Square root − linear over all environments, by number of environments: {'; '.join(words)}."
         measured = "square root − linear at the smallest batch, normalized return"
-        return [judged(self.claims[0], measured, smallest, said, DIFFERENT)]
+        return [judged(self.claims[0], measured, smallest, said)]
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         return f"The square root rule beats the linear one: {verdicts[0].word}. {verdicts[0].sentence}"
@@ -86,7 +86,7 @@ class Betas(Batches):
     """Adam's β raised to the power 1/c."""
 
     kind: ClassVar[str] = "paper/betas"
-    summary: ClassVar[str] = "raising Adam's β₂, or both β, to the power 1/c at the smallest batch"
+    summary: ClassVar[str] = "Does it help to adjust Adam's β to the batch?"
     source: ClassVar[str] = "Fig. 6, Appendix E"
     claims: ClassVar[tuple[Claim, ...]] = (
         Claim(
@@ -121,7 +121,7 @@ class Betas(Batches):
             words.append(f"{variant}: {-found[0].effect.value:+.3f}")
         said = f"What it changes at the smallest batch, over all environments: {'; '.join(words)}."
         measured = f"kept − adjusted β at the smallest batch, above −{LITTLE}"
-        return [judged(self.claims[0], measured, evidence, said, DIFFERENT, least=-LITTLE)]
+        return [judged(self.claims[0], measured, evidence, said, least=-LITTLE)]
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         return f"Adjusting Adam's β does not help: {verdicts[0].word}. {verdicts[0].sentence}"

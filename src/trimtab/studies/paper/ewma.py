@@ -13,9 +13,8 @@ from trimtab.estimate import Estimate
 from trimtab.studies.claims import Claim, Evidence, Verdict
 from trimtab.studies.declared import Figure
 from trimtab.studies.paper import suite
-from trimtab.studies.paper.invariance import DIFFERENT
 from trimtab.studies.paper.published import reference
-from trimtab.studies.paper.trained import SCORE, Cell, Groups, Trained, by_id, effects, judged
+from trimtab.studies.paper.trained import DIFFERENT, SCORE, Cell, Groups, Trained, by_id, effects, judged
 from trimtab.studies.store import Outcome
 from trimtab.studies.study import Outcomes
 
@@ -67,7 +66,7 @@ class Ewma(Trained):
     """All four algorithms at the largest batch."""
 
     kind: ClassVar[str] = "paper/ewma"
-    summary: ClassVar[str] = "PPO and PPG against PPO-EWMA and PPG-EWMA: return and cost"
+    summary: ClassVar[str] = "Do PPO-EWMA and PPG-EWMA beat PPO and PPG?"
     source: ClassVar[str] = "Fig. 4, 17, section 5.3"
     claims: ClassVar[tuple[Claim, ...]] = CLAIMS
 
@@ -136,7 +135,7 @@ class Ewma(Trained):
             strata = [(groups(e, better), groups(e, base)) for e in groups.with_all((better,), (base,))]
             chance = stats.probability_of_improvement(strata)
             words.append(f"{better} − {base}: {found[0].effect}, probability of improvement {chance}")
-        gain = judged(claim("H10"), "EWMA − without, score", evidence, f"{'; '.join(words)}.", DIFFERENT)
+        gain = judged(claim("H10"), "EWMA − without, score", evidence, f"{'; '.join(words)}.")
         return [gain, self._cost(claim("H11"), tables["costs"])]
 
     def _cost(self, claim: Claim, costs: pl.DataFrame) -> Verdict:

@@ -12,7 +12,7 @@ from trimtab import stats
 from trimtab.estimate import Estimate
 from trimtab.playbook.signs import swing
 from trimtab.runs.run import Run
-from trimtab.studies.claims import Claim, Evidence, Verdict
+from trimtab.studies.claims import Claim, Evidence, Verdict, explained
 from trimtab.studies.declared import Figure, Size
 from trimtab.studies.paper import suite
 from trimtab.studies.paper.batches import (
@@ -34,6 +34,7 @@ from trimtab.studies.paper.published import reference
 from trimtab.studies.paper.trained import (
     ALL,
     CLOSE,
+    DIFFERENT,
     SCORE,
     Cell,
     Groups,
@@ -48,11 +49,6 @@ from trimtab.studies.study import Outcomes
 
 OSCILLATION = 10.0  # the factor from which the paper sees normalization matter (Fig. 13)
 SHOWN = 400  # points of a series of estimates that is drawn
-DIFFERENT = (
-    "Here small networks learn compiled games for a few hundred thousand steps; in the paper IMPALA networks learn "
-    "Procgen for 100 million, with 256 environments of 256 steps as the largest batch."
-)
-
 CLAIMS = (
     Claim(
         "H4",
@@ -97,7 +93,7 @@ class Invariance(Batches):
     """Batch size-invariance and the four ablations."""
 
     kind: ClassVar[str] = "paper/invariance"
-    summary: ClassVar[str] = "PPG-EWMA from the largest batch down to one environment: all adjustments, four ablations"
+    summary: ClassVar[str] = "Is one environment as good as a large batch?"
     source: ClassVar[str] = "Fig. 2, 3, 10 to 15"
     claims: ClassVar[tuple[Claim, ...]] = CLAIMS
 
@@ -156,7 +152,7 @@ class Invariance(Batches):
         said = f"From {largest} environments to {smallest} the score falls by {raw[0].effect}."
         far = [e.environment for e in raw if e.environment != ALL and abs(e.effect.value) > CLOSE]
         said += f" More than {CLOSE} apart: {', '.join(far)}." if far else ""
-        return judged(claim, f"{CLOSE} − |largest − smallest batch|, normalized", close, said, DIFFERENT)
+        return judged(claim, f"{CLOSE} − |largest − smallest batch|, normalized", close, said)
 
     def _step_size_first(self, claim: Claim, groups: Groups) -> Verdict:
         evidence, words = [], []
@@ -167,7 +163,7 @@ class Invariance(Batches):
             evidence.append(together(groups, _summed(lead), f", {n} of {self.batches[0]}"))
             words.append(f"{n}: {sizes[NO_STEP_SIZE].value:+.3f} against {sizes[rival].value:+.3f} for {rival[:3]}")
         said = f"Effect sizes by environments: {'; '.join(words)}."
-        return judged(claim, "effect size of (a) − the largest of the others", evidence, said, DIFFERENT)
+        return judged(claim, "effect size of (a) − the largest of the others", evidence, said)
 
     def _normalization(self, claim: Claim, groups: Groups, oscillation: pl.DataFrame) -> Verdict:
         evidence, noisy = [], 0
@@ -186,7 +182,7 @@ class Invariance(Batches):
             f"more in {noisy} of {len(evidence)} cases."
         )
         measured = f"effect size of (b) where estimates are noisy, {CLOSE} − it elsewhere"
-        verdict = judged(claim, measured, evidence, said, DIFFERENT)
+        verdict = judged(claim, measured, evidence, said)
         if verdict.word != "holds" or noisy:
             return verdict
         needed = (
@@ -201,7 +197,7 @@ class Invariance(Batches):
             for n in self.batches[1:]
         ]
         said = "Effect sizes: " + "; ".join(f"{e.environment.split(', ')[1]} {e.effect.value:+.3f}" for e in evidence)
-        return judged(claim, "effect sizes of (c) and (d)", evidence, said + ".", DIFFERENT)
+        return judged(claim, "effect sizes of (c) and (d)", evidence, said + ".")
 
     def _lower_bound(self, claim: Claim, groups: Groups) -> Verdict:
         evidence = []
@@ -212,8 +208,9 @@ class Invariance(Batches):
         said = (
             f"It comes nearest at {least.environment.split(', ')[1]} environments, with a distance of {least.effect}."
         )
-        different = f"{DIFFERENT} A penalty that is too weak needs time, and large steps, to do harm."
-        return judged(claim, "PPG-EWMA − PPG with 1/256, normalized", evidence, said, different)
+        verdict = judged(claim, "PPG-EWMA − PPG with 1/256, normalized", evidence, said)
+        different = f"{self.differs} A penalty that is too weak needs time, and large steps, to do harm."
+        return explained([verdict], different)[0]
 
     def _effect(self, groups: Groups, variant: str, num_envs: int) -> Estimate:
         return together(groups, effect(variant, self.batches[0], num_envs)).effect

@@ -14,8 +14,7 @@ from trimtab.studies.claims import Claim, Evidence, Verdict
 from trimtab.studies.declared import Figure, Size
 from trimtab.studies.paper import suite
 from trimtab.studies.paper.batches import ADJUSTED, at
-from trimtab.studies.paper.invariance import DIFFERENT
-from trimtab.studies.paper.trained import SCORE, Cell, Groups, Trained, judged
+from trimtab.studies.paper.trained import DIFFERENT, SCORE, Cell, Groups, Trained, judged
 from trimtab.studies.study import Outcomes
 
 FACTOR = 4.0  # from one row or column of the grid to the next
@@ -43,7 +42,7 @@ class ProximalAge(Trained):
     """A grid over the centre of mass of the proximal EWMA and the KL coefficient, at the smallest batch."""
 
     kind: ClassVar[str] = "paper/proximal-age"
-    summary: ClassVar[str] = "the proximal policy's age against the strength of the KL penalty, as a grid"
+    summary: ClassVar[str] = "Penalty or age of the proximal policy?"
     source: ClassVar[str] = "Fig. 18, Appendix H"
     claims: ClassVar[tuple[Claim, ...]] = (
         Claim(
@@ -96,7 +95,7 @@ class ProximalAge(Trained):
             words.append(f"{environment}: {bands}, in a grid that spans {spread:.2f}")
         said = f"Squared steps across − along diagonals: {'; '.join(words)}."
         measured = "mean squared difference across − along diagonals, normalized return²"
-        return [judged(self.claims[0], measured, evidence, said, DIFFERENT)]
+        return [judged(self.claims[0], measured, evidence, said)]
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         return f"A stronger penalty makes up for a younger proximal policy: {verdicts[0].word}. {verdicts[0].sentence}"

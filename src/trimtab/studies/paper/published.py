@@ -94,7 +94,7 @@ class Published(Declared):
     """PPO against PPG on published Procgen curves."""
 
     kind: ClassVar[str] = "paper/published"
-    summary: ClassVar[str] = "the statistics on published Procgen curves: PPO against PPG"
+    summary: ClassVar[str] = "Is PPG above PPO in the published curves?"
     source: ClassVar[str] = "openai/phasic-policy-gradient; statistics of Appendix F"
     claims: ClassVar[tuple[Claim, ...]] = ()
 
@@ -138,9 +138,10 @@ class Published(Declared):
         row = tables["comparisons"].row(0, named=True)
         return (
             f"On the published runs PPG ends {row['difference']:.2f} ({row['difference_lo']:.2f} to "
-            f"{row['difference_hi']:.2f}) of the normalized range above PPO over 16 games: van Elteren's Z is "
-            f"{row['z']:.2f} of at most {row['max_z']:.2f} (p = {row['p']:.1g}), and a run of PPG beats one of PPO "
-            f"with probability {row['improvement']:.2f} ({row['improvement_lo']:.2f} to {row['improvement_hi']:.2f})."
+            f"{row['difference_hi']:.2f}) of the normalized range above PPO over 16 games, and a run of PPG beats one "
+            f"of PPO with probability {row['improvement']:.2f} ({row['improvement_lo']:.2f} to "
+            f"{row['improvement_hi']:.2f}). Van Elteren's Z is {row['z']:.2f} of at most {row['max_z']:.2f} "
+            f"(p = {row['p']:.1g})."
         )
 
     def notes(self) -> list[str]:

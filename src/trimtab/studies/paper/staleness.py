@@ -15,12 +15,12 @@ import polars as pl
 
 from trimtab.config import Config
 from trimtab.playbook.rescale import rescale
-from trimtab.studies.claims import Claim, Evidence, Verdict
+from trimtab.studies.claims import Claim, Evidence, Verdict, explained
 from trimtab.studies.declared import Figure, Size
 from trimtab.studies.paper import suite
-from trimtab.studies.paper.invariance import DIFFERENT
 from trimtab.studies.paper.trained import (
     CLOSE,
+    DIFFERENT,
     SCORE,
     Cell,
     Groups,
@@ -84,7 +84,7 @@ class Staleness(Trained):
     """Three losses over staleness, by how far an iteration moves the policy."""
 
     kind: ClassVar[str] = "paper/staleness"
-    summary: ClassVar[str] = "PPO on stale data under three losses, by how far an iteration moves the policy"
+    summary: ClassVar[str] = "Which loss can learn from stale data?"
     source: ClassVar[str] = "Fig. 1, 7 to 9"
     claims: ClassVar[tuple[Claim, ...]] = CLAIMS
 
@@ -132,35 +132,35 @@ class Staleness(Trained):
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
         groups, claim = Groups(tables["finals"], "regime", "loss", "staleness"), by_id(self.claims)
-        why = self._why(tables["change"])
-        return [
-            self._recent(claim("H1"), groups, why),
-            self._decoupled(claim("H2"), groups, why),
-            self._behavior(claim("H3"), groups, why),
+        verdicts = [
+            self._recent(claim("H1"), groups),
+            self._decoupled(claim("H2"), groups),
+            self._behavior(claim("H3"), groups),
         ]
+        return explained(verdicts, f"{self._why(tables['change'])} {self.differs}")
 
     def _small(self, regime: str) -> list[int]:
         return [k for k in self.waits[regime] if 0 < k <= SMALL]
 
-    def _recent(self, claim: Claim, groups: Groups, why: str) -> Verdict:
+    def _recent(self, claim: Claim, groups: Groups) -> Verdict:
         evidence: list[Evidence] = []
         for regime in self.waits:
             small = self._small(regime)
             wanted = [(1.0, (regime, RECENT, 0)), *((-1 / len(small), (regime, RECENT, k)) for k in small)]
             evidence += effects(groups, wanted, f", {regime}")
         said = f"Fresh − small staleness, by how far iterations move the policy: {_words(evidence)}."
-        return judged(claim, "fresh − stale under the recent loss, normalized", evidence, said, why, least=CLOSE)
+        return judged(claim, "fresh − stale under the recent loss, normalized", evidence, said, least=CLOSE)
 
-    def _decoupled(self, claim: Claim, groups: Groups, why: str) -> Verdict:
+    def _decoupled(self, claim: Claim, groups: Groups) -> Verdict:
         evidence: list[Evidence] = []
         for regime, waits in self.waits.items():
             longest = max(k for k in waits if k <= FAR)
             wanted = [(1.0, (regime, DECOUPLED, longest)), (-1.0, (regime, DECOUPLED, 0))]
             evidence += effects(groups, wanted, f", {regime}, {longest}")
         said = f"Stale − fresh: {_words(evidence)}."
-        return judged(claim, "stale − fresh under the decoupled loss, normalized", evidence, said, why, least=-CLOSE)
+        return judged(claim, "stale − fresh under the decoupled loss, normalized", evidence, said, least=-CLOSE)
 
-    def _behavior(self, claim: Claim, groups: Groups, why: str) -> Verdict:
+    def _behavior(self, claim: Claim, groups: Groups) -> Verdict:
         evidence: list[Evidence] = []
         for regime, waits in self.waits.items():
             small, longest = self._small(regime), max(waits)
@@ -170,7 +170,7 @@ class Staleness(Trained):
                 late = [(1.0, (regime, BEHAVIOR, longest)), (-1.0, (regime, DECOUPLED, longest))]
                 evidence += effects(groups, late, f", {regime}, {longest}")
         said = f"Decoupled − behavior where small, behavior − decoupled where largest: {_words(evidence)}."
-        return judged(claim, "the better loss − the other, as claimed, normalized", evidence, said, why)
+        return judged(claim, "the better loss − the other, as claimed, normalized", evidence, said)
 
     def _why(self, change: pl.DataFrame) -> str:
         """What the diagnostics say of the regimes."""
@@ -184,7 +184,7 @@ class Staleness(Trained):
                 f"iterations) data {max(waits)} iterations old keep an effective {last['importance_ess'].mean():.0%} "
                 "under the decoupled loss"
             )
-        return f"How far iterations move the policy: {'; '.join(words)}. {DIFFERENT}"
+        return f"How far iterations move the policy: {'; '.join(words)}."
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         words = {v.claim.id: v.word for v in verdicts}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trimtab.config import Config
-from trimtab.studies.job import Bench, Job, Train, register
+from trimtab.studies.job import Bench, OfRun, register
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -22,26 +22,17 @@ ADAM_LENGTH = 0.23  # of Adam's direction per parameter where gradients are most
 
 @register
 @dataclass(frozen=True)
-class Steps(Job):
+class Steps(OfRun):
     """At the end of a run, for every size n of minibatch: the root mean square of its gradient, and where two SGD steps
     of size n and α lead, against one of size 2n and 2α."""
 
     kind: ClassVar[str] = "steps"
-    run: Train
     sizes: tuple[int, ...]
     replicates: int = 32
 
     @property
-    def config(self) -> Config:
-        return self.run.config
-
-    @property
     def steps(self) -> int:
         return self.replicates * 2 * max(self.sizes)
-
-    @property
-    def threads(self) -> int | None:
-        return self.run.threads
 
     @property
     def label(self) -> str:

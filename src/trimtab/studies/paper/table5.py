@@ -9,10 +9,10 @@ import polars as pl
 
 from trimtab import stats
 from trimtab.estimate import Estimate
-from trimtab.studies.claims import Claim, Evidence, Verdict, Word
+from trimtab.studies.claims import REACH, Claim, Evidence, Verdict, Word
 from trimtab.studies.declared import Figure
 from trimtab.studies.paper.batches import ABLATIONS, ADJUSTED, Batches, grouped
-from trimtab.studies.paper.invariance import DIFFERENT, notes
+from trimtab.studies.paper.invariance import notes
 from trimtab.studies.paper.trained import Groups
 from trimtab.studies.study import Outcomes
 
@@ -73,7 +73,7 @@ class Table5(Batches):
     """Hypothesis tests of the four ablations."""
 
     kind: ClassVar[str] = "paper/table5"
-    summary: ClassVar[str] = "van Elteren's test of every ablation at every smaller batch, with effect sizes"
+    summary: ClassVar[str] = "Which adjustments pass the paper's test?"
     source: ClassVar[str] = "Table 5, Appendix F"
     claims: ClassVar[tuple[Claim, ...]] = (
         Claim(
@@ -117,8 +117,6 @@ class Table5(Batches):
             + f"; significant above {THRESHOLD:.2f}: {', '.join(significant) or 'none'}. "
             + f"The largest Z these numbers of seeds can show is {attainable:.2f}."
         )
-        if word in ("depends", "does not hold"):
-            said += f" {DIFFERENT}"
         needed = _needed(rows, attainable) if word == "not resolved at this size" else ""
         return [Verdict(self.claims[0], word, "effect size of Table 5, normalized return", evidence, said, needed)]
 
@@ -155,10 +153,12 @@ def _needed(rows: list[dict], attainable: float) -> str:
     """The size that would resolve it: seeds until the threshold can be reached, then until the measured effects do."""
     environments, seeds = min(row["environments"] for row in rows), min(row["seeds"] for row in rows)
     if attainable <= THRESHOLD:
-        least = f"{seeds_for(environments)} seeds in {environments} environments"
-        return f"{least} are the fewest with which runs that do not overlap at all would pass the threshold"
+        fewest = f"at least {seeds_for(environments)} seeds in each of {environments} environments ({seeds} here)"
+        return f"{fewest}: with fewer the threshold cannot be passed"
     weakest = min(rows, key=lambda row: row["z"])
     if weakest["z"] <= 0:
-        return f"{weakest['ablation'][:3]} shows no effect at all here: no number of seeds can be foreseen"
+        return f"out of reach: {weakest['ablation'][:3]} shows no effect at all here, and may be nil"
     wanted = round(seeds * (THRESHOLD / weakest["z"]) ** 2) + 1
-    return f"about {wanted:,} seeds would bring the weakest, {weakest['ablation'][:3]}, above the threshold"
+    if wanted > REACH:
+        return f"out of reach: over {REACH} seeds for the weakest, {weakest['ablation'][:3]}, which may be nil"
+    return f"about {wanted} seeds ({seeds} here), for the weakest, {weakest['ablation'][:3]}"

@@ -13,7 +13,7 @@ from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job
 from trimtab.studies.jobs import Directions
 from trimtab.studies.post import runs
-from trimtab.studies.post.runs import FIRST, LONG, SECOND, effect_over_seeds, over_seeds, resolved, step_at
+from trimtab.studies.post.runs import FIRST, LONG, SECOND, effect_over_seeds, over_seeds, step_at
 from trimtab.studies.study import Outcomes
 
 LAGS = {"at 399,360": (1, 3, 5, 7), "at 450,560": (1, 5, 10, 40)}  # the post's two figures
@@ -38,8 +38,8 @@ P5 = Claim(
     "distance to the baseline is smaller at lag 40 than at lag 1.",
 )
 DIFFERENT = (
-    "Different from the post: several seeds and many fresh batches instead of one run, and what was inferred "
-    "of its settings (γ, λ, rates, normalization)."
+    "The post looks at one run, of settings that it does not give; here every number is a mean over seeds and many "
+    "fresh batches, cosines are centred on the batch mean, and γ 0.99, λ 0.95, rates and normalization are CleanRL's."
 )
 
 
@@ -48,7 +48,7 @@ class Correlation(Declared):
     """Cosine and covariance correlation along trajectories of the post's Pendulum runs."""
 
     kind: ClassVar[str] = "post/correlation"
-    summary: ClassVar[str] = "Are gradients along a trajectory correlated? Cosines and covariances by lag, on Pendulum."
+    summary: ClassVar[str] = "Are gradients along a trajectory correlated?"
     source: ClassVar[str] = "post: figures at steps 399,360 and 450,560; note on covariance-based correlation"
     claims: ClassVar[tuple[Claim, ...]] = (P4, P5)
     different: ClassVar[str] = DIFFERENT
@@ -105,7 +105,7 @@ class Correlation(Declared):
                 evidence.append(Evidence(f"Pendulum-v1 {stage}, lag {lag}", effect, seeds))
         near = {e.environment: e.effect for e in evidence}
         first, last = near["Pendulum-v1 at 450,560, lag 1"], near["Pendulum-v1 at 450,560, lag 40"]
-        sentence = f"Within minus across at the second step: {first} at lag 1, {last} at lag 40; {resolved(evidence)}."
+        sentence = f"Cosine within trajectories minus across, at step 450,560: {first} at lag 1, {last} at lag 40."
         return judge(P4, "mean cosine within trajectories minus across environments", evidence, sentence)
 
     def _covariance(self, table: pl.DataFrame) -> Verdict:
@@ -118,7 +118,8 @@ class Correlation(Declared):
         closer = Evidence("nearer to the baseline at lag 40 than at lag 1", fall, seeds)
         at = over_seeds(table.filter(pl.col("quantity") == "covariance_within"), ["lag"])
         one = at.filter(pl.col("lag") == 1).row(0, named=True)
-        sentence = f"At lag 1 it is {one['value']:.2f} [{one['lo']:.2f}, {one['hi']:.2f}], mean over checkpoints."
+        shown = f"{one['value']:.2f} [{one['lo']:.2f}, {one['hi']:.2f}]"
+        sentence = f"The correlation that enters the variance is {shown} at lag 1, mean over checkpoints."
         measured = f"{NEAR} minus |correlation| by lag; differences of spread and of distance to the baseline"
         return judge_all(P5, measured, [near, [spread], [closer]], sentence)
 
@@ -148,11 +149,7 @@ class Correlation(Declared):
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         alike, covariance = verdicts
-        return (
-            f"Directions along a trajectory are alike beyond chance: {alike.word}. {alike.sentence} The correlation "
-            f"that enters the variance is near 0, spreads more within and falls to the baseline: {covariance.word}. "
-            f"{covariance.sentence}"
-        )
+        return f"{alike.sentence} {covariance.sentence}"
 
     def notes(self) -> list[str]:
         return [

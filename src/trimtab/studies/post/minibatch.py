@@ -13,7 +13,7 @@ from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job
 from trimtab.studies.jobs import Minibatches
 from trimtab.studies.post import runs
-from trimtab.studies.post.runs import LONG, SECOND, SHORT, effect_over_seeds, resolved, step_at
+from trimtab.studies.post.runs import LONG, SECOND, SHORT, effect_over_seeds, step_at
 from trimtab.studies.study import Outcomes
 
 SIZES = (32, 64, 128, 256, 512)
@@ -37,7 +37,10 @@ P16 = Claim(
     "more minibatches than environments), over that of shuffled samples, is above 0 beyond the interval over seeds; "
     "by split and stage.",
 )
-DIFFERENT = "Different from the post, which measures none of this: its Pendulum runs with inferred settings."
+DIFFERENT = (
+    "The post states this without measuring it. Here it is measured on Pendulum at 4 × 256 and 16 × 64 with settings "
+    "inferred from CleanRL (10 epochs × 32 minibatches of 32 samples, clip 0.2, 3e-4 falling to 0)."
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Minibatch(Declared):
     """Minibatches of the post's Pendulum batches, cut in three ways."""
 
     kind: ClassVar[str] = "post/minibatch"
-    summary: ClassVar[str] = "What minibatches add: sub-sampling noise by size and way of cutting, drift, clip bias."
+    summary: ClassVar[str] = "What noise and bias do minibatches add?"
     source: ClassVar[str] = "post: Bias and Variance Due to Mini-batches; Wrapping-up"
     claims: ClassVar[tuple[Claim, ...]] = (P9, P16)
     different: ClassVar[str] = DIFFERENT
@@ -86,8 +89,7 @@ class Minibatch(Declared):
                 [Evidence(f"{name}, {stage}", *effect_over_seeds(own, effect)) for stage, own in stages.items()]
             )
         noise = parts[0][0].effect.value
-        told = resolved([e for part in parts for e in part])
-        sentence = f"Early, minibatches of 32 add {noise:.0f} times the batch's own variance; {told}."
+        sentence = f"Early, minibatches of 32 add {noise:.0f} times the batch's own variance."
         measured = "sub-sampling variance / batch variance; fall of the cosine; rise of the relative clip bias"
         return judge_all(P9, measured, parts, sentence)
 
@@ -100,7 +102,7 @@ class Minibatch(Declared):
                 evidence.append(Evidence(f"{split.replace('x', ' × ')}, {stage}", e, seeds))
                 told.append(f"{split.replace('x', ' × ')} {stage} {math.exp(e.value):.2f}")
         ratios = ", ".join(told)
-        sentence = f"Variance of rows over that of shuffled samples, in 32s: {ratios}; {resolved(evidence)}."
+        sentence = f"Variance of rows over that of shuffled samples, in 32s: {ratios}."
         return judge(P16, "log variance ratio of a minibatch gradient, rows over shuffled", evidence, sentence)
 
     # What is shown -------------------------------------------------------------------------------------------
@@ -123,10 +125,7 @@ class Minibatch(Declared):
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         adds, shuffling = verdicts
-        return (
-            f"Minibatches add noise, drift and clipping add bias: {adds.word}. {adds.sentence} Shuffling removes "
-            f"correlation: {shuffling.word}. {shuffling.sentence}"
-        )
+        return f"{adds.sentence} {shuffling.sentence}"
 
     def notes(self) -> list[str]:
         return [

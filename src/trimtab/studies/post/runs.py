@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from trimtab import stats
 from trimtab.config import Config
 from trimtab.estimate import Estimate
 from trimtab.runs.records import RunError
-from trimtab.studies.claims import Evidence
 from trimtab.studies.declared import Size
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs import Directions
@@ -141,10 +140,3 @@ def effect_over_seeds(table: pl.DataFrame, effect: Callable[[pl.DataFrame], floa
     found = [effect(group) for _, group in table.group_by("seed", maintain_order=True)]
     values = [v for v in found if v is not None and v == v and abs(v) != float("inf")]
     return stats.mean_interval(values), len(values)
-
-
-def resolved(evidence: Sequence[Evidence], least: float = 0.0) -> str:
-    """How many of the effects lie above and below, in words."""
-    above = sum(e.effect.resolved and e.effect.lo > least for e in evidence)
-    below = sum(e.effect.resolved and e.effect.hi <= least for e in evidence)
-    return f"{above} of {len(evidence)} above {least:g} beyond the interval, {below} below"

@@ -1,0 +1,55 @@
+"""`trimtab throughput`: the speed of one configuration at several numbers of environments, one after another, here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from trimtab.config import Config, ConfigError
+from trimtab.runs.progress import Progress
+
+LONG = 1 << 30  # steps of a run that is never finished: only its speed is looked at
+
+
+def measured(config: Config, counts: Sequence[int] | None, seconds: float, repeats: int, quiet: bool) -> dict[str, Any]:
+    """Every N in turn, `seconds` of training each, and the number to take."""
+    _refuse(counts, seconds, repeats)
+    import polars as pl
+
+    from trimtab.runs.throughput import measure
+    from trimtab.studies.notes.throughput import enough, fastest
+
+    config = config.replace(total_timesteps=LONG)
+    turns = [n for _ in range(repeats) for n in sorted(set(_usual(config) if counts is None else counts))]
+    rows: list[dict[str, Any]] = []
+    with Progress(len(turns), f"throughput {config.env_id}", quiet) as bar:
+        bar.start()
+        for k, num_envs in enumerate(turns):
+            found = measure(_resized(config, num_envs), seconds)
+            rows.append({"environment": config.env_id, "repeat": k // (len(turns) // repeats)} | found)
+            bar.count(len(rows), len(turns), f"{found['steps_per_second']:,.0f} steps/s,")
+    table = pl.DataFrame(rows)
+    about = {"env_id": config.env_id, "num_steps": config.num_steps, "rows": rows}
+    return about | {"fastest": fastest(table), "recommended": enough(table)}
+
+
+def _refuse(counts: Sequence[int] | None, seconds: float, repeats: int) -> None:
+    if seconds <= 0:
+        raise ConfigError("seconds", seconds, "must be above 0")
+    if repeats < 1:
+        raise ConfigError("repeats", repeats, "must be at least 1; nearest: 1")
+    if counts is not None and min(counts, default=0) < 1:
+        raise ConfigError("counts", min(counts, default=0), "must be at least 1; nearest: 1")
+
+
+def _usual(config: Config) -> list[int]:
+    from trimtab.envs import choose
+
+    compiled = choose(config.env_id, config.backend) in ("native", "tabular")
+    return [1, 4, 16, 64, 256, 1024] if compiled else [1, 4, 16, 64]
+
+
+def _resized(config: Config, num_envs: int) -> Config:
+    """N environments; as many minibatches as before where they divide the batch, else the default number."""
+    keep = config.minibatches if (num_envs * config.num_steps) % config.minibatches == 0 else None
+    return config.replace(num_envs=num_envs, num_minibatches=keep, minibatch_size=None)
