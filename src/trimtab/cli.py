@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from trimtab.commands import HELP
+from trimtab.commands import GROUPS, HELP
 from trimtab.commands.flags import fail
 
 
@@ -12,8 +12,9 @@ def main(argv: list[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     if not argv or argv[0] in ("-h", "--help", "help"):
         print("usage: trimtab COMMAND [options]\n\nTrain policy-gradient agents and measure how to spend the batch.\n")
-        print("\n".join(f"  {name:<12}{text}" for name, text in HELP.items()))
-        print("\n`trimtab COMMAND --help` explains a command's options.")
+        for title, group in GROUPS.items():
+            print("\n".join([f"{title}:", *(f"  {name:<12}{text}" for name, text in group.items()), ""]))
+        print("`trimtab COMMAND --help` explains a command's options.")
         return 0
     if argv[0] == "--version":
         from trimtab import __version__

@@ -41,6 +41,15 @@ def in_words(config: Any) -> str:
     return f"{config.devices}, each with {share} of every minibatch, its own shuffled"
 
 
+def averaged(config: Any) -> int:
+    """Gradients of a whole run that its devices average: of the joint epochs, and of PPG's auxiliary phases."""
+    steps = config.iterations * config.minibatches * max(config.update_epochs, config.epochs_of_value)
+    if not config.is_ppg:
+        return steps
+    phases = config.iterations // config.policy_iterations
+    return steps + phases * config.aux_epochs * (config.phase_batch // config.aux_minibatch)
+
+
 def refuse_moving(config: Any, devices: int) -> None:
     """Refuse to go on with a run on a number of devices that its kept batches are not laid out for."""
     if devices != config.devices and config.staleness and config.minibatch_by == "rows":

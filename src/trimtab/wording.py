@@ -35,3 +35,12 @@ def horizon(discount: float) -> float:
 def steps(count: float | None) -> str:
     """A number of steps in three digits; none and infinity are ∞."""
     return "∞" if count is None or not math.isfinite(count) else f"{count:.3g}"
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it: 8 s, 12 min, 3.4 h, 12 days."""
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size or (seconds >= size and unit != "days"):
+            count = seconds / size
+            return f"{count:,.1f} {unit}" if count < 10 and unit != "min" else f"{count:,.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 1 or seconds == 0 else "under 1 s"

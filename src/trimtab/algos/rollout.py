@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
+from trimtab.envs.base import HostStep
 from trimtab.nets.heads import Distribution, clip_action
 from trimtab.prng import unrolled
 
@@ -159,23 +160,40 @@ def collect_host(
     """The same for a host vector environment: a Python loop around one compiled call per step.
 
     `act(obs, noise)` gives (action, clipped action, distribution parameters, logp). Rows that are not experience
-    (`valid` false) count nothing.
+    (`valid` false) count nothing. A row is written while the environments are at the next step.
     """
-    obs, total, length = np.asarray(carry.obs), np.array(carry.episode_return), np.array(carry.episode_length)
-    rollout: Rollout | None = None
+    obs, book = np.asarray(carry.obs), _Book(len(noise), carry)
+    row: tuple | None = None
     for t in range(len(noise)):
         action, clipped, params, logp = act(obs, noise[t])
-        out = env.step(np.asarray(clipped))
-        total += np.where(out.valid, out.reward, 0.0)
-        length += out.valid
-        row = Rollout(
-            obs, out.next_obs, action, params, logp, out.reward, out.terminated, out.truncated, out.valid, total, length
-        )
-        if rollout is None:
-            rollout = Rollout(*(np.empty((len(noise), *x.shape), x.dtype) for x in row))
-        for column, x in zip(rollout, row):
+        finished = env.begin(np.asarray(clipped))
+        if row is not None:
+            book.write(*row)
+        out = finished()
+        row = t, obs, action, params, logp, out
+        obs = out.obs
+    book.write(*row)
+    return Carry((), obs, book.total, book.length), book.rollout
+
+
+class _Book:
+    """The rollout of host environments as it grows, and the sums of their episodes under way."""
+
+    rollout: Rollout | None = None
+
+    def __init__(self, num_steps: int, carry: Carry):
+        self.num_steps = num_steps
+        self.total, self.length = np.array(carry.episode_return), np.array(carry.episode_length)
+
+    def write(self, t: int, obs: np.ndarray, action: Array, params: Array, logp: Array, out: HostStep) -> None:
+        """Row t."""
+        self.total += np.where(out.valid, out.reward, 0.0)
+        self.length += out.valid
+        ends = out.reward, out.terminated, out.truncated, out.valid
+        row = Rollout(obs, out.next_obs, action, params, logp, *ends, self.total, self.length)
+        if self.rollout is None:
+            self.rollout = Rollout(*(np.empty((self.num_steps, *x.shape), x.dtype) for x in row))
+        for column, x in zip(self.rollout, row):
             column[t] = x
         done = out.terminated | out.truncated
-        total[done], length[done] = 0.0, 0.0
-        obs = out.obs
-    return Carry((), obs, total, length), rollout
+        self.total[done], self.length[done] = 0.0, 0.0

@@ -4,29 +4,40 @@ from __future__ import annotations
 
 from importlib import import_module
 
-HELP = {
-    "train": "train an agent",
-    "resume": "go on with an interrupted run or study",
-    "split": "how should a batch be split into environments × steps?",
-    "probe": "measure the gradient of a run: variance, covariance, correlation, noise scale, bias",
-    "doctor": "what a run's records say: what to act on, what to watch, what to try next",
-    "tune": "tune by the playbook, one field at a time, and compare with the start on new seeds",
-    "study": "studies of the sources' claims: list, run NAME, show DIR",
-    "throughput": "how many environments are fast here? steps/s, load, memory, where the time goes",
-    "plan": "what a configuration comes to, and what the rules of thumb say, before it runs",
-    "eval": "evaluate a run with exploration off",
-    "compare": "several runs side by side: fields that differ, returns, curves, findings",
-    "watch": "play episodes with a run's policy and write them as a GIF or MP4, or show them in a window",
-    "export": "write a run's policy for NumPy, ONNX or PyTorch, checked against the run",
-    "show": "show a run: table and learning curve",
-    "repeat": "run a configuration again and compare every metric bit for bit",
-    "translate": "hyperparameters of Stable-Baselines3, CleanRL or RLlib in this library's words",
-    "rescale": "move a configuration to another batch size, and say what changes and why",
-    "envs": "list environments, and why one is not available",
-    "presets": "list presets, or print one",
-    "view": "look at the runs and studies under a directory in a browser, as they grow",
-    "completion": "print the completion script of a shell",
+GROUPS = {
+    "train": {
+        "train": "train an agent",
+        "resume": "go on with an interrupted run or study, or make a run longer",
+        "plan": "what a configuration comes to, and what the rules of thumb say, before it runs",
+        "throughput": "how many environments are fast here? steps/s, load, memory, where the time goes",
+    },
+    "look": {
+        "show": "a run: table and learning curve",
+        "view": "the runs and studies under a directory in a browser, as they grow",
+        "compare": "several runs side by side: fields that differ, returns, curves, findings",
+        "doctor": "what a run's records say: what to act on, what to watch, what to try next",
+        "eval": "evaluate a run with exploration off",
+        "repeat": "run a configuration again and compare every metric bit for bit",
+    },
+    "measure how to spend the batch": {
+        "split": "how should a batch be split into environments × steps?",
+        "probe": "measure the gradient of a run: variance, covariance, correlation, noise scale, bias",
+        "rescale": "move a configuration to another batch size, and say what changes and why",
+        "tune": "tune by the playbook, one field at a time, and compare with the start on new seeds",
+        "study": "the sources' experiments and claims: list, run NAME, show DIR, claims",
+    },
+    "use a policy": {
+        "watch": "play episodes with a run's policy: a GIF, an MP4, or a window",
+        "export": "write a run's policy for NumPy, ONNX or PyTorch, checked against the run",
+    },
+    "know what there is": {
+        "envs": "list environments, and why one is not available",
+        "presets": "list presets, or print one",
+        "translate": "hyperparameters of other libraries (sb3, cleanrl, rllib, rsl_rl, brax) in this one's words",
+        "completion": "print the completion script of a shell",
+    },
 }
+HELP = {name: text for group in GROUPS.values() for name, text in group.items()}
 
 
 def run(name: str, argv: list[str]) -> int | None:

@@ -10,11 +10,14 @@ from trimtab import presets
 from trimtab.commands import HELP
 from trimtab.commands.shared import parser
 from trimtab.config import ConfigError
+from trimtab.playbook.libraries import LIBRARIES
+from trimtab.studies.catalogue import DECLARED
 
 SHELLS = ("bash", "zsh", "fish")
-# What to offer where a value is no choice of words: by the name of the option or position.
-DIRECTORIES = ("run", "run_dir", "dir", "directory", "save", "store", "runs")
-FILES = ("config", "file", "out", "source")
+# What to offer where a value is no choice of words: by the name of the option or position, or by what help calls it.
+DIRECTORIES = ("run", "run_dir", "dir", "directory", "store", "runs", "DIR", "RUN")
+FILES = ("config", "file", "source", "save", "FILE")
+SWITCH = ("true", "false")  # may follow an option that also stands alone
 
 
 @dataclass(frozen=True)
@@ -23,13 +26,25 @@ class Word:
 
     name: str
     values: tuple[str, ...]
-    kind: str  # words, files, directories, flag (nothing follows) or any
+    kind: str  # words, list (the name of one), files, directories, flag (nothing follows) or any
     help: str
+
+
+def _following() -> dict[str, dict[str, Word]]:
+    """What stands after a word that is no option, by command."""
+    folders = {verb: Word(verb, (), "directories", "") for verb in ("show", "claims")}
+    return {"study": {"run": Word("run", ("studies",), "list", "the study"), **folders}}
 
 
 def completion(argv: list[str]) -> int:
     made = parser("completion", positional="shell", help=" or ".join(SHELLS))
-    made.epilog = 'bash: eval "$(trimtab completion bash)"; fish: trimtab completion fish | source; zsh as bash'
+    made.epilog = (
+        "Write it once where the shell looks: "
+        "trimtab completion bash > ~/.local/share/bash-completion/completions/trimtab; "
+        'trimtab completion zsh > "${fpath[1]}/_trimtab"; '
+        "trimtab completion fish > ~/.config/fish/completions/trimtab.fish. "
+        "Again after an update, or when environments have been installed."
+    )
     given = made.parse(argv)
     if given.shell not in SHELLS:
         raise ConfigError("shell", given.shell, f"must be one of {', '.join(SHELLS)}")
@@ -40,30 +55,35 @@ def completion(argv: list[str]) -> int:
 def _known() -> dict[str, list[Word]]:
     """Every command's words."""
     from trimtab.commands.described import parsers
+
+    return {name: [_word(action) for action in made._actions] for name, made in parsers().items()}
+
+
+def _lists() -> dict[str, list[str]]:
+    """Long lists of words, which a script holds once and under a name."""
     from trimtab.envs import catalogue
 
-    environments = tuple(sorted({row.env_id for row in catalogue() if row.available}))
-    return {name: [_word(a, environments) for a in made._actions] for name, made in parsers().items()}
+    return {
+        "environments": sorted({row.env_id for row in catalogue() if row.available}),
+        "presets": presets.names(),
+        "studies": list(DECLARED),
+    }
 
 
-def _word(action: argparse.Action, environments: tuple[str, ...]) -> Word:
+def _word(action: argparse.Action) -> Word:
     name = action.option_strings[-1] if action.option_strings else action.dest
     help = (action.help or "").replace("%%", "%")
     if action.nargs == 0:
         return Word(name, (), "flag", help)
     if action.dest in ("env", "env_id"):
-        return Word(name, environments, "words", help)
+        return Word(name, ("environments",), "list", help)
     if action.dest == "preset" or help == "print this preset":
-        return Word(name, tuple(presets.names()), "words", help)
-    if action.dest in DIRECTORIES:
-        return Word(name, (), "directories", help)
-    if action.dest in FILES:
-        return Word(name, (), "files", help)
+        return Word(name, ("presets",), "list", help)
+    for kind, known in (("directories", DIRECTORIES), ("files", FILES)):
+        if action.dest in known or action.metavar in known:
+            return Word(name, (), kind, help)
     choices = tuple(str(action.metavar).split("|")) if "|" in str(action.metavar) else ()
-    if action.dest == "shell":
-        choices = SHELLS
-    if action.dest == "library":
-        choices = ("sb3", "cleanrl", "rllib")
+    choices = {"shell": SHELLS, "library": tuple(LIBRARIES), "on": ("local", "inline", "ray")}.get(action.dest, choices)
     return Word(name, choices, "words" if choices else "any", help)
 
 
@@ -81,6 +101,9 @@ def _offer(word: Word, shell: str) -> str:
         "bash": {"files": "_trimtab_files -f", "directories": "_trimtab_files -d", "words": "_trimtab_words"},
         "zsh": {"files": "_files", "directories": "_files -/", "words": "compadd --"},
     }[shell]
+    if word.kind == "list":
+        name = f"_trimtab_{word.values[0]}"
+        return f"{offers['words']} " + {"bash": f"${name}", "zsh": f"${{={name}}}"}[shell]
     if word.kind not in offers:
         return ":"
     if word.kind != "words":
@@ -89,14 +112,16 @@ def _offer(word: Word, shell: str) -> str:
 
 
 def _cases(known: dict[str, list[Word]], shell: str, indent: str) -> str:
-    """For each command: what follows an option, its options, what stands in its position."""
+    """For each command: what follows an option or a verb, its options, what stands in its position."""
     lines = []
+    following = _following()
     for command, words in known.items():
         lines.append(f"{indent}{command})")
         lines.append(f'{indent}  case "$previous" in')
-        for word in _options(words):
+        for word in (*_options(words), *following.get(command, {}).values()):
             if word.kind != "flag":
-                lines.append(f"{indent}    {word.name}) {_offer(word, shell)}; return ;;")
+                stop = "" if word.values == SWITCH else "return "  # what else may stand there is offered too
+                lines.append(f"{indent}    {word.name}) {_offer(word, shell)}; {stop};;")
         lines.append(f"{indent}  esac")
         names = " ".join(word.name for word in _options(words))
         offered = {"bash": "_trimtab_words", "zsh": "compadd --"}[shell]
@@ -106,13 +131,18 @@ def _cases(known: dict[str, list[Word]], shell: str, indent: str) -> str:
     return "\n".join(lines)
 
 
+def _named_lists(form: str) -> str:
+    return "\n".join(form.format(f"_trimtab_{name}", " ".join(words)) for name, words in _lists().items())
+
+
 def _bash(known: dict[str, list[Word]]) -> str:
-    return f"""# bash completion of trimtab; `eval "$(trimtab completion bash)"` in ~/.bashrc
-_trimtab_words() {{ COMPREPLY=($(compgen -W "$*" -- "$current")); }}
+    return f"""# bash completion of trimtab; see `trimtab completion --help` for where it goes
+{_named_lists("{}='{}'")}
+_trimtab_words() {{ COMPREPLY+=($(compgen -W "$*" -- "$current")); }}
 _trimtab_files() {{
   compopt -o filenames 2>/dev/null
   local IFS=$'\\n'
-  COMPREPLY=($(compgen "$1" -- "$current"))
+  COMPREPLY+=($(compgen "$1" -- "$current"))
 }}
 _trimtab() {{
   local current="${{COMP_WORDS[COMP_CWORD]}}" previous="${{COMP_WORDS[COMP_CWORD-1]}}"
@@ -131,7 +161,8 @@ complete -F _trimtab trimtab
 
 def _zsh(known: dict[str, list[Word]]) -> str:
     return f"""#compdef trimtab
-# zsh completion of trimtab; `eval "$(trimtab completion zsh)"` in ~/.zshrc after compinit
+# zsh completion of trimtab; see `trimtab completion --help` for where it goes
+{_named_lists("{}='{}'")}
 _trimtab() {{
   local current="${{words[CURRENT]}}" previous="${{words[CURRENT-1]}}"
   if (( CURRENT == 2 )); then compadd -- {" ".join(HELP)} --help --version; return; fi
@@ -139,20 +170,25 @@ _trimtab() {{
 {_cases(known, "zsh", "    ")}
   esac
 }}
-compdef _trimtab trimtab
+if [[ "$funcstack[1]" == _trimtab ]]; then _trimtab "$@"; else compdef _trimtab trimtab; fi
 """
 
 
 def _fish(known: dict[str, list[Word]]) -> str:
     lines = [
-        "# fish completion of trimtab; `trimtab completion fish | source` in config.fish",
+        "# fish completion of trimtab; see `trimtab completion --help` for where it goes",
+        _named_lists("set -g {} {}"),
         "complete -c trimtab -f",
     ]
     for command, about in HELP.items():
         lines.append(f"complete -c trimtab -n __fish_use_subcommand -a {command} -d {shlex.quote(about)}")
+    following = _following()
     for command, words in known.items():
         for word in words:
             lines.append(_fish_line(command, word))
+        for word in following.get(command, {}).values():
+            both = "; and ".join(f"__fish_seen_subcommand_from {seen}" for seen in (command, word.name))
+            lines.append(f"complete -c trimtab -n '{both}'{_fish_offer(word)}")
     return "\n".join(lines) + "\n"
 
 
@@ -160,7 +196,16 @@ def _fish_line(command: str, word: Word) -> str:
     line = f"complete -c trimtab -n '__fish_seen_subcommand_from {command}'"
     if word.name.startswith("-"):
         line += f" -l {word.name.lstrip('-')} -d {shlex.quote(word.help)}"
-        line += " -r" if word.kind != "flag" else ""
+        if word.kind == "files":
+            line += " -r"
+        elif word.kind != "flag" and word.values != SWITCH:
+            line += " -x"  # a value must follow, and it is no file
+    return line + _fish_offer(word)
+
+
+def _fish_offer(word: Word) -> str:
     if word.kind in ("files", "directories"):
-        return line + (" -F" if word.kind == "files" else " -a '(__fish_complete_directories)'")
-    return line + (f" -a {shlex.quote(' '.join(word.values))}" if word.values else "")
+        return " -F" if word.kind == "files" else " -a '(__fish_complete_directories)'"
+    if word.kind == "list":
+        return f" -a '$_trimtab_{word.values[0]}'"
+    return f" -a {shlex.quote(' '.join(word.values))}" if word.values else ""

@@ -67,9 +67,10 @@ def _print_families(rows: list[CatalogueRow]) -> None:
 
 
 def _print_environments(rows: list[CatalogueRow]) -> None:
-    """One line for each id, on the backend that `auto` would take."""
+    """One line for each id, on the backend that `auto` would take; below them what cannot be trained here, and why."""
     from rich.console import Console
     from rich.markup import escape
+    from rich.measure import Measurement
     from rich.table import Column, Table
 
     from trimtab.envs.catalogue import detailed
@@ -77,10 +78,19 @@ def _print_environments(rows: list[CatalogueRow]) -> None:
     by_id: dict[str, list[CatalogueRow]] = defaultdict(list)
     for row in rows:
         by_id[row.env_id].append(row)
-    table = Table(Column("environment", no_wrap=True), "backend", "observation", "actions", "limit", "available")
+    names = ("environment", "backend", "observation", "actions")
+    table = Table(*(Column(name, no_wrap=True) for name in names), "limit", box=None, pad_edge=False)
+    missing: dict[str, list[str]] = defaultdict(list)
     for env_id, members in by_id.items():
-        row = detailed(next((row for row in members if row.available), members[0]))
-        more = [other.backend for other in members if other.available and other.backend != row.backend]
-        state = "yes" + (f" (also {', '.join(more)})" if more else "") if row.available else f"no: {row.reason}"
-        table.add_row(escape(env_id), row.backend, row.observation, row.action, row.limit, escape(state))
-    Console().print(table)
+        usable = [detailed(row) for row in members if row.available]
+        if not usable:
+            missing[members[0].reason].append(env_id)
+            continue
+        backends = ", ".join(row.backend for row in usable)
+        table.add_row(escape(env_id), backends, usable[0].observation, usable[0].action, usable[0].limit)
+    console = Console(highlight=False)
+    if table.rows:  # a line that is too long is better wrapped by the terminal than cut
+        needed = Measurement.get(console, console.options.update(max_width=1000), table).maximum
+        Console(highlight=False, width=max(console.width, needed)).print(table)
+    for reason, ids in missing.items():
+        console.print(f"not available here ({reason}): {', '.join(ids)}", markup=False)

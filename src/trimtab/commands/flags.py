@@ -143,7 +143,7 @@ def add_fields(group: argparse._ArgumentGroup, cls: type, only: Collection[str] 
 
 def _with_default(text: str, default: Any) -> str:
     """A field's help and its default, unless it says itself what happens where nothing is given."""
-    if default in (None, dataclasses.MISSING) and ("default" in text or "if not given" in text):
+    if default == () or (default in (None, dataclasses.MISSING) and ("default" in text or "if not given" in text)):
         return text
     return f"{text} (default: {shown(default)})"
 

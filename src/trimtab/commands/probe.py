@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,9 @@ def probe(argv: list[str]) -> int:
     made.add_argument("--save", metavar="DIR", help="also save every figure there (.png, .svg, .pdf and .html)")
     add_page(made, "RUN/probes.html")
     given = made.parse(argv)
+    everything = getattr(given, "devices", None) == "all"
+    if everything:
+        del given.devices
     output, options = filled(Output, given), filled(ProbeOptions, given)
     at: Any = None
     if given.at:
@@ -39,6 +43,11 @@ def probe(argv: list[str]) -> int:
     from trimtab.anatomy.table import frame_of, write
     from trimtab.runs.progress import Progress
 
+    if everything:
+        from trimtab.runs.opening import all_devices
+        from trimtab.runs.run import load
+
+        options = dataclasses.replace(options, devices=all_devices(load(given.run).config))
     with Progress(1, "probe", output.quiet or output.json, unit="batches") as bar:
 
         def tick(done: int, total: int, doing: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ class SizeFlags:
     """A first answer in minutes."""
     full: bool = False
     """The source's own scale, for a cluster."""
+    only: str | None = None
+    """Only these environments, separated by commas (study learning)."""
     plan: bool = False
     """Only say what it would cost: runs, environment steps, and hours by a short calibration on this machine."""
     seed: int = 1
@@ -80,13 +82,9 @@ def _list(argv: list[str]) -> int:
     if output.json:
         print(json.dumps(rows))
         return 0
-    from rich.console import Console
-    from rich.table import Table
+    from trimtab.studies.ledger import print_studies
 
-    table = Table("study", "what it asks", "source", "claims", box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(row["name"], row["summary"], row["source"], " ".join(row["claims"]))
-    Console(highlight=False).print(table)
+    print_studies(rows)
     print("\n`trimtab study run NAME --quick` for a first answer; without --quick half an hour or less on two cores.")
     return 0
 
@@ -106,7 +104,7 @@ def _run(argv: list[str]) -> int:
         raise ConfigError("full", True, "a study is quick or full, not both")
     name: Size = "quick" if size.quick else "full" if size.full else "default"
     command = f"trimtab study run {' '.join(argv)}"
-    asked = DECLARED[given.name](size=name, seed=size.seed, command=command)
+    asked = DECLARED[given.name](size=name, seed=size.seed, command=command, **_chosen(given.name, size.only))
     if size.plan:
         from trimtab.studies.costs import cost_of, print_cost
 
@@ -115,6 +113,18 @@ def _run(argv: list[str]) -> int:
         return 0
     out = Path(size.run_dir) if size.run_dir else numbered(f"study-{given.name.replace('/', '-')}")
     return finish_study(given.name, begin(asked, out, where, command, output.quiet or output.json), output)
+
+
+def _chosen(name: str, only: str | None) -> dict[str, tuple[str, ...]]:
+    """The argument for the environments that were asked for, of studies that let one choose."""
+    from trimtab.studies.catalogue import DECLARED
+
+    if only is None:
+        return {}
+    choosers = [kind for kind, study in DECLARED.items() if "only" in {f.name for f in fields(study)}]
+    if name not in choosers:
+        raise ConfigError("only", only, f"study {name} cannot be run in part; nearest: {', '.join(choosers)}")
+    return {"only": tuple(word.strip() for word in only.split(",") if word.strip())}
 
 
 def _show(argv: list[str]) -> int:
@@ -142,7 +152,7 @@ def _claims(argv: list[str]) -> int:
     if given.page:
         from trimtab.runs.records import write_atomically
 
-        write_atomically(Path(given.page), claims_page(rows).encode())
+        write_atomically(Path(given.page), claims_page(rows, Path(given.page).parent).encode())
     if filled(Output, given).json:
         print(json.dumps(rows))
     else:

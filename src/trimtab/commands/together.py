@@ -14,7 +14,7 @@ class HostFlags:
     """Several processes or machines."""
 
     hosts: bool = False
-    """Share the run with other processes, each started so; Slurm and Kubernetes tell them what the next three do."""
+    """Share the run with other processes, each started with this; under Slurm and Kubernetes nothing more is needed."""
     coordinator: str | None = None
     """HOST:PORT of process 0, where the processes meet (with --hosts)."""
     num_processes: int | None = None

@@ -27,7 +27,7 @@ class RunFlags:
     seeds: int = 1
     """Train this many seeds, counting up from --seed, one per core at a time."""
     checkpoints: int | None = None
-    """Checkpoints over the run, evenly spaced; without a number 20, or fewer so that all take at most 512 MB."""
+    """Checkpoints over the run, evenly spaced; if not given 20, or fewer where they would take more than 512 MB."""
     tensorboard: bool = False
     """Also write TensorBoard events."""
     track: bool = False

@@ -5,7 +5,7 @@ Nothing in this module imports JAX, so that commands which only look at names st
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -195,6 +195,10 @@ class HostEnv(Protocol):
 
     def step(self, actions: Num[np.ndarray, "N ..."]) -> HostStep: ...
 
+    def begin(self, actions: Num[np.ndarray, "N ..."]) -> Callable[[], HostStep]:
+        """Begin a step; what is returned waits for it. In between the caller has time for something else."""
+        ...
+
     def reset_some(self, mask: Bool[np.ndarray, " N"]) -> Shaped[np.ndarray, "N ..."]:
         """Reset the environments of `mask`; returns the current observations of all of them."""
         ...
@@ -204,6 +208,14 @@ class HostEnv(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class AtOnce:
+    """A `HostEnv` whose steps are done as soon as they are asked for."""
+
+    def begin(self, actions: Num[np.ndarray, "N ..."]) -> Callable[[], HostStep]:
+        out = self.step(actions)  # type: ignore[attr-defined]
+        return lambda: out
 
 
 def refuse_unknown_options(env_id: str, given: Iterable[str], valid: Iterable[str]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Num, Shaped
 
-from .base import EnvError, HostStep, Spec, refuse_bad_time_limit, refuse_unknown_options, spread_seeds
+from .base import AtOnce, EnvError, HostStep, Spec, refuse_bad_time_limit, refuse_unknown_options, spread_seeds
 from .layout import actions_of, layout_of_space, without_precision_warnings
 from .own import Constructor, described, name_of, registered, told
 
@@ -41,7 +41,7 @@ def make_gym(
     return GymEnv(env_id, num_envs, options, time_limit, seed, way, found)
 
 
-class GymEnv:
+class GymEnv(AtOnce):
     """N Gymnasium environments as a `HostEnv`, in this process ("sync") or one process each ("async")."""
 
     def __init__(

@@ -12,11 +12,17 @@ longer one refused. For the other families EnvPool's word is taken.
 A step of classic control costs less than the call from Python that asks for it. Those environments can be stepped
 inside a compiled program (`stream`). They are then kept in two halves, unless threads are asked for: while one steps,
 the policy acts in the other.
+
+ViZDoom's engine leaves its settings in the directory it is started in: it is started in one of its own.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+import tempfile
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,10 +39,12 @@ if TYPE_CHECKING:
 _CLASSIC = "envpool.classic_control"
 _COUNTED_FAMILIES = (_CLASSIC, "envpool.mujoco.gym", "envpool.atari", "envpool.box2d")
 _PROCGEN = "envpool.procgen"
+_VIZDOOM = "envpool.vizdoom"
 # What we set ourselves, or what would change the meaning of a step.
 _RESERVED = {"num_envs", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info"}
 _NO_LIMIT = 2**31 - 2
 _THREADING = {"num_threads", "thread_affinity_offset"}
+_FILES = {"cfg_path", "wad_path"}  # of ViZDoom, which a user may bring
 
 
 class PoolEnv:
@@ -68,6 +76,8 @@ class PoolEnv:
             options.setdefault("num_threads", 1)  # their steps cost less than waking a second thread
         self._keeps_limit = limit is not None and limit < pool_limit
         self._config = {**options, "max_episode_steps": pool_limit}
+        if _family(self._task) == _VIZDOOM:
+            self._config |= {name: os.path.abspath(options[name]) for name in _FILES & options.keys()}
         described = _spec_of(self._task, self._config)
         with without_precision_warnings():
             observed, acted = described.gymnasium_observation_space, described.gymnasium_action_space
@@ -86,16 +96,24 @@ class PoolEnv:
         make = lambda seeds: _import_envpool().make(
             self._task, env_type="gymnasium", num_envs=len(seeds), seed=seeds, **self._config
         )
-        with without_precision_warnings():
+        with without_precision_warnings(), _started_in(_family(self._task)):
             self._pools = [make(part.tolist()) for part in parts]
             self._obs = np.concatenate([self._layout.convert(pool.reset()[0]) for pool in self._pools])
         return self._obs
 
     def step(self, actions: Num[np.ndarray, "N ..."]) -> HostStep:
+        return self.begin(actions)()
+
+    def begin(self, actions: Num[np.ndarray, "N ..."]) -> Callable[[], HostStep]:
+        """The environments step in EnvPool's threads until they are waited for."""
         actions = self._actions.convert(actions)
         for pool, part in zip(self._pools, self._split(actions)):
             pool.send(part)
-        step = HostStep(*map(np.concatenate, zip(*(self.read(pool.recv()) for pool in self._pools))))
+        return self._finished
+
+    def _finished(self) -> HostStep:
+        parts = [self.read(pool.recv()) for pool in self._pools]
+        step = parts[0] if len(parts) == 1 else HostStep(*map(np.concatenate, zip(*parts)))
         self._obs = step.next_obs
         if self._keeps_limit:
             self.reset_some(step.truncated)
@@ -193,6 +211,15 @@ def _spec_of(task: str, config: dict[str, Any]) -> Any:
     except (ImportError, OSError) as error:
         hint = "; install the Debian package libqt5gui5" if "libQt5" in str(error) else ""
         raise EnvError(f"env_id: EnvPool cannot load {task}: {error}{hint}") from error
+
+
+def _started_in(family: str) -> contextlib.AbstractContextManager[None]:
+    """Where a family's engines are started: here, or where they may leave what they write when they end."""
+    if family != _VIZDOOM:
+        return contextlib.nullcontext()
+    place = os.path.join(tempfile.gettempdir(), f"vizdoom-{os.getuid()}")
+    os.makedirs(place, exist_ok=True)
+    return contextlib.chdir(place)
 
 
 def _family(task: str) -> str:

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Num, Shaped
 
-from .base import EnvError, HostStep, Spec, refuse_bad_time_limit
+from .base import AtOnce, EnvError, HostStep, Spec, refuse_bad_time_limit
 from .gym import refuse_unknown_arguments
 from .layout import Layout, actions_of, layout_of_space, without_precision_warnings
 from .own import told
 
 
-class VectorEnv:
+class VectorEnv(AtOnce):
     """N environments behind one object of the user's, as a `HostEnv`."""
 
     def __init__(
@@ -86,7 +86,7 @@ class VectorEnv:
 
     def _read(self, obs: Any) -> Shaped[np.ndarray, "N ..."]:
         try:
-            obs = self._layout.convert(obs)
+            obs = np.array(self._layout.convert(obs))  # a copy: some return the same array at every step
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise EnvError(
                 f"env_id: {self._env_id} returned observations other than declared: {told(error)}{self._when()}"

@@ -11,6 +11,7 @@ from trimtab.playbook.doctor import diagnose
 from trimtab.runs.run import Run
 
 SHOWN = ("act", "watch")  # verdicts worth a row
+LONG = 24  # characters of a name
 RESULTS = {
     "steps": "total_timesteps",
     "return, last 100 episodes": "ep_rew_mean",
@@ -106,13 +107,25 @@ def _entry(name: str, run: Run) -> dict[str, Any]:
 
 
 def _names(runs: list[Run]) -> list[str]:
-    """The last part of each path, and as many before it as tell them apart."""
+    """The last part of each path, and as many before it as tell them apart; long ones without what all begin with."""
     parts = [run.path.resolve().parts for run in runs]
     for depth in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-depth:]) for part in parts]
         if len(set(names)) == len(names):
-            return names
+            return _shortened(names)
     raise ConfigError("runs", str(runs[0].path), "the same run is named twice")
+
+
+def _shortened(names: list[str]) -> list[str]:
+    """Whole words that all names begin with are left out where a name is too long for the head of a column."""
+    if max(map(len, names)) <= LONG:
+        return names
+    words = [name.split("-") for name in names]
+    same = 0
+    while all(len(w) > same + 1 and w[same] == words[0][same] for w in words):
+        same += 1
+    shared = same - 1 if same and all(w[same].isdigit() for w in words) else same  # seed-1, not 1
+    return ["-".join(w[shared:]) for w in words]
 
 
 def plain(value: Any) -> str:

@@ -80,7 +80,9 @@ def _goal(seen: Evidence) -> Iterator[Finding]:
 
 
 def _eased(finding: Finding) -> Finding:
-    """What is unusual about a run that solved its environment is worth knowing, and no reason to change it."""
+    """What is unusual or not measured about a run that solved its environment is worth knowing, and nothing to do."""
+    if finding.verdict == "unknown":
+        return replace(finding, verdict="note", advice="", change={})
     if finding.verdict not in ("act", "watch"):
         return finding
     return replace(finding, verdict="note", advice="unusual, and it learned all the same", change={})

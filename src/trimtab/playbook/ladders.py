@@ -8,6 +8,8 @@ CLIP_NORMS = (0.5, 1.0, 2.0)
 GAMMAS = (0.95, 0.98, 0.99, 0.995, 0.999)
 ENTROPY = {"discrete": 0.01, "continuous": 0.001}
 ENTROPY_FACTORS = (0.3, 1.0, 3.0)
+ENTROPY_ANNEALED = (0.0, 0.5, 0.8)  # the last shares of training over which the bonus falls to 0
+VALUE_RATE_FACTORS = (1.0, 2.0)  # of the policy's step size
 EQUAL = 1e-6  # relative difference below which two values are the same rung
 
 

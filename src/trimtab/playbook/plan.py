@@ -11,6 +11,7 @@ from trimtab.playbook.finding import Finding, ordered
 from trimtab.playbook.sizes import Action, check_sizes
 from trimtab.runs import disk, memory
 from trimtab.runs.memory import human
+from trimtab.shares import averaged
 
 
 def plan(config: Config) -> list[Finding]:
@@ -73,8 +74,7 @@ def _each_device(config: Config, spec: Spec, parameters: int) -> dict[str, str]:
     """Where several share a run: what one of them holds, and what it sends and receives."""
     if config.devices == 1:
         return {}
-    steps = config.minibatches * max(config.update_epochs, config.epochs_of_value)
-    sent = memory.FLOAT * parameters
+    sent, steps = memory.FLOAT * parameters, averaged(config) / max(1, config.iterations)
     return {
         "each of the devices": f"at least {memory.estimate_each(config, spec, parameters)}",
         "averaged between them": f"{human(sent)} per gradient step, {human(sent * steps)} per iteration",

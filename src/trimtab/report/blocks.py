@@ -63,10 +63,33 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Claims:
-    """Sentences of a source, each with its verdict and what was measured."""
+class Claim:
+    """A sentence of a source in a table of such: where it stands there, the verdict, an effect with its interval (lines
+    after the first are small), what would resolve it, what was different. The rest is folded under it."""
 
-    rows: list[tuple[str, str, str]]  # claim, verdict, measured
+    id: str
+    text: str
+    where: str
+    verdict: str
+    effect: str
+    needed: str
+    differs: str
+    details: list[Block]
+    link: tuple[str, str] | None = None  # text and address
+
+
+@dataclass(frozen=True)
+class Claims:
+    """A table of claims to look over; each opens."""
+
+    rows: list[Claim]
+
+
+@dataclass(frozen=True)
+class Files:
+    """What lies beside the page: for each name the kinds it comes in, with their addresses."""
+
+    items: list[tuple[str, list[tuple[str, str]]]]
 
 
 @dataclass(frozen=True)
@@ -132,6 +155,7 @@ Block = (
     | Bullets
     | Table
     | Claims
+    | Files
     | Figure
     | Svg
     | Columns

@@ -10,6 +10,7 @@ from trimtab.report.findings import to_do
 from trimtab.report.numbers import number
 from trimtab.report.page import page
 
+TOLD = ("act", "watch")
 RANK = ("act", "watch", "unknown", "note", "fine", "solved")
 
 
@@ -26,14 +27,10 @@ def compare_page(runs: list[dict[str, Any]]) -> str:
     blocks: list[Block] = [_answer(runs, differing), Contents(), Heading("Every run"), _runs(runs)]
     blocks += [*show("learning_curves"), *_doubts(runs, differing)]
     blocks += [Heading("What differs"), _differing(runs, differing)] if differing else []
-    blocks += [Heading("Findings side by side"), _findings(runs), *show("updates")]
+    blocks += show("updates")
+    blocks += _findings(runs)
     blocks += [Folded("Other metrics", show("metrics"))] if "metrics" in drawn else []
-    blocks += [Folded("What the findings advise", [_advice(runs)])]
-    best = _best(runs)
-    if best is not None:
-        blocks.append(
-            Next(f"trimtab doctor {best.get('path', best['name'])}", "What to try next with the best of them.")
-        )
+    blocks += _next(runs, differing)
     environments = " and ".join(dict.fromkeys(run["config"]["env_id"] for run in runs))
     return page(f"{len(runs)} runs on {environments}", blocks)
 
@@ -73,7 +70,9 @@ def _doubts(runs: list[dict[str, Any]], differing: dict[str, list[Any]]) -> list
     """One run for each configuration decides nothing; other lengths are compared at their own ends."""
     doubts = []
     if any(name != "seed" for name in differing):
-        doubts.append("One run for each configuration: which is better is not decided by this; seeds differ as much.")
+        doubts.append(
+            "One run for each configuration: which is better is not decided by this: seeds alone may differ as much."
+        )
     lengths = {run["summary"].get("total_timesteps") for run in runs}
     if len(lengths) > 1:
         doubts.append("The runs are not equally long: returns are those of their own last episodes.")
@@ -93,13 +92,14 @@ def _runs(runs: list[dict[str, Any]]) -> Table:
                 run["name"],
                 "none" if mean is None else number(mean),
                 f"{summary.get('total_timesteps', 0):,}",
+                number(summary["area"]) if summary.get("area") is not None else "",
                 number(summary["fps"]) if summary.get("fps") else "",
                 ", ".join(pressing) or "nothing",
             ]
         )
-    columns = ["run", "return, last 100 episodes", "steps", "steps/s", "to act on"]
+    columns = ["run", "return, last 100 episodes", "steps", "area under the curve", "steps/s", "to act on"]
     highest = [i for i, run in enumerate(runs) if best and _return(run) == _return(best)]
-    return Table(columns, rows, tuple(highest) if len(highest) == 1 else (), words=(0, 4))
+    return Table(columns, rows, tuple(highest) if len(highest) == 1 else (), words=(0, 5))
 
 
 def _differing(runs: list[dict[str, Any]], differing: dict[str, list[Any]]) -> Table:
@@ -107,10 +107,42 @@ def _differing(runs: list[dict[str, Any]], differing: dict[str, list[Any]]) -> T
     return Table(["field", *(run["name"] for run in runs)], rows)
 
 
-def _findings(runs: list[dict[str, Any]]) -> Table:
+def _next(runs: list[dict[str, Any]], differing: dict[str, list[Any]]) -> list[Block]:
+    """More seeds where configurations are compared, for one run of each decides nothing; else the best, looked at."""
+    best = _best(runs)
+    if best is None:
+        return []
+    path = best.get("path", best["name"])
+    if any(name != "seed" for name in differing):
+        why = f"More seeds of {best['name']}, which ends highest; the same for the others, and it can be decided."
+        return [Next(f"trimtab train --config {path}/config.yaml --seeds 5", why)]
+    if any(finding["verdict"] == "solved" for finding in best["findings"]):
+        return [Next(f"trimtab eval {path}", "What it returns with exploration off.")]
+    return [Next(f"trimtab doctor {path}", "What to try next.")]
+
+
+def _findings(runs: list[dict[str, Any]]) -> list[Block]:
+    """Rules that some run has to act on or to watch, with what to do; the others folded."""
+    open_ = [
+        c
+        for c in _checks(runs)
+        if any(f["verdict"] in TOLD for run in runs for f in run["findings"] if f["check"] == c)
+    ]
+    rest = [check for check in _checks(runs) if check not in open_]
+    blocks: list[Block] = []
+    if open_:
+        blocks += [Heading("Findings side by side"), _side_by_side(runs, open_)]
+        blocks += [Folded("What the findings advise", [_advice(runs)])]
+    return blocks + ([Folded("Nothing to do about", [_side_by_side(runs, rest)], f"{len(rest)} rules")] if rest else [])
+
+
+def _checks(runs: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(finding["check"] for run in runs for finding in run["findings"]))
+
+
+def _side_by_side(runs: list[dict[str, Any]], checks: list[str]) -> Table:
     """A row for each rule, the most pressing first; a badge and what was seen for each run."""
     by_run = [{f["check"]: f for f in run["findings"]} for run in runs]
-    checks = list(dict.fromkeys(f["check"] for run in runs for f in run["findings"]))
     worst = lambda check: min(RANK.index(found[check]["verdict"]) for found in by_run if check in found)
     rows = [
         [check, *(f"{found[check]['verdict']}\n{found[check]['seen']}" if check in found else "" for found in by_run)]

@@ -13,10 +13,11 @@ from trimtab.report.style import (
     HEIGHT,
     ORANGE,
     SHORT_NUMBER,
-    STEPS,
     WIDTH,
     colored,
     learning_curves,
+    of_lines,
+    over_steps,
     paneled,
     themed,
     thin,
@@ -50,7 +51,7 @@ def returns(run: dict[str, Any]) -> Chart | None:
     frame = thin(frame_of([run]))
     if frame.is_empty():
         return None
-    x = alt.X("step:Q", title="environment steps", axis=alt.Axis(labelExpr=STEPS, grid=False, tickCount=6))
+    x = over_steps()
     y = alt.Y("value:Q", title="return", scale=alt.Scale(zero=False))
     parts = [frame.select("step", pl.col("return").alias("value"), pl.lit(_TRAINED).alias("kind"))]
     evaluated = [(row[STEP], float(row["eval/mean_reward"]), _EVALUATED) for row in run.get("evaluations", ())]
@@ -107,8 +108,8 @@ def _metrics(runs: list[dict[str, Any]], names: dict[str, str], title: str, subt
     data = pl.concat(found).select("series", "step", pl.col("return").alias("value"), "panel")
     panels, series = list(dict.fromkeys(data["panel"])), [run["name"] for run in runs]
     present = [name for name in series if name in set(data["series"])]
-    color = colored("series", present) if len(runs) > 1 else alt.value(BLUE)
-    x = alt.X("step:Q", title="environment steps", axis=alt.Axis(labelExpr=STEPS, grid=False, tickCount=4))
+    color = of_lines(present) if len(runs) > 1 else alt.value(BLUE)
+    x = over_steps(4)
     y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4, labelExpr=SHORT_NUMBER))
     tooltip = ["series:N", alt.Tooltip("step:Q", format=",.0f"), alt.Tooltip("value:Q", format=".3g")]
     lines = alt.Chart(data).mark_line(strokeWidth=1.8).encode(x=x, y=y, color=color, tooltip=tooltip)

@@ -16,10 +16,12 @@ from trimtab.report.blocks import (
     Answer,
     Block,
     Bullets,
+    Claim,
     Claims,
     Columns,
     Contents,
     Figure,
+    Files,
     Folded,
     Heading,
     Next,
@@ -31,15 +33,15 @@ from trimtab.report.blocks import (
 )
 
 __all__ = [
-    "Answer", "Block", "Bullets", "Claims", "Columns", "Contents", "Figure", "Folded", "Heading", "Next", "Note",
-    "Paragraph", "Slider", "Svg", "Table", "page",
+    "Answer", "Block", "Bullets", "Claim", "Claims", "Columns", "Contents", "Figure", "Files", "Folded", "Heading",
+    "Next", "Note", "Paragraph", "Slider", "Svg", "Table", "page",
 ]  # fmt: skip
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; img-src data: blob:"
 # How a verdict looks; words that are not here are grey.
 GOOD = ("recommended", "fine", "solved", "holds", "supported", "better")
 BAD = ("act", "does not hold", "refuted", "worse")
-MIXED = ("watch", "partly")
+MIXED = ("watch", "depends")
 ITEM = "• "  # begins a line of a cell that is one of several alike
 
 
@@ -82,6 +84,8 @@ def _all(blocks: list[Block]) -> Iterator[Block]:
                 yield from _all(inner)
             case Slider(frames=frames):
                 yield from (b for _, inner in frames for b in _all(inner))
+            case Claims(rows=rows):
+                yield from (b for claim in rows for b in _all(claim.details))
 
 
 def _sections(blocks: list[Block]) -> tuple[str, ...]:
@@ -120,9 +124,10 @@ def _html(block: Block, titles: Sequence[str] = ()) -> str:
         case Table():
             return _table(block)
         case Claims(rows):
-            return _table(
-                Table(["claim", "verdict", "measured"], [list(r) for r in rows], words=(0, 1, 2), badges=(1,))
-            )
+            names = "".join(f"<span>{name}</span>" for name in ("claim", "verdict", "effect [95%]", "would resolve it"))
+            return f'<div class="claims"><div class="names">{names}</div>{"".join(map(_claim, rows))}</div>'
+        case Files(items):
+            return f'<ul class="files">{"".join(f"<li>{e(name)}{_links(kinds)}</li>" for name, kinds in items)}</ul>'
         case Figure(chart, note):
             return _figure(chart, note)
         case Svg(source, title, subtitle):
@@ -143,6 +148,22 @@ def _html(block: Block, titles: Sequence[str] = ()) -> str:
             copy = '<button type="button" class="copy">copy</button>'
             return f'<section class="next"><h2>Next</h2>{reason}<pre><code>{e(command)}</code>{copy}</pre></section>'
     raise TypeError(f"not a block: {block!r}")
+
+
+def _claim(claim: Claim) -> str:
+    """One line to look over, and under it the rest."""
+    e = html.escape
+    what = f"<b>{e(claim.id)}</b> {e(claim.text)}<small>{e(claim.where)}</small>"
+    cells = [what, _badge(claim.verdict), _cell(claim.effect), _cell(claim.needed)]
+    line = "".join(f"<span>{cell}</span>" for cell in cells)
+    line += f'<small class="differs">What differs: {e(claim.differs)}</small>' if claim.differs else ""
+    link = _links([claim.link]) if claim.link else ""
+    inner = "\n".join(map(_html, claim.details))
+    return f'<details class="claim"><summary>{line}</summary><div>{inner}{link}</div></details>'
+
+
+def _links(kinds: list[tuple[str, str]]) -> str:
+    return "".join(f' <a href="{html.escape(address)}">{html.escape(text)}</a>' for text, address in kinds)
 
 
 def _contents(titles: tuple[str, ...]) -> str:

@@ -16,8 +16,10 @@ from trimtab.report.numbers import number
 from trimtab.report.page import page
 from trimtab.report.split.page import made_with
 from trimtab.report.staircase import staircase_note
+from trimtab.wording import plain
 
 TOLD = ("act", "watch", "unknown")  # that it is solved, the answer has said
+QUIET = ("note", "fine")
 
 
 def figures(run: dict[str, Any]) -> dict[str, Any]:
@@ -32,27 +34,20 @@ def run_page(run: dict[str, Any]) -> str:
     show = lambda name, note="": [Figure(drawn[name], note)] if name in drawn else []
     blocks: list[Block] = [_answer(run), Contents(), Columns(_numbers(run)), Heading("Learning")]
     blocks += [*show("returns", _staircase(run)), *show("updates")]
-    blocks += [Heading("What the doctor says"), findings_table(run["findings"], TOLD)]
-    blocks += [Folded("Nothing to do about", [findings_table(run["findings"], ("note", "fine"))], "rules it passes")]
+    blocks += [*_told(run, "What the doctor says"), *_quiet(run)]
     blocks += [Folded("Other metrics", show("metrics"))] if "metrics" in drawn else []
     blocks += _evaluations(run) + _configuration(run)
-    blocks.append(Next(run["command"] or _look(run), "" if run["command"] else "Measure what its gradient is made of."))
-    return page(_title(run), blocks)
+    return page(_title(run), [*blocks, _next(run)])
 
 
 def doctor_page(run: dict[str, Any], symptoms: list[dict[str, Any]]) -> str:
     """The page of `trimtab doctor`."""
     drawn = figures(run)
     show = lambda name, note="": [Figure(drawn[name], note)] if name in drawn else []
-    blocks: list[Block] = [Answer(run["sentence"]), Contents(), Heading("Findings")]
-    blocks += [findings_table(run["findings"], TOLD), *show("returns", _staircase(run)), *show("updates")]
-    blocks += [Folded("Nothing to do about", [findings_table(run["findings"], ("note", "fine"))], "rules it passes")]
+    blocks: list[Block] = [_diagnosis(run), Contents(), *_told(run, "Findings"), Heading("Learning")]
+    blocks += [*show("returns", _staircase(run)), *show("updates"), *_quiet(run)]
     blocks += [Folded("Cheat sheet", [cheatsheet_table(symptoms)], "symptom, where to look, what to try")]
-    blocks += _configuration(run)
-    first = next((f for f in run["findings"] if f["verdict"] in ("act", "watch")), None)
-    why = f"The same run with the first suggestion taken ({first['check']})." if run["command"] and first else ""
-    blocks.append(Next(run["command"] or _look(run), why or "Measure what its gradient is made of."))
-    return page(f"{_title(run)}: what its records say", blocks)
+    return page(f"{_title(run)}: what its records say", [*blocks, *_configuration(run), _next(run)])
 
 
 def cheatsheet_page(symptoms: list[dict[str, Any]]) -> str:
@@ -88,12 +83,56 @@ def _title(run: dict[str, Any]) -> str:
     return f"{config['algo']} on {config['env_id']}, seed {config['seed']} ({run['name']})"
 
 
+def _solved(run: dict[str, Any]) -> bool:
+    return any(finding["verdict"] == "solved" for finding in run["findings"])
+
+
 def _answer(run: dict[str, Any]) -> Answer:
     mean = run["summary"].get("ep_rew_mean")
     headline = "no episode yet" if mean is None else number(mean)
-    solved = any(finding["verdict"] == "solved" for finding in run["findings"])
-    said = "Solved. Nothing to act on." if solved else run["sentence"]
+    said = "Solved. Nothing to act on." if _solved(run) else run["sentence"]
     return Answer(said, headline, "" if mean is None else "mean return of the last 100 episodes")
+
+
+def _diagnosis(run: dict[str, Any]) -> Answer:
+    """Solved, what to act on, or what is worth a try, large."""
+    goal = next((f for f in run["findings"] if f["verdict"] == "solved"), None)
+    if goal is not None:
+        return Answer(f"{goal['seen'][:1].upper()}{goal['seen'][1:]}.", "Solved", "nothing to act on")
+    for verdict, headline in (("act", "To act on"), ("watch", "Worth a try")):
+        found = [f for f in run["findings"] if f["verdict"] == verdict]
+        if found:
+            tried = ", ".join(f"{name}: {plain(value)}" for name, value in found[0]["change"].items())
+            text = f"Begin with {found[0]['check']}" + (f": try {tried}." if tried else ".") + " One thing at a time."
+            return Answer(text, headline, ", ".join(f["check"] for f in found))
+    return Answer(run["sentence"])
+
+
+def _told(run: dict[str, Any], title: str) -> list[Block]:
+    """What there is to do; of a solved run nothing, and the answer has said so."""
+    if _solved(run) and not any(f["verdict"] in TOLD for f in run["findings"]):
+        return []
+    return [Heading(title), findings_table(run["findings"], TOLD)]
+
+
+def _quiet(run: dict[str, Any]) -> list[Block]:
+    count = sum(f["verdict"] in QUIET for f in run["findings"])
+    table = findings_table(run["findings"], QUIET)
+    return [Folded("Nothing to do about", [table], f"{count} rules, and what each saw")] if count else []
+
+
+def _next(run: dict[str, Any]) -> Next:
+    """The doctor's first suggestion; a solved run is to be looked at, any other to be measured."""
+    first = next((f for f in run["findings"] if f["verdict"] in ("act", "watch")), None)
+    if run["command"]:
+        return Next(
+            run["command"], f"The same run with the first suggestion taken ({first['check']})." if first else ""
+        )
+    if not _solved(run):
+        return Next(f"trimtab probe {run['path']} --page", "Measure what its gradient is made of.")
+    if not run["evaluations"]:
+        return Next(f"trimtab eval {run['path']}", "What it returns with exploration off.")
+    return Next(f"trimtab watch {run['path']}", "See it play.")
 
 
 def _numbers(run: dict[str, Any]) -> list[tuple[str, str]]:
@@ -135,7 +174,3 @@ def _configuration(run: dict[str, Any]) -> list[Block]:
     table = Table(["", ""], rows, marked, words=(0, 1), caption="Marked: not the default.")
     made = Table(["", ""], made_with(run["manifest"]), words=(0, 1))
     return [Folded("Configuration", [table]), Folded("How this was made", [made])]
-
-
-def _look(run: dict[str, Any]) -> str:
-    return f"trimtab probe {run['path']} --page"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import polars as pl
 
-FLAT = 0.5  # share of a curve's points that repeat the one before, from which it is a staircase
+FLAT = 1 / 3  # share of a curve's points that repeat the one before, from which it is a staircase
 
 
 def steps_of(curve: pl.DataFrame) -> int | None:
     """Environment steps from one change of a curve (step, return, one seed) to the next; None if it is no staircase."""
     curve = curve.sort("step")
+    if "ended" in curve.columns:
+        return _by_ends(curve)
     changes = curve.filter(pl.col("return").diff() != 0)
     if curve.height < 8 or (changes.is_empty() and curve["step"][0] < 2 * _gap(curve)):
         return None
@@ -19,6 +21,14 @@ def steps_of(curve: pl.DataFrame) -> int | None:
     if 1 - changes.height / moving < FLAT:
         return None
     return int(changes["step"].diff().drop_nulls().median())
+
+
+def _by_ends(curve: pl.DataFrame) -> int | None:
+    """The same for a curve that says in which of its bins episodes ended."""
+    ends = curve.filter("ended")["step"]
+    if curve.height < 8 or ends.is_empty() or 1 - len(ends) / curve.height < FLAT:
+        return None
+    return int(ends[0]) if len(ends) < 2 else int(ends.diff().drop_nulls().mean())
 
 
 def _gap(curve: pl.DataFrame) -> int:
@@ -48,5 +58,6 @@ def staircase_note(curves: pl.DataFrame, num_envs: dict[str, int]) -> str:
     )
     return (
         f"{lines} in steps. Episodes that are equally long and begin together end together: {which} finish theirs "
-        f"about every {found[widest]:,} environment steps, and in between there is no new return to show."
+        f"about every {found[widest]:,} environment steps, and in between there is no new return to show"
+        f"{'; before the first the line has the value of the first' if 'ended' in curves.columns else ''}."
     )

@@ -90,6 +90,11 @@ def colored(field: str, labels: list[str], colors: list[str] | None = None, titl
     return alt.Color(f"{field}:N", scale=scale, sort=labels, legend=legend(labels, title, **options), title=title)
 
 
+def of_lines(labels: list[str]) -> alt.Color:
+    """A colour for each line called by its series, the same in every figure of a page."""
+    return colored("series", labels, None if len(labels) > 2 else PALETTE[:2], symbolType="stroke")
+
+
 def rows_of(labels: list[str], title: str | None) -> alt.Y:
     """An axis of named rows, its title above the names."""
     axis = alt.Axis(
@@ -160,6 +165,17 @@ def thin(frame: pl.DataFrame, points: int = 300) -> pl.DataFrame:
     )
 
 
+def on_cells() -> Any:
+    """Ink of numbers in cells coloured from −1 to 1: white on the strongest, which stays legible in the dark too."""
+    return alt.condition("abs(datum.value) > 0.8", alt.value("white"), alt.value("#23282f"))
+
+
+def over_steps(ticks: int = 6) -> alt.X:
+    """Environment steps, up to where the data end."""
+    axis = alt.Axis(labelExpr=STEPS, grid=False, tickCount=ticks, labelFlush=12)
+    return alt.X("step:Q", title="environment steps", axis=axis, scale=alt.Scale(nice=False, domainMin=0))
+
+
 def learning_curves(
     frame: pl.DataFrame, title: str, subtitle: str | None = None, order: list[str] | None = None
 ) -> alt.TopLevelMixin:
@@ -175,11 +191,13 @@ def learning_curves(
         .sort("series", "step")
     )
     several = frame["series"].n_unique() > 1
-    x = alt.X("step:Q", title="environment steps", axis=alt.Axis(labelExpr=STEPS, grid=False, tickCount=6))
+    x = over_steps()
     labels = order or sorted(frame["series"].unique())
-    color = colored("series", labels, None if len(labels) > 2 else PALETTE[:2]) if several else alt.value(BLUE)
+    color = of_lines(labels) if several else alt.value(BLUE)
     base = alt.Chart(summary).encode(x=x, color=color)
-    y = alt.Y("mean:Q", title="return of the last 100 episodes", scale=alt.Scale(zero=False))
+    binned = "ended" in frame.columns  # the curve whose area is told: see `trimtab.runs.curve`
+    title_y = "mean return of the episodes that end" if binned else "return of the last 100 episodes"
+    y = alt.Y("mean:Q", title=title_y, scale=alt.Scale(zero=False))
     band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q"), y2="high:Q")
     tooltip = [
         alt.Tooltip("series:N"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,8 @@ def sweeps_chart(result: dict[str, Any]):
     if len(panels) > 1:
         chart = chart.properties(usermeta={"columns": 2, "labels": 40})
     subtitle = "Every dot is a seed, the bar their mean; each sweep starts from what the ones before it kept."
-    return style.themed(chart, "What each field does, in the order it was swept", subtitle)
+    title = "What each field does, in the order it was swept" if len(panels) > 1 else f"What {panels[0]} does"
+    return style.themed(chart, title, subtitle)
 
 
 def figures(result: dict[str, Any], curves: pl.DataFrame) -> dict[str, Any]:
@@ -104,6 +106,19 @@ def write_page(result: dict[str, Any], curves: pl.DataFrame, manifest: dict[str,
     files.write_page(out / "page.html", tune_page(result, drawn, manifest), drawn)
 
 
+def _next(result: dict[str, Any]) -> tuple[str, str]:
+    """Train with what is better; where that is not decided, compare on more seeds, which keeps what was done."""
+    if result["better"]:
+        return f"trimtab train --config {result['config']}", "Train with what was found."
+    if result["gain"]["hi"] < 0 or all(sweep["kept"] == sweep["before"] for sweep in result["sweeps"]):
+        return f"trimtab train {result['env_id']}", "Nothing better was found: train with the start."
+    seeds = 2 * len(result["final"][0]["areas"])
+    command = re.sub(r" --(final-seeds|run-dir|store)[ =]\S+", "", result["command"])
+    store = Path(result["config"]).parent / "store"
+    why = "Not decided: compare on more new seeds; what was done is kept."
+    return f"{command} --final-seeds {seeds} --store {store}", why
+
+
 def tune_page(result: dict[str, Any], drawn: dict[str, Any], manifest: dict[str, Any]) -> str:
     """The page of `trimtab tune`: did it help, by how much, what was changed."""
     from trimtab.report.blocks import Answer, Bullets, Contents, Figure, Folded, Heading, Next, Paragraph, Table
@@ -116,19 +131,16 @@ def tune_page(result: dict[str, Any], drawn: dict[str, Any], manifest: dict[str,
     ]
     chosen = [i for i, row in enumerate(result["final"]) if row["changes"] == result["changes"]]
     caption = (
-        "Area under the learning curve: mean over new seeds; small: 95% intervals. The best of the sweeps is marked."
+        "Area under the learning curve, mean over new seeds. Small: 95% intervals. Marked: the best but the start."
     )
     steps = [
         f"{s['phase']}: {s['field']} {plain(s['before'])}"
         + (f" → {plain(s['kept'])}" if s["kept"] != s["before"] else " stays")
         for s in result["sweeps"]
     ]
-    worse = result["gain"]["hi"] < 0
-    why = "Train with what was found." if result["better"] else "Nothing is decided yet; more --final-seeds may tell."
-    why = "What was found is worse than the start: train with the start." if worse else why
-    train = f"trimtab train --config {result['config']}" if not worse else f"trimtab train {result['env_id']}"
+    headline, _, told = result["sentence"].partition(": ")
     blocks = [
-        Answer(result["sentence"]),
+        Answer(f"{told[:1].upper()}{told[1:]}", headline.split(",")[0]),
         Contents(),
         Heading("On new seeds"),
         Table(["with", "area"], rows, tuple(chosen), words=(0,), caption=caption),
@@ -139,6 +151,6 @@ def tune_page(result: dict[str, Any], drawn: dict[str, Any], manifest: dict[str,
             "How this was made",
             [Paragraph(result["command"], "code"), Table(["", ""], made_with(manifest), words=(0, 1))],
         ),
-        Next(train, why),
+        Next(*_next(result)),
     ]
     return page(f"{result['env_id']}: tuning {result['algo']}", blocks)

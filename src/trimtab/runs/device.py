@@ -45,6 +45,15 @@ def prepare(threads: int | None = None, devices: int = 1) -> None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
+def limits(threads: int) -> dict[str, str]:
+    """Environment of a process that is to use so many threads: XLA's, and those of NumPy's matrix library.
+
+    Processes that share a machine and each take all its cores wait for each other in every product.
+    """
+    names = ("NPROC", "TRIMTAB_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    return dict.fromkeys(names, str(threads))
+
+
 @contextmanager
 def not_cached() -> Iterator[None]:
     """Programs compiled here, which no other process could use, are not kept."""

@@ -21,7 +21,7 @@ from trimtab.algos.state import Info, State
 from trimtab.config import Config, ConfigError
 from trimtab.envs.base import derived_seed
 from trimtab.nets.choice import SMALLEST_IMAGE, choose_network, fits
-from trimtab.runs import device
+from trimtab.runs import device, sharding
 from trimtab.runs.programs import Flat, exported, shape_of
 
 Waiting = Callable[[], Info]  # blocks until iterations are done; their Infos, stacked on a leading axis
@@ -69,27 +69,20 @@ def build(config: Config, env: Callable[..., Any] | None = None) -> Engine:
         streamed=streamed,
         constructor=env,
     )
+    alone = config.devices == 1
     try:
-        made = make(config.num_envs, streamed=True)
+        made = make(config.num_envs if alone else sharding.envs_here(config), streamed=alone)
     except (TypeError, KeyError) as error:  # the environment's own constructor did not take them
         if not config.env_kwargs:
             raise
         raise ConfigError("env_kwargs", config.env_kwargs, f"{config.env_id} does not take them ({error})") from None
     check_against_env(config, made.spec)
     algorithm = Algorithm(config, made, make, light_probe)
-    if config.devices > 1:
-        return _on_devices(algorithm)
-    return CompiledEngine(algorithm) if made.spec.compiled else HostEngine(algorithm)
+    if alone:
+        return CompiledEngine(algorithm) if made.spec.compiled else HostEngine(algorithm)
+    from trimtab.runs.sharded import ShardedEngine, ShardedHostEngine  # they build on this module
 
-
-def _on_devices(algorithm: Algorithm) -> Engine:
-    from trimtab.runs.sharded import ShardedEngine  # it builds on this module
-
-    if algorithm.env.spec.compiled:
-        return ShardedEngine(algorithm)
-    algorithm.env.close()
-    problem = f"{algorithm.env.spec.env_id} ({algorithm.env.spec.backend}) is stepped on the host, by one device"
-    raise ConfigError("devices", algorithm.config.devices, f"{problem}; nearest: 1")
+    return ShardedEngine(algorithm) if made.spec.compiled else ShardedHostEngine(algorithm)
 
 
 def check_against_env(config: Config, spec) -> None:
@@ -218,12 +211,16 @@ class HostEngine:
             obs = self._stagger(obs, seed)
         return rollout.begun(obs)
 
+    def _begun(self, seed: int) -> Carry:
+        """New episodes, where a program takes them from."""
+        return jax.tree.map(jnp.asarray, self._carry(seed))
+
     def _stagger(self, obs: np.ndarray, seed: int) -> np.ndarray:
         """Random actions, each environment being reset at a random moment, so that episodes are out of step."""
         config, env = self.algorithm.config, self.algorithm.env
         longest = env.spec.time_limit or config.num_steps
-        phase = np.random.default_rng(seed).integers(0, longest, config.num_envs)
-        sample = jax.jit(lambda key: self.algorithm.dist.uniform(key, config.num_envs))
+        phase = np.random.default_rng(seed).integers(0, longest, env.num_envs)
+        sample = jax.jit(lambda key: self.algorithm.dist.uniform(key, env.num_envs))
         for t in range(longest):
             obs = env.step(np.asarray(sample(jax.random.fold_in(jax.random.key(seed), t)))).obs
             if (phase == t).any():
@@ -231,17 +228,15 @@ class HostEngine:
         return obs
 
     def init(self, seed: int) -> State:
-        carry = self._carry(seed)
-        init = jax.jit(lambda key, hypers: self.algorithm.init(key, hypers, jax.tree.map(jnp.asarray, carry)))
-        return strong(init(jax.random.key(seed), self.hypers))
+        return strong(jax.jit(self.algorithm.init)(jax.random.key(seed), self.hypers, self._begun(seed)))
 
     def adopt(self, state: State, iteration: int) -> State:
         """Environment states cannot be saved: after a resume, episodes start over."""
-        carry = self._carry(derived_seed(self.algorithm.config.seed, iteration))
+        carry = self._begun(derived_seed(self.algorithm.config.seed, iteration))
         scale = state.reward_scale
         if scale is not None:
             scale = scale._replace(total=jnp.zeros_like(scale.total))
-        return replace(state, env=jax.tree.map(jnp.asarray, carry), reward_scale=scale)
+        return replace(state, env=carry, reward_scale=scale)
 
     def compile(self, state: State) -> None:
         begun = time.perf_counter()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from trimtab.config import Config
-from trimtab.runs.engine import Engine, build
-from trimtab.runs.programs import shape_of
+
+if TYPE_CHECKING:
+    from trimtab.runs.engine import Engine
 
 MOST = 8  # engines kept: programs and environments of a few shapes, not of a whole sweep over shapes
 
@@ -23,6 +25,9 @@ class Engines:
 
     def get(self, config: Config) -> Engine:
         """An engine for a configuration, compiled already where its shape is known."""
+        from trimtab.runs.engine import build  # JAX, which jobs that train nothing do without
+        from trimtab.runs.programs import shape_of
+
         shape = shape_of(config)
         engine = self._kept.pop(shape, None)
         if engine is None:

@@ -12,6 +12,7 @@ import numpy as np
 from trimtab.algos.algorithm import Algorithm
 from trimtab.algos.state import State
 from trimtab.runs.opening import opened
+from trimtab.runs.sharding import one_copy
 
 EVALUATION_SEEDS = 1_000_000  # `trimtab eval` starts here plus the run's seed, away from the seeds of training
 LONGEST = 27_000  # steps after which an episode without a time limit is cut
@@ -78,12 +79,13 @@ def _compiled(algorithm: Algorithm, episodes: int):
 
 def _host(algorithm: Algorithm, state: State, hypers, episodes: int, seed: int) -> Evaluation:
     env = algorithm.make_env(episodes)
+    params, obs_stats = one_copy((state.params, state.obs_stats))  # of a run on many devices
     act = jax.jit(algorithm.act_greedily)
     total, length, alive = np.zeros(episodes), np.zeros(episodes), np.ones(episodes, bool)
     try:
         obs = env.reset(seed)
         for _ in range(algorithm.env.spec.time_limit or LONGEST):
-            out = env.step(np.asarray(act(state.params, state.obs_stats, obs, hypers)))
+            out = env.step(np.asarray(act(params, obs_stats, obs, hypers)))
             total += alive * out.reward
             length += alive
             alive &= ~(out.terminated | out.truncated)

@@ -187,8 +187,10 @@ def ending_at_once() -> Iterator[None]:
         _leave("trimtab: " + " ".join(str(error).split()), 2)
     except KeyboardInterrupt as interrupt:
         _leave("; ".join(["trimtab: interrupted", *filter(None, interrupt.args)]), 130)
-    except jax.errors.JaxRuntimeError:  # a sum that another process did not answer
-        os._exit(LOST)
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
+        if isinstance(error, ValueError) and "Gloo" not in str(error):  # in a small program it raises this instead
+            raise
+        os._exit(LOST)  # a sum that another process did not answer
 
 
 def _leave(message: str, code: int) -> NoReturn:

@@ -20,16 +20,21 @@ from trimtab.runs.start import Start, begin
 from trimtab.shares import shared_by
 
 
-def prepare(config: Config, env: Callable[..., Any] | None = None) -> None:
-    """Prepare JAX for the network a run will have; call before its first computation."""
-    here = max(1, config.devices // hosts.processes())
+def prepare(config: Config, env: Callable[..., Any] | None = None, devices: int | None = None) -> None:
+    """Prepare JAX for the network a run will have, on its devices or so many; call before its first computation."""
+    here = max(1, config.devices // hosts.processes()) if devices is None else devices
     device.prepare(device.threads_for(device.network_of(config, env), here), here)
 
 
+def all_devices(config: Config) -> int:
+    """All accelerators, of all processes; where there are none, a device for every core. Starts JAX."""
+    prepare(config, devices=device.cores())
+    return jax.device_count()
+
+
 def on_all_devices(config: Config) -> Config:
-    """The run on all accelerators, of all processes; on all cores where there are none. Starts JAX."""
-    device.prepare(device.threads_for(device.network_of(config), device.cores()), device.cores())
-    return shared_by(config, jax.device_count())
+    """The run on all devices."""
+    return shared_by(config, all_devices(config))
 
 
 def fitting(config: Config, env: Callable[..., Any] | None = None, engines: Engines | None = None) -> Engine:
@@ -71,12 +76,15 @@ def restore(run: RunDir, config: Config, engine: Engine, say: Callable[[str], No
 
 
 def opened(
-    path: str | PathLike[str], step: int | None, engines: Engines | None = None
+    path: str | PathLike[str], step: int | None, engines: Engines | None = None, devices: int = 1
 ) -> tuple[Config, Engine, State, int]:
-    """A run's engine and the state of one of its checkpoints (the last if `step` is None), for measuring."""
+    """A run's engine and the state of one of its checkpoints (the last if `step` is None), for measuring.
+
+    Both are of one device, on however many the run was trained; `devices` are those that JAX is to have.
+    """
     run = RunDir.open(path)
-    config = shared_by(configuration.from_dict(run.config()), 1)  # to look at, one device is enough
-    prepare(config)
+    config = shared_by(configuration.from_dict(run.config()), 1)
+    prepare(config, devices=devices)
     found = run.checkpoints()
     if not found:
         raise RunError(f"{run.path} has no checkpoint")

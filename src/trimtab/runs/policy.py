@@ -11,6 +11,7 @@ from jaxtyping import Float, Num, Shaped
 
 from trimtab import config as configuration
 from trimtab.config import Config
+from trimtab.nets.choice import NATURE_LAYERS, choose_network
 from trimtab.runs.export import standalone_numpy
 from trimtab.runs.records import RunDir, RunError
 
@@ -22,20 +23,38 @@ class Policy:
     """`policy(observation)` is the action; a batch of observations gives a batch of actions.
 
     `weights` are plain arrays by name, in the words of the standalone file that `trimtab export --to numpy` writes,
-    whose functions do the computing here too. Discrete actions are whole numbers from 0, continuous ones float32
-    vectors within their box.
+    whose functions do the computing here too. Discrete actions are whole numbers from 0 (several of them for
+    MultiDiscrete and MultiBinary), continuous ones float32 vectors within their box. A Dict or Tuple observation whose
+    entries are arrays may be given as it is; otherwise, and in batches, as the flat vector of its parts.
     """
 
     weights: dict[str, np.ndarray] = field(repr=False)
     env_id: str
     step: int
     generator: np.random.Generator | None = field(default=None, repr=False)
+    parts: tuple[tuple[str, int], ...] = field(default=(), repr=False)  # of a Dict or Tuple: name and numbers of each
 
-    def __call__(self, observation: Shaped[np.ndarray, " ..."]) -> Num[np.ndarray, " ..."]:
-        shape, given = self.observation_shape, np.shape(observation)
+    def __call__(self, observation: Shaped[np.ndarray, " ..."] | dict | tuple) -> Num[np.ndarray, " ..."]:
+        if self.parts and isinstance(observation, dict | tuple):
+            observation = self._flat(observation)
+        shape, given = self.observation_shape, np.shape(np.asarray(observation))
         if given != shape and given[1:] != shape:
             raise ValueError(f"observation: has shape {given}; {self.env_id} gives {shape}, or a batch of such")
         return standalone_numpy.act(self.weights, observation, self.generator)
+
+    def _flat(self, observation: dict | tuple) -> Float[np.ndarray, " numbers"]:
+        """The parts of an observation one after another, in the order of training."""
+        pieces = []
+        for name, size in self.parts:
+            piece: Any = observation
+            for key in name.split("."):
+                piece = piece[int(key) if isinstance(piece, tuple) else key]
+            numbers = np.asarray(piece, np.float32).reshape(-1)
+            if len(numbers) != size:
+                total = self.observation_shape[0]
+                raise ValueError(f"observation: {name} has {len(numbers)} numbers, not {size}; give all {total} in one")
+            pieces.append(numbers)
+        return np.concatenate(pieces)
 
     def outputs(self, observations: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B outputs"]:
         """Scores of the choices (logits), or means of the actions."""
@@ -57,23 +76,49 @@ def policy_of(run: RunDir, step: int | None = None, sample: bool = False, seed: 
         raise RunError(f"{run.path} has no checkpoint")
     checkpoint = checkpoints[-1] if step is None else run.checkpoint_at(step)
     config = configuration.from_dict(run.config())
-    weights = _weights(config, run.manifest().get("environment", {}), run.read_checkpoint(checkpoint), run)
-    return Policy(weights, config.env_id, checkpoint.step, np.random.default_rng(seed) if sample else None)
+    env = run.manifest().get("environment", {})
+    _refuse_untold(config, env, run)
+    generator = np.random.default_rng(seed) if sample else None
+    parts = tuple((name, stop - start) for name, start, stop in env["observation"].get("parts", ()))
+    return Policy(
+        _weights(config, env, run.read_checkpoint(checkpoint)), config.env_id, checkpoint.step, generator, parts
+    )
 
 
-def _weights(config: Config, env: dict[str, Any], tensors: dict[str, np.ndarray], run: RunDir) -> dict[str, np.ndarray]:
-    if "observation" not in env:
-        raise RunError(f"{run.path}/manifest.json does not say what observations look like; train it again")
+def _refuse_untold(config: Config, env: dict[str, Any], run: RunDir) -> None:
+    """A run whose manifest, of an earlier version, does not say all that its policy needs."""
+    action, observation = env.get("action", {}), env.get("observation", {})
+    several = action.get("kind") == "multi-discrete" and "choices" not in action
+    for missing, what in (
+        (not observation, "what observations look like"),
+        (several, "how many choices there are"),
+        (config.actor_obs and "seen" not in observation, "where the parts of an observation lie"),
+    ):
+        if missing:
+            raise RunError(f"{run.path}/manifest.json does not say {what}; train it again")
+
+
+def _weights(config: Config, env: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     prefix = "params.policy."
     weights = {
         _plain_name(name.removeprefix(prefix)): value
         for name, value in tensors.items()
         if name.startswith(prefix) and ".auxiliary." not in name
     }
-    weights["obs.shape"] = np.asarray(env["observation"]["shape"], np.int64)
-    weights["activation"] = np.asarray("relu" if config.network == "impala" else config.activation)
-    if config.network == "impala":
-        weights["obs.scale"] = np.asarray(1 / 255 if env["observation"]["dtype"] == "uint8" else 1.0, np.float32)
+    observation, action = env["observation"], env.get("action", {})
+    network = choose_network(config.network, tuple(observation["shape"]))
+    weights["obs.shape"] = np.asarray(observation["shape"], np.int64)
+    weights["activation"] = np.asarray(config.activation if network == "mlp" else "relu")
+    if observation["dtype"] == "uint8" and (network != "mlp" or not config.norm_obs):
+        weights["obs.scale"] = np.asarray(1 / 255, np.float32)
+    if network == "nature":
+        weights |= _kernels(weights)
+    if config.actor_obs:
+        weights["obs.parts"] = np.asarray(observation["seen"], np.int64)
+    if "choices" in action:
+        weights["choices"] = np.asarray(action["choices"], np.int64)
+    if action.get("kind") == "multi-binary":
+        weights["switches"] = np.asarray(action["size"], np.int64)
     if config.norm_obs:
         weights |= _normalizer(config, tensors)
     if "bounds" in env:
@@ -81,6 +126,16 @@ def _weights(config: Config, env: dict[str, Any], tensors: dict[str, np.ndarray]
             bounds = [beyond if bound is None else bound for bound in env["bounds"][name]]
             weights[name] = np.asarray(bounds, np.float32)
     return weights
+
+
+def _kernels(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Nature's convolutions as [row, column, input, output]; training keeps them in the order of its patches."""
+    found: dict[str, np.ndarray] = {"strides": np.asarray([stride for _, _, stride in NATURE_LAYERS], np.int64)}
+    for k, (outputs, size, stride) in enumerate(NATURE_LAYERS):
+        cells = size // stride
+        by_cell = weights[f"convolutions.{k}.weight"].reshape(cells, cells, stride, stride, -1, outputs)
+        found[f"convolutions.{k}.weight"] = by_cell.transpose(0, 2, 1, 3, 4, 5).reshape(size, size, -1, outputs)
+    return found
 
 
 def _plain_name(name: str) -> str:

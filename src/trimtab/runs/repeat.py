@@ -10,7 +10,7 @@ from trimtab import config as configuration
 from trimtab.config import Config
 from trimtab.runs import device
 from trimtab.runs.loop import resume, train
-from trimtab.runs.records import RunDir, new_path
+from trimtab.runs.records import RunDir, free_name
 from trimtab.runs.run import Run
 from trimtab.runs.start import Start, devices_of, segments_of
 from trimtab.shares import shared_by
@@ -20,7 +20,7 @@ def repeat(path: str | PathLike[str], run_dir: str | PathLike[str] | None = None
     """Run a configuration again, segment by segment as it ran, and compare every metric outside time/, bit for bit."""
     first = RunDir.open(path)
     config = configuration.from_dict(first.config())
-    target = Path(run_dir) if run_dir else new_path(first.path.parent, "", f"{first.path.name}-repeat", config.seed)
+    target = Path(run_dir) if run_dir else free_name(first.path.parent, f"{first.path.name}-repeat")
     again = _again(first, config, target, quiet)
     was, now = first.metrics(), again.files.metrics()
     compared = 0

@@ -1,19 +1,58 @@
-"""One run on several devices: the loop of compiled iterations, sharded over them."""
+"""One run on several devices: iterations that are sharded over them, around compiled and around host environments."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trimtab.algos.algorithm import Algorithm
+from trimtab.algos import rollout
+from trimtab.algos.algorithm import Algorithm, replace
+from trimtab.algos.rollout import Carry, Rollout
 from trimtab.algos.state import Info, State
+from trimtab.envs.base import derived_seed
 from trimtab.runs import sharding
-from trimtab.runs.engine import CompiledEngine, Waiting, strong
+from trimtab.runs.engine import CompiledEngine, HostEngine, Waiting, strong
 from trimtab.runs.programs import Flat, Placement, exported, shape_of
+
+
+class Places:
+    """Where the parts of a run's state are, leaf by leaf as `Flat` orders them."""
+
+    def __init__(self, algorithm: Algorithm):
+        self.mesh = sharding.mesh_of(algorithm.config)
+        self.everywhere = sharding.placed(self.mesh, sharding.EVERYWHERE)
+
+    def know(self, state: State) -> None:
+        """Learn the structure of the states to come."""
+        self.flat, self.cuts = Flat(state), jax.tree.leaves(sharding.parts_of(state))
+        self.leaves: list[jax.sharding.NamedSharding] = sharding.placed(self.mesh, self.cuts)
+
+    def shared(self, tree: Any) -> Any:
+        """Small things that every device has."""
+        return jax.tree.map(lambda x: sharding.put(x, self.everywhere), tree)
+
+    def of(self, state: State) -> list[jax.Array]:
+        """The leaves of a state where they belong: a resumed or begun one comes from the host."""
+        return list(map(sharding.put, self.flat.flatten(state), self.leaves))
+
+    def same(self, tree: Any) -> Any:
+        """That every leaf of a tree is on every device."""
+        return jax.tree.map(lambda _: self.everywhere, tree)
+
+    def on_each(self, program: Callable[..., Any], info: Info, *given: Any) -> Callable[..., Any]:
+        """A program of (what is everywhere, `given` as cut, leaves of a state) to (leaves, Infos, a number)."""
+        return jax.shard_map(
+            program,
+            mesh=self.mesh,
+            in_specs=(sharding.EVERYWHERE, *given, *self.cuts),
+            out_specs=(self.cuts, sharding.parts_of_infos(info)._asdict(), sharding.EVERYWHERE),
+            check_vma=False,  # what is equal on all devices is made so by `across`; a test holds it to that
+        )
 
 
 class ShardedEngine(CompiledEngine):
@@ -24,64 +63,130 @@ class ShardedEngine(CompiledEngine):
 
     def __init__(self, algorithm: Algorithm):
         super().__init__(algorithm)
-        self._mesh = sharding.mesh_of(algorithm.config)
-        self._everywhere = sharding.placed(self._mesh, sharding.EVERYWHERE)
-
-    def _shared(self, tree):
-        """Small things that every device has."""
-        return jax.tree.map(lambda x: sharding.put(x, self._everywhere), tree)
-
-    def _shardings(self, state: State) -> list[jax.sharding.NamedSharding]:
-        """Of each leaf, as `Flat` orders them."""
-        return jax.tree.leaves(sharding.placed(self._mesh, sharding.parts_of(state)))
+        self._places = Places(algorithm)
 
     def init(self, seed: int) -> State:
-        given = self._shared((jax.random.key_data(jax.random.key(seed)), self.hypers))
+        places = self._places
+        given = places.shared((jax.random.key_data(jax.random.key(seed)), self.hypers))
         if self._init is None:
             begin = lambda key, hypers: strong(self.algorithm.init(jax.random.wrap_key_data(key), hypers))
-            state = jax.eval_shape(begin, *given)
-            flat = self._flat = Flat(state)
-            begin_flat = lambda key, hypers: flat.flatten(begin(key, hypers))
-            placement = Placement(jax.tree.map(lambda _: self._everywhere, given), self._shardings(state))
+            places.know(jax.eval_shape(begin, *given))
+            begin_flat = lambda key, hypers: places.flat.flatten(begin(key, hypers))
+            placement = Placement(places.same(given), places.leaves)
             self._init = exported("init", shape_of(self.algorithm.config), begin_flat, given, placement=placement)
-        return self._flat.unflatten(self._init(*given))
+        return places.flat.unflatten(self._init(*given))
 
     def compile(self, state: State) -> None:
         if self._run is not None:
             return
-        begun = time.perf_counter()
-        flat = self._flat = Flat(state)
-        cuts, everywhere = jax.tree.leaves(sharding.parts_of(state)), sharding.EVERYWHERE
-        self._places = self._shardings(state)
+        begun, places = time.perf_counter(), self._places
+        places.know(state)
 
         def loop(count, hypers, *leaves):
-            state, infos, done = self._loop(flat.unflatten(leaves), hypers, count)
-            return flat.flatten(state), infos._asdict(), done
+            state, infos, done = self._loop(places.flat.unflatten(leaves), hypers, count)
+            return places.flat.flatten(state), infos._asdict(), done
 
-        given = (*self._shared((jnp.int32(1), self.hypers)), *self._placed(state))
+        given = (*places.shared((jnp.int32(1), self.hypers)), *places.of(state))
         info = jax.eval_shape(lambda s, h: self.algorithm.step(s, h)[1], state, self.hypers)
-        shared = jax.shard_map(
-            loop,
-            mesh=self._mesh,
-            in_specs=(everywhere, everywhere, *cuts),
-            out_specs=(cuts, sharding.parts_of_infos(info)._asdict(), everywhere),
-            check_vma=False,  # what is equal on all devices is made so by `across`; a test holds it to that
-        )
+        shared = places.on_each(loop, info, sharding.EVERYWHERE)
         # What is recorded goes to every process whole, once per call.
-        records = jax.tree.map(lambda _: self._everywhere, info)._asdict()
-        here = (self._everywhere, jax.tree.map(lambda _: self._everywhere, self.hypers), *self._places)
-        placement = Placement(here, (self._places, records, self._everywhere))
+        here = (places.everywhere, places.same(self.hypers), *places.leaves)
+        placement = Placement(here, (places.leaves, places.same(info)._asdict(), places.everywhere))
         donated = tuple(range(2, len(given)))
         key = (*shape_of(self.algorithm.config), self.chunk)
         self._run = exported("loop", key, shared, given, donated, placement)
         self.compile_seconds += time.perf_counter() - begun
 
-    def _placed(self, state: State) -> list[jax.Array]:
-        """The leaves of a state where they belong: a resumed or begun one comes from the host."""
-        return list(map(sharding.put, self._flat.flatten(state), self._places))
+    def launch(self, state: State, count: int) -> tuple[State, Waiting]:
+        places = self._places
+        count = places.shared(jnp.int32(min(count, self.chunk)))
+        leaves, infos, done = self._run(count, places.shared(self.hypers), *places.of(state))
+        wait: Callable[[], Info] = lambda: jax.tree.map(lambda x: np.asarray(x)[: int(done)], Info(**infos))
+        return places.flat.unflatten(leaves), wait
+
+
+class ShardedHostEngine(HostEngine):
+    """Host environments, each process stepping those of its own devices, all at once: every device acts in its share
+    of them and learns from its share of the rows."""
+
+    def __init__(self, algorithm: Algorithm):
+        super().__init__(algorithm)
+        self._places = Places(algorithm)
+        self._here = sharding.here(self._places.mesh)
+        self._cut = [sharding.placed(self._places.mesh, sharding.along(axis)) for axis in range(2)]
+        each, first = algorithm.config.num_envs // self._places.mesh.size, self._here.devices[0]
+        begin = each * list(self._places.mesh.devices).index(first)
+        self._mine = slice(begin, begin + each * self._here.size)
+
+    def _begun(self, seed: int) -> Carry:
+        """Every process has episodes of its own, the first those that it would have alone."""
+        process = jax.process_index()
+        carry = self._carry(derived_seed(seed, process) if process else seed)
+        return jax.tree.map(lambda x: sharding.joined(x, self._cut[0]), carry)
+
+    def init(self, seed: int) -> State:
+        places, carry = self._places, self._begun(seed)
+        begin = lambda key, hypers, carry: strong(self.algorithm.init(jax.random.wrap_key_data(key), hypers, carry))
+        given = *places.shared((jax.random.key_data(jax.random.key(seed)), self.hypers)), carry
+        places.know(jax.eval_shape(begin, *given))
+        flat = jax.jit(lambda *given: places.flat.flatten(begin(*given)), out_shardings=places.leaves)
+        return places.flat.unflatten(flat(*given))
+
+    def compile(self, state: State) -> None:
+        begun = time.perf_counter()
+        self._places.know(state)
+        self._draw = jax.jit(lambda key: self.algorithm.noise(jax.random.wrap_key_data(key)))
+        noise = jax.eval_shape(self._draw, jax.random.key_data(jax.random.key(0)))[1]
+        self._act = self._compile_act(state, noise)
+        self._learn = self._compile_learn(state)
+        self.compile_seconds += time.perf_counter() - begun
+
+    def _compile_act(self, state: State, noise: jax.ShapeDtypeStruct) -> Callable[..., Sequence[Any]]:
+        """One step's actions in this process's environments, by its devices."""
+        everywhere, cut = (sharding.placed(self._here, part) for part in (sharding.EVERYWHERE, sharding.along(0)))
+        count = self.algorithm.env.num_envs
+        first = lambda x, lead=0: jax.ShapeDtypeStruct((count, *x.shape[1 + lead :]), x.dtype)
+        given = state.params, state.obs_stats, first(state.env.obs), first(noise, 1), self._act_hypers
+        act = jax.jit(
+            self.algorithm.act, in_shardings=(everywhere, everywhere, cut, cut, everywhere), out_shardings=cut
+        )
+        abstract = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return act.lower(*jax.tree.map(abstract, given)).compile()
+
+    def _compile_learn(self, state: State) -> Callable[..., Any]:
+        places = self._places
+
+        def learn(hypers, rows, *leaves):
+            state, info = strong(self.algorithm.learn(places.flat.unflatten(leaves), rows, hypers))
+            return places.flat.flatten(state), jax.tree.map(lambda x: x[None], info)._asdict(), jnp.int32(1)
+
+        rows = self._abstract_rows()
+        info = jax.eval_shape(lambda *given: self.algorithm.learn(*given)[1], state, rows, self.hypers)
+        given = self.hypers, rows, *places.of(state)
+        cut = jax.tree.map(lambda _: self._cut[1], rows)
+        here = places.same(self.hypers), cut, *places.leaves
+        there = places.leaves, places.same(info)._asdict(), places.everywhere
+        donated = tuple(range(2, len(given)))
+        shared = places.on_each(learn, info, sharding.along(1))
+        return jax.jit(shared, in_shardings=here, out_shardings=there, donate_argnums=donated).lower(*given).compile()
 
     def launch(self, state: State, count: int) -> tuple[State, Waiting]:
-        count = self._shared(jnp.int32(min(count, self.chunk)))
-        leaves, infos, done = self._run(count, self._shared(self.hypers), *self._placed(state))
-        wait: Callable[[], Info] = lambda: jax.tree.map(lambda x: np.asarray(x)[: int(done)], Info(**infos))
-        return self._flat.unflatten(leaves), wait
+        places = self._places
+        state = places.flat.unflatten(places.of(state))
+        key, noise = self._draw(sharding.one_copy(jax.random.key_data(state.key)))
+        carry, rows = self._collected(state, np.asarray(noise)[:, self._mine])
+        leaves = places.of(replace(state, key=key, env=carry))
+        leaves, infos, _ = self._learn(places.shared(self.hypers), rows, *leaves)
+        info = jax.tree.map(np.asarray, Info(**infos))
+        return places.flat.unflatten(leaves), lambda: info
+
+    def _collected(self, state: State, noise: np.ndarray) -> tuple[Carry, Rollout]:
+        """Rows of this process's environments, joined with those of the others."""
+        known = state.params, state.obs_stats, self._places.shared(self._act_hypers)
+        params, obs_stats, hypers = sharding.held(known, self._here)
+        act = lambda obs, noise: self._act(params, obs_stats, obs, noise, hypers)
+        collected = rollout.collect_host(self.algorithm.env, act, noise, jax.tree.map(sharding.mine, state.env))
+        carry, rows = (
+            jax.tree.map(lambda x, at=at: sharding.joined(x, at), part) for part, at in zip(collected, self._cut)
+        )
+        return carry, rows

@@ -22,15 +22,30 @@ def along(axis: int) -> PartitionSpec:
     return PartitionSpec(*[None] * axis, DEVICES)
 
 
-def mesh_of(config: Config) -> Mesh:
-    """The devices of a run; too few are refused."""
+def first_devices(count: int) -> list[jax.Device]:
+    """So many devices, over all processes; too few are refused."""
     there = jax.devices()
-    if len(there) < config.devices or (jax.process_count() > 1 and len(there) != config.devices):
+    if len(there) < count or (jax.process_count() > 1 and len(there) != count):
         problem = (
             f"JAX has {len(there)} in this process" if jax.process_count() == 1 else f"the processes have {len(there)}"
         )
-        raise ConfigError("devices", config.devices, f"{problem}; nearest: {len(there)}")
-    return Mesh(np.array(there[: config.devices]), (DEVICES,))
+        raise ConfigError("devices", count, f"{problem}; nearest: {len(there)}")
+    return there[:count]
+
+
+def mesh_of(config: Config) -> Mesh:
+    """The devices of a run."""
+    return Mesh(np.array(first_devices(config.devices)), (DEVICES,))
+
+
+def here(mesh: Mesh) -> Mesh:
+    """The devices of a run that are this process's own."""
+    return Mesh(np.array([d for d in mesh.devices if d.process_index == jax.process_index()]), (DEVICES,))
+
+
+def envs_here(config: Config) -> int:
+    """Environments whose devices are this process's own."""
+    return config.num_envs // config.devices * here(mesh_of(config)).size
 
 
 def parts_of(state: State) -> State:
@@ -66,6 +81,29 @@ def put(array: Any, sharding: NamedSharding) -> jax.Array:
     whole = np.asarray(array)
     piece: Callable[[Any], np.ndarray] = lambda index: whole[index]
     return jax.make_array_from_callback(whole.shape, sharding, piece)
+
+
+def joined(mine: Any, sharding: NamedSharding) -> jax.Array:
+    """An array that is cut into shares, from the shares of this process's devices, side by side."""
+    return jax.make_array_from_process_local_data(sharding, np.asarray(mine))
+
+
+def mine(array: jax.Array) -> np.ndarray:
+    """The shares of this process's devices, side by side, of an array that is cut along its first axis."""
+    pieces = sorted(array.addressable_shards, key=lambda piece: piece.index[0].start or 0)
+    return np.concatenate([np.asarray(piece.data) for piece in pieces])
+
+
+def held(tree: Any, here: Mesh) -> Any:
+    """What every device of a run has, as arrays of this process's devices alone; nothing is copied."""
+    where = placed(here, EVERYWHERE)
+    view = lambda x: jax.make_array_from_single_device_arrays(x.shape, where, [p.data for p in x.addressable_shards])
+    return jax.tree.map(view, tree)
+
+
+def one_copy(tree: Any) -> Any:
+    """Of what every device has, this process's first copy."""
+    return jax.tree.map(lambda x: x.addressable_data(0), tree)
 
 
 def gathered(array: Any) -> np.ndarray:

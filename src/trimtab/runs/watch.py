@@ -116,7 +116,7 @@ class Drawn:
     def __init__(self, config: Config, env: dict[str, Any]):
         import gymnasium
 
-        from trimtab.envs.layout import layout_of, without_precision_warnings
+        from trimtab.envs.layout import actions_of, layout_of_space, without_precision_warnings
 
         options = dict(config.env_kwargs)
         options.pop("vectorization", None)
@@ -129,20 +129,17 @@ class Drawn:
                 )
         except (gymnasium.error.Error, ImportError) as error:
             raise RunError(f"{config.env_id} cannot be watched: Gymnasium cannot draw it ({error})") from None
-        if not isinstance(made.observation_space, gymnasium.spaces.Box):
-            made = gymnasium.wrappers.FlattenObservation(made)
-        space: Any = made.observation_space
-        self._env, self._layout = made, layout_of(space.shape, space.dtype)
-        self._first = int(getattr(made.action_space, "start", 0))
+        self._env: Any = made
+        self._layout = layout_of_space(config.env_id, made.observation_space)
+        self._actions = actions_of(config.env_id, made.action_space)
         self.rate = min(int(made.metadata.get("render_fps") or SPEED), 50)
 
     def play(self, policy: Policy, seed: int, longest: int) -> Iterator[Moment]:
         obs, _ = self._env.reset(seed=seed)
         yield Moment(self._picture(), 0.0, False)
         for _ in range(longest):
-            action = policy(self._layout.convert(np.asarray(obs)[None])[0])
-            action = action + self._first if policy.discrete else action.reshape(self._env.action_space.shape)
-            obs, reward, terminated, truncated, _ = self._env.step(action)
+            action = policy(self._layout.convert(_batched(obs))[0])
+            obs, reward, terminated, truncated, _ = self._env.step(self._actions.convert(action[None])[0])
             yield Moment(self._picture(), float(reward), bool(terminated or truncated))
             if terminated or truncated:
                 return
@@ -152,6 +149,13 @@ class Drawn:
 
     def close(self) -> None:
         self._env.close()
+
+
+def _batched(obs: Any) -> Any:
+    """A batch of one observation; of a Dict or Tuple, every array in it."""
+    if isinstance(obs, dict):
+        return {key: _batched(value) for key, value in obs.items()}
+    return tuple(map(_batched, obs)) if isinstance(obs, tuple) else np.asarray(obs)[None]
 
 
 class Seen:

@@ -20,6 +20,11 @@
     if (made.facet) {
       const wanted = meta.columns || made.columns || 1, labels = meta.labels || 0; // of rows, where each panel has its own
       const room = (n) => Math.floor((width - AXIS - (n - 1) * GAP) / n) - labels;
+      if (made.facet.row || made.facet.column) { // a grid keeps its columns, however narrow
+        made.spec.width = Math.max(80, Math.min(room(wanted), 520));
+        delete made.columns;
+        return made;
+      }
       const least = wanted > 2 ? LEAST : 230;
       let columns = wanted;
       while (columns > 1 && (room(columns) < least || wanted % columns)) columns -= 1;
@@ -56,10 +61,11 @@
     dot.fillStyle = color;
     const rgb = dot.fillStyle.match(/[\da-f]{2}/gi).slice(0, 3).map((part) => parseInt(part, 16) / 255);
     const high = Math.max(...rgb), low = Math.min(...rgb), span = high - low, light = (high + low) / 2;
-    const saturation = span ? span / (1 - Math.abs(2 * light - 1)) : 0.12;
+    const turned = 0.94 - 0.854 * light, grey = span < 0.03; // nearly white is paper, not a deep blue
+    const saturation = grey ? 0.12 : span / (1 - Math.abs(2 * turned - 1));
     const [r, g, b] = rgb;
-    const hue = !span ? 210 : 60 * (high === r ? ((g - b) / span + 6) % 6 : high === g ? (b - r) / span + 2 : (r - g) / span + 4);
-    return `hsl(${hue.toFixed(0)} ${(100 * Math.min(saturation, 0.85)).toFixed(0)}% ${(94 - 85.4 * light).toFixed(1)}%)`;
+    const hue = grey ? 210 : 60 * (high === r ? ((g - b) / span + 6) % 6 : high === g ? (b - r) / span + 2 : (r - g) / span + 4);
+    return `hsl(${hue.toFixed(0)} ${(100 * Math.min(saturation, 0.85)).toFixed(0)}% ${(100 * turned).toFixed(1)}%)`;
   }
 
   function recolor(box) {

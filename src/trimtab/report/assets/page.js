@@ -24,10 +24,10 @@
   document.querySelector("main").prepend(button);
 
   // Folded sections: a link opens its section; printing opens all and closes them again.
-  const folds = all("details.folded"), unfold = document.querySelector(".unfold");
+  const folds = all("details.folded, details.claim"), unfold = document.querySelector(".unfold");
   const openAt = (hash) => {
     const target = hash.length > 1 && document.getElementById(decodeURIComponent(hash.slice(1)));
-    if (target && target.matches("details.folded")) target.open = true;
+    if (target && target.matches("details")) target.open = true;
   };
   all("nav.contents a").forEach((link) => link.addEventListener("click", () => openAt(link.hash)));
   window.addEventListener("hashchange", () => openAt(location.hash));

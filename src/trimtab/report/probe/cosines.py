@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from trimtab.report.probe.series import Series, by_lag, few, last_step, measured, named
-from trimtab.report.style import BLUE, GREY, ORANGE, RED, colored, lag_axis, legend, ordered, paneled, themed
+from trimtab.report.style import BLUE, GREY, ORANGE, RED, colored, lag_axis, legend, on_cells, ordered, paneled, themed
 
 Chart = alt.TopLevelMixin
 WITHIN, ACROSS = "within trajectories", "across environments"
@@ -222,7 +222,7 @@ def replicate_cosines(frame: pl.DataFrame) -> Chart | None:
     cells = base.mark_rect(stroke="#e3e7eb").encode(color=alt.Color("value:Q", scale=scale, legend=bar))
     text = base.mark_text(fontSize=11).encode(
         text=alt.Text("value:Q", format=".2f"),
-        color=alt.condition("abs(datum.value) > 0.6", alt.value("white"), alt.value("#23282f")),
+        color=on_cells(),
     )
     chart = paneled(alt.layer(cells, text, data=data), panels, columns=min(3, len(panels)), height=200)
     if not several:

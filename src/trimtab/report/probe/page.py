@@ -92,11 +92,12 @@ def _answer(frame: pl.DataFrame) -> Answer:
     keys, values = _estimates(frame)[-1]
     batch, ess = keys["num_envs"] * keys["num_steps"], values.get("ess", {})
     where = f"of {batch:,} samples, at step {keys['step']:,}"
+    enough = _against_noise(batch, _estimate(values, "noise_scale_trajectory"))
     if not ess.get("resolved") or ess.get("value") is None:
         said = (
             f"How many independent samples the {batch:,} of a batch are worth is not resolved at step {keys['step']:,}"
         )
-        return Answer(f"{said}: take more replicates.")
+        return Answer(f"{said}: take more replicates. {enough}".strip())
     worth, found = ess["value"] / batch, number(ess["value"])
     if ess["lo"] <= batch <= ess["hi"]:
         text = f"Not told apart from {batch:,}: {number(ess['lo'])} to {number(ess['hi'])}. "
@@ -105,4 +106,16 @@ def _answer(frame: pl.DataFrame) -> Answer:
         text = f"Correlation along rows makes {batch:,} samples worth {found} independent ones: {worth:.0%}."
     else:
         text = f"Correlation along rows cancels noise: {batch:,} samples are worth {found} independent ones."
-    return Answer(text, found, f"effective samples {where}")
+    return Answer(f"{text} {enough}".strip(), found, f"effective samples {where}")
+
+
+def _against_noise(batch: int, scale: Estimate) -> str:
+    """Whether a larger batch would pay: it does below the noise scale, and less and less above it."""
+    if not scale.resolved or not scale.known:
+        return ""
+    told = f"noise equals signal at {number(scale.value)} samples, {number(scale.lo, 2)} to {number(scale.hi, 2)}"
+    if scale.lo > batch:
+        return f"The batch is below its noise scale ({told}): a larger one would still pay."
+    if scale.hi < batch:
+        return f"The batch is above its noise scale ({told}): a smaller one would do nearly as well."
+    return f"The batch is about as large as its noise scale ({told}): nothing here says to change it."

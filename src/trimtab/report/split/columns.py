@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from trimtab.estimate import Estimate
@@ -19,9 +20,15 @@ def power(rows: list[dict[str, Any]]) -> int:
     return power_of([Estimate.from_dict(row[name]).value for row in rows for name in ERROR])
 
 
+def fps(row: dict[str, Any]) -> Estimate:
+    """Steps per second: the interval of so few seeds may reach below 0, where no speed is."""
+    found = Estimate.from_dict(row["fps"])
+    return replace(found, lo=max(found.lo, 0.0)) if found.lo == found.lo else found
+
+
 def cell(row: dict[str, Any], name: str, power: int) -> str:
     """A value over its interval, or what is known of it; a dash where nothing was trained."""
-    found = Estimate.from_dict(row[name])
+    found = fps(row) if name == "fps" else Estimate.from_dict(row[name])
     if name in TRAINED and not found.known:
         return "-"
     scaled = found.times(10.0**-power) if quantity(name).unit == GRADIENT_SQ else found

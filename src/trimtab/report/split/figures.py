@@ -10,6 +10,7 @@ import polars as pl
 from trimtab.quantities import labels, quantity
 from trimtab.report.probe.figures import stacked_layers
 from trimtab.report.probe.series import split_text
+from trimtab.report.split.columns import fps
 from trimtab.report.style import (
     BLUE,
     GREY,
@@ -68,11 +69,11 @@ def error(result: dict[str, Any]) -> Chart | None:
     x = f"relative to {quantity('grad_sq').label}" if unit else quantity("mse").axis
     layers = stacked_layers(frame, parts, [label(r) for r in rows], "N × T", x)
     layers = layers.properties(width=WIDTH, height=(ROW + 6) * len(rows))
-    what = "the squared signal |G|²" if unit else "nothing: |G|² is not resolved, so these are absolute"
+    what = "relative to the squared signal |G|²" if unit else "not relative to the signal |G|², which is not resolved"
     return themed(
         layers,
         "Where the error of the gradient comes from, split by split",
-        f"At the same batch, relative to {what}. Dot and line: mean squared error (variance where the bias is not "
+        f"At the same batch, {what}. Dot and line: mean squared error (variance where the bias is not "
         "resolved) with its 95% interval; shorter is better." + (" No bar: not resolved." if known != rows else ""),
     )
 
@@ -137,14 +138,11 @@ def curves(result: dict[str, Any]) -> Chart | None:
 
 def speed(result: dict[str, Any]) -> Chart | None:
     """Environment steps per second against N."""
-    found = [(r, r["fps"]) for r in result["rows"] if r["fps"].get("value")]
+    found = [(r, fps(r).as_dict()) for r in result["rows"] if r["fps"].get("value")]
     if not found:
         return None
     data = pl.DataFrame(
-        [
-            {"series": label(r), "num_envs": r["num_envs"], **{k: f.get(k) for k in ("value", "lo", "hi")}}
-            for r, f in found
-        ],
+        [{"series": label(r), "num_envs": r["num_envs"], **f} for r, f in found],
         infer_schema_length=None,
         schema_overrides={"lo": pl.Float64, "hi": pl.Float64},
     )

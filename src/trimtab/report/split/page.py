@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import polars as pl
@@ -47,7 +48,7 @@ def split_page(result: dict[str, Any]) -> str:
     drawn = split_figures.figures(result)
     show = lambda name, note="": [Figure(drawn[name], note)] if name in drawn else []
     blocks: list[Block] = [
-        Answer(result["sentence"], _times(result["recommended"]), "environments × steps"),
+        Answer(_times(result["sentence"]), _times(result["recommended"]), "environments × steps"),
         Contents(),
     ]
     blocks += [Heading("Every split"), *_key_table(result), *_why(result)]
@@ -62,12 +63,13 @@ def split_page(result: dict[str, Any]) -> str:
     return page(f"{result['env_id']}, {result['algo']}: how to split a batch of {result['batch']:,}", blocks)
 
 
-def _times(split: str) -> str:
-    return split.replace("x", " × ")
+def _times(text: str) -> str:
+    """4x256 as 4 × 256, wherever it stands."""
+    return re.sub(r"\b(\d+)x(\d+)\b", r"\1 × \2", text)
 
 
 def _sentence(text: str) -> str:
-    text = text.strip()
+    text = _times(text.strip())
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
@@ -102,9 +104,15 @@ def _why(result: dict[str, Any]) -> list[Block]:
     """What ruled out each split that is out, and by what the choice among the others was made."""
     if "ruled_out" not in result:  # a result of before: its sentence has the reasons
         return []
-    reasons = [f"{_times(item['split'])} is out: {item['reason'].rstrip('.')}." for item in result["ruled_out"]]
+    reasons = [f"Out: {_sentence(_reason(item))}" for item in result["ruled_out"]]
     reasons += [_sentence(result["tie_break"])] if result.get("tie_break") else []
     return [Bullets(reasons)] if reasons else []
+
+
+def _reason(item: dict[str, Any]) -> str:
+    """Begins with the split that is out."""
+    reason = item["reason"].rstrip(".")
+    return reason if reason.startswith(item["split"]) else f"{item['split']}, {reason}"
 
 
 def _doubts(result: dict[str, Any]) -> list[Block]:
@@ -116,7 +124,7 @@ def _stages(result: dict[str, Any], drawn: list[Block]) -> list[Block]:
     stages = result.get("stages") or []
     if not stages:
         return []
-    said = [Paragraph(result["stage_sentence"])] if result.get("stage_sentence") else []
+    said = [Paragraph(_times(result["stage_sentence"]))] if result.get("stage_sentence") else []
     rows = [
         [
             stage["stage"],
@@ -127,7 +135,7 @@ def _stages(result: dict[str, Any], drawn: list[Block]) -> list[Block]:
         for row in stage["rows"]
     ]
     columns = ["stage", "N × T", "covariance's share of the variance", "effective samples"]
-    each = [f"{stage['stage'].capitalize()}, step {stage['step']:,}: {stage['sentence']}" for stage in stages]
+    each = [f"{stage['stage'].capitalize()}, step {stage['step']:,}: {_times(stage['sentence'])}" for stage in stages]
     table = [Bullets(each), Table(columns, rows, words=(0, 1), caption="Small: 95% intervals.")]
     return [Heading("Early, middle, late"), *said, *drawn, Folded("Stage by stage", table)]
 
@@ -142,9 +150,12 @@ def _staircase(result: dict[str, Any]) -> str:
 
 
 def _fastest(result: dict[str, Any]) -> str:
-    known = [row for row in result["rows"] if row["fps"].get("value")]
-    best = max(known, key=lambda row: row["fps"]["value"])
-    return f"{split_figures.label(best)} runs the most steps per second"
+    """Which is the fastest, if its interval lies above all others."""
+    found = {split_figures.label(row): columns.fps(row) for row in result["rows"] if row["fps"].get("value")}
+    best = max(found, key=lambda name: found[name].value)
+    if all(found[best].lo > other.hi for name, other in found.items() if name != best):
+        return f"{best} runs the most steps per second"
+    return "steps per second; which is the fastest is not resolved"
 
 
 def _predicted_table(result: dict[str, Any]) -> Block:
@@ -181,7 +192,7 @@ def _flow(result: dict[str, Any]) -> list[Block]:
     blocks: list[Block] = [Svg(drawing, "One iteration of the recommended split, and the whole run")]
     rows = [[name, str(text)] for name, text in result["derived"].items()]
     blocks += [Table(["", ""], rows, words=(0, 1), caption="The run that was probed.")] if rows else []
-    marginal = [Paragraph(result["marginal"])] if result["marginal"] else []
+    marginal = [Paragraph(_times(result["marginal"]))] if result["marginal"] else []
     flow = Folded("From samples to updates", blocks, "what N, T, minibatch and epochs come to")
     return [flow, *([Folded("One more environment, or one more step?", marginal)] if marginal else [])]
 
@@ -228,8 +239,14 @@ def made_with(manifest: dict[str, Any]) -> list[list[str]]:
     """A manifest as rows of a table."""
     found = []
     for name, value in manifest.items():
-        if isinstance(value, dict):
-            value = ", ".join(f"{k} {v}" for k, v in value.items() if v is not None)
-        if name != "command" and value not in (None, ""):
-            found.append([name.replace("_", " "), str(value)])
+        text = _told(value)
+        if name != "command" and text:
+            found.append([name.replace("_", " "), text])
     return found
+
+
+def _told(value: Any) -> str:
+    """A value of a manifest in words, whatever is in it."""
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_told(v)}" for k, v in value.items() if v is not None)
+    return "; ".join(map(_told, value)) if isinstance(value, list) else "" if value is None else str(value)

@@ -9,7 +9,20 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from trimtab.report.style import BLUE, GREY, ORANGE, PALETTE, RED, ROW, SHORT_NUMBER, colored, ordered, paneled, themed
+from trimtab.report.style import (
+    BLUE,
+    GREY,
+    ORANGE,
+    PALETTE,
+    RED,
+    ROW,
+    SHORT_NUMBER,
+    colored,
+    on_cells,
+    ordered,
+    paneled,
+    themed,
+)
 
 Chart = alt.TopLevelMixin
 BINS = 30
@@ -104,11 +117,10 @@ def heat_maps(data: pl.DataFrame, title: str, subtitle: str, *, panels: Sequence
     axis = alt.Axis(labelAngle=0, domain=False, ticks=False)
     base = alt.Chart(data).encode(x=alt.X("i:O", title="batch", axis=axis), y=alt.Y("j:O", title="batch", axis=axis))
     scale = alt.Scale(domain=[-1, 0, 1], range=[RED, "#ffffff", BLUE], interpolate="lab")
-    bar = alt.Legend(orient="top", title="cosine", gradientLength=180, tickCount=5)
+    bar = alt.Legend(orient="top", title="cosine", gradientLength=180, values=[-1, 0, 1], format="~g")
     layers = [base.mark_rect(stroke="#e3e7eb").encode(color=alt.Color("value:Q", scale=scale, legend=bar))]
     if text:
-        ink = alt.condition("abs(datum.value) > 0.6", alt.value("white"), alt.value("#23282f"))
-        layers.append(base.mark_text(fontSize=11).encode(text=alt.Text("value:Q", format=".2f"), color=ink))
+        layers.append(base.mark_text(fontSize=11).encode(text=alt.Text("value:Q", format=".2f"), color=on_cells()))
     return themed(paneled(alt.layer(*layers, data=data), list(panels), columns=2, height=220), title, subtitle)
 
 

@@ -21,10 +21,8 @@ def against_others(values: pl.DataFrame, update: int) -> Chart:
     )
     rows, data = sorted(set(here["row"])), here.select("column", "row", "sample", "value")
     base = alt.Chart(data)
-    x = alt.X(
-        "sample:Q", title="sample of batch 0", axis=alt.Axis(grid=False, tickCount=4), scale=alt.Scale(nice=False)
-    )
-    axis = alt.Axis(values=[-0.5, 0, 0.5])
+    x = alt.X("sample:Q", title="sample", axis=alt.Axis(grid=False, tickCount=4), scale=alt.Scale(nice=False))
+    axis = alt.Axis(values=[-0.5, 0.5], format="~g")
     y = alt.Y("value:Q", title="cosine", stack=None, scale=alt.Scale(domain=[-1, 1]), axis=axis)
     sign = alt.condition("datum.value < 0", alt.value(RED), alt.value(BLUE))
     bars = base.mark_bar(width=2).encode(x=x, y=y, color=sign)
@@ -35,7 +33,7 @@ def against_others(values: pl.DataFrame, update: int) -> Chart:
         spacing=8,
     )
     return themed(
-        grid,
+        grid.properties(usermeta={"columns": len(COLUMNS), "labels": 34}),
         f"Batch 0 against the means of batches 0 to 4, update {update:,}",
         "Cosine of each sample's gradient in batch 0 with the mean gradient of batch j. Blue agrees, red opposes.",
     )
@@ -47,7 +45,7 @@ def spreads(alignments: pl.DataFrame) -> Chart:
     rows = []
     for (split, update), own in by_seed.group_by("split", "update", maintain_order=True):
         e = mean_interval(own["value"].drop_nulls().to_list())
-        rows.append((split.replace("x", " × "), update, e.value, e.lo, e.hi))
+        rows.append((split.replace("x", " × "), update, e.value, max(e.lo, 0.0), e.hi))  # no spread is below 0
     data = pl.DataFrame(rows, schema=["series", "update", "value", "lo", "hi"], orient="row").sort("series", "update")
     return lines(
         data,

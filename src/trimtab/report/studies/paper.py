@@ -107,8 +107,8 @@ def by_environment(frame: pl.DataFrame, x_title: str, series: str, subtitle: str
     zero = alt.Chart(pl.DataFrame({"at": [0.0]})).mark_rule(color=GREY, strokeDash=[4, 3]).encode(x="at:Q")
     bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("lo:Q", title=x_title), x2="hi:Q")
     points = base.mark_point(filled=True, size=46).encode(x="value:Q")
-    step = ROW if len(order) == 1 else 9  # where series stand beside each other, of one of them
-    chart = alt.layer(zero, bars, points).properties(width=WIDTH, height=alt.Step(step))
+    height = len(environments) * (ROW if len(order) == 1 else 12 + 12 * len(order))
+    chart = alt.layer(zero, bars, points).properties(width=WIDTH, height=height)
     return style.themed(chart, x_title, subtitle)
 
 
@@ -129,7 +129,7 @@ def comparisons(frame: pl.DataFrame):
     bars = base.mark_rule(strokeWidth=2, color=BLUE).encode(x=x, x2="improvement_hi:Q")
     points = base.mark_point(filled=True, size=60, color=BLUE).encode(x="improvement:Q")
     words = base.mark_text(align="left", dy=-13, color="#5b6470").encode(x=alt.value(4), text="test:N")
-    chart = alt.layer(half, bars, points, words).properties(width=WIDTH - 120, height=alt.Step(ROW + 10))
+    chart = alt.layer(half, bars, points, words).properties(width=WIDTH - 120, height=(ROW + 10) * frame.height)
     return style.themed(
         chart, "How often a run of one beats a run of the other", "Games are strata; bars: 95% intervals."
     )
@@ -159,7 +159,7 @@ def effect_table(frame: pl.DataFrame, threshold: float):
     fill = alt.condition("datum.significant", alt.value("#f3d9b1"), alt.value("#f4f6f8"))
     cells = base.mark_rect(stroke="white", strokeWidth=2).encode(color=fill)
     words = base.mark_text(fontSize=12, color="#20262e").encode(text="words:N")
-    chart = alt.layer(cells, words).properties(width=WIDTH - 80, height=alt.Step(ROW))
+    chart = alt.layer(cells, words).properties(width=WIDTH - 80, height=ROW * len(ablations))
     subtitle = f"Effect size (Z); filled: Z above {threshold:.2f}, the 0.1% level after Bonferroni over 16 hypotheses."
     return style.themed(chart, "What leaving out an adjustment costs at smaller batches", subtitle)
 

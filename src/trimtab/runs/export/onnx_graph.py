@@ -19,28 +19,28 @@ def to_onnx(weights: dict[str, np.ndarray], obs_dtype: str) -> Any:
         limit = weights["obs.clip"]
         x = graph.add("Div", graph.add("Sub", x, weights["obs.mean"]), weights["obs.std"])
         x = graph.add("Clip", x, np.asarray(-limit, np.float32), np.asarray(limit, np.float32))
+    if "obs.scale" in weights:
+        x = graph.add("Mul", x, weights["obs.scale"])
+    if "obs.parts" in weights:
+        seen = np.concatenate([np.arange(start, stop) for start, stop in weights["obs.parts"]])
+        x = graph.add("Gather", x, seen.astype(np.int64), axis=1)
     if "stacks.0.entry.weight" in weights:
-        x = _images(graph, weights, graph.add("Mul", x, weights["obs.scale"]))
+        x = _images(graph, weights, x)
+    if "convolutions.0.weight" in weights:
+        x = _cells(graph, weights, x)
     x = graph.add("Flatten", x, axis=1)
-    activation = {"tanh": "Tanh", "relu": "Relu"}[str(weights["activation"])]
     k = 0
     while f"layers.{k}.weight" in weights:
-        x = graph.add(activation, graph.add("Gemm", x, weights[f"layers.{k}.weight"], weights[f"layers.{k}.bias"]))
+        x = graph.add("Gemm", x, weights[f"layers.{k}.weight"], weights[f"layers.{k}.bias"])
+        x = _activated(graph, str(weights["activation"]), x)
         k += 1
     out = graph.add("Gemm", x, weights["head.weight"], weights["head.bias"], output="outputs")
-    discrete = "log_std" not in weights
-    if discrete:
-        graph.add("ArgMax", out, output="action", axis=-1, keepdims=0)
-    else:  # a clip takes numbers, these are vectors
-        graph.add("Min", graph.add("Max", out, weights["low"]), weights["high"], output="action")
+    numbers = _act(graph, weights, out)
     kind = TensorProto.UINT8 if obs_dtype == "uint8" else TensorProto.FLOAT
     size = int(weights["head.bias"].shape[0])
+    acts = TensorProto.FLOAT if "log_std" in weights else TensorProto.INT64
     shown = [
-        helper.make_tensor_value_info(
-            "action",
-            TensorProto.INT64 if discrete else TensorProto.FLOAT,
-            ["batch"] if discrete else ["batch", size],
-        ),
+        helper.make_tensor_value_info("action", acts, ["batch", *numbers]),
         helper.make_tensor_value_info("outputs", TensorProto.FLOAT, ["batch", size]),
     ]
     taken = helper.make_tensor_value_info("observation", kind, ["batch", *map(int, weights["obs.shape"])])
@@ -73,6 +73,48 @@ class _Graph:
         name = f"constant_{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.asarray(value), name))
         return name
+
+
+def _activated(graph: _Graph, name: str, x: str) -> str:
+    """x after an activation; two are made of others in this set of operators."""
+    if name == "silu":
+        return graph.add("Mul", x, graph.add("Sigmoid", x))
+    if name == "gelu":
+        bent = graph.add("Erf", graph.add("Mul", x, np.asarray(0.5**0.5, np.float32)))
+        half = graph.add("Mul", x, np.asarray(0.5, np.float32))
+        return graph.add("Mul", half, graph.add("Add", bent, np.asarray(1.0, np.float32)))
+    return graph.add({"tanh": "Tanh", "relu": "Relu", "elu": "Elu"}[name], x)
+
+
+def _act(graph: _Graph, weights: dict[str, np.ndarray], out: str) -> list[int]:
+    """The most likely action from the network's outputs, named `action`; how many numbers it is, if not one."""
+    from onnx import TensorProto
+
+    size = int(weights["head.bias"].shape[0])
+    if "log_std" in weights:  # a clip takes numbers, these are vectors
+        graph.add("Min", graph.add("Max", out, weights["low"]), weights["high"], output="action")
+        return [size]
+    if "switches" in weights:
+        on = graph.add("Greater", out, np.asarray(0.0, np.float32))
+        graph.add("Cast", on, output="action", to=TensorProto.INT64)
+        return [size]
+    if "choices" not in weights:
+        graph.add("ArgMax", out, output="action", axis=-1, keepdims=0)
+        return []
+    ends = np.cumsum(weights["choices"])
+    scores = [graph.add("Gather", out, np.arange(b - n, b), axis=1) for n, b in zip(weights["choices"], ends)]
+    graph.add("Concat", *(graph.add("ArgMax", one, axis=-1, keepdims=1) for one in scores), output="action", axis=-1)
+    return [len(ends)]
+
+
+def _cells(graph: _Graph, weights: dict[str, np.ndarray], x: str) -> str:
+    """Convolutions without padding, each followed by a relu."""
+    x = graph.add("Transpose", x, perm=[0, 3, 1, 2])
+    for k, stride in enumerate(map(int, weights["strides"])):
+        kernel = np.ascontiguousarray(weights[f"convolutions.{k}.weight"].transpose(3, 2, 0, 1))
+        made = graph.add("Conv", x, kernel, weights[f"convolutions.{k}.bias"], strides=[stride, stride])
+        x = graph.add("Relu", made)
+    return graph.add("Transpose", x, perm=[0, 2, 3, 1])
 
 
 def _images(graph: _Graph, weights: dict[str, np.ndarray], x: str) -> str:

@@ -5,9 +5,18 @@ action = act(weights, observation)                                 # one observa
 action = act(weights, observation, np.random.default_rng(0))       # with the exploration of training
 """
 
+import math
+
 import numpy as np
 
-ACTIVATIONS: dict = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0.0)}
+ERF = np.vectorize(math.erf, otypes=[np.float32])
+ACTIVATIONS: dict = {
+    "tanh": np.tanh,
+    "relu": lambda x: np.maximum(x, 0.0),
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),
+    "silu": lambda x: x * (0.5 + 0.5 * np.tanh(0.5 * x)),
+    "gelu": lambda x: 0.5 * x * (1.0 + ERF(x * np.float32(0.5**0.5))),
+}
 
 
 def load(path):
@@ -17,7 +26,7 @@ def load(path):
 
 
 def act(weights, observation, generator=None):
-    """The most likely action, or one drawn with `generator`: a whole number, or a vector within its box."""
+    """The most likely action, or one drawn with `generator`: a whole number, several, or a vector within its box."""
     shape = tuple(weights["obs.shape"])
     observation = np.asarray(observation)
     one = observation.shape == shape
@@ -26,9 +35,19 @@ def act(weights, observation, generator=None):
         if generator is not None:
             out = out + np.exp(weights["log_std"]) * generator.standard_normal(out.shape, np.float32)
         action = np.clip(out, weights["low"], weights["high"])
+    elif "switches" in weights:
+        action = ((out if generator is None else out + generator.logistic(size=out.shape)) > 0).astype(np.int64)
     else:
-        action = np.argmax(out if generator is None else out + generator.gumbel(size=out.shape), axis=-1)
+        action = _chosen(weights, out if generator is None else out + generator.gumbel(size=out.shape))
     return action[0] if one else action
+
+
+def _chosen(weights, scores):
+    """The choice of the highest score; where there are several choices, of each."""
+    if "choices" not in weights:
+        return np.argmax(scores, axis=-1)
+    each = np.split(scores, np.cumsum(weights["choices"])[:-1], axis=-1)
+    return np.stack([np.argmax(one, axis=-1) for one in each], axis=-1)
 
 
 def outputs(weights, observations):
@@ -37,8 +56,14 @@ def outputs(weights, observations):
     if "obs.mean" in weights:
         limit = weights["obs.clip"]
         x = np.clip((x - weights["obs.mean"]) / weights["obs.std"], -limit, limit)
+    if "obs.scale" in weights:
+        x = x * weights["obs.scale"]
+    if "obs.parts" in weights:  # what the policy sees of the vector
+        x = np.concatenate([x[:, start:stop] for start, stop in weights["obs.parts"]], axis=1)
     if "stacks.0.entry.weight" in weights:
-        x = _images(weights, x * weights["obs.scale"])
+        x = _images(weights, x)
+    if "convolutions.0.weight" in weights:
+        x = _cells(weights, x)
     x, k = x.reshape(len(x), -1), 0
     while f"layers.{k}.weight" in weights:
         x = ACTIVATIONS[str(weights["activation"])](x @ weights[f"layers.{k}.weight"] + weights[f"layers.{k}.bias"])
@@ -56,6 +81,18 @@ def _images(weights, x):
             x = x + conv(relu(conv(relu(x), f"{block}.0")), f"{block}.1")
         k += 1
     return relu(x)
+
+
+def _cells(weights, x):
+    """Convolutions without padding, each followed by a relu."""
+    for k, stride in enumerate(weights["strides"]):
+        weight, bias = weights[f"convolutions.{k}.weight"], weights[f"convolutions.{k}.bias"]
+        size = weight.shape[0]
+        h, w = ((length - size) // stride * stride + 1 for length in x.shape[1:3])
+        shifts = ((i, j) for i in range(size) for j in range(size))
+        x = sum(x[:, i : i + h : stride, j : j + w : stride] @ weight[i, j] for i, j in shifts) + bias
+        x = ACTIVATIONS["relu"](x)
+    return x
 
 
 def _convolve(x, weight, bias):

@@ -5,6 +5,8 @@ does; `policy.act(observations)` gives the most likely actions. Observations com
 [batch, height, width, channels].
 """
 
+import json
+
 import torch
 from safetensors.torch import load_file
 from torch import nn
@@ -28,8 +30,17 @@ class Stack(nn.Module):
         return x
 
 
+ACTIVATIONS = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "elu": nn.functional.elu,
+    "silu": nn.functional.silu,
+    "gelu": nn.functional.gelu,
+}
+
+
 class Policy(nn.Module):
-    """Normalized observations, stacks if they are images, dense layers, the head."""
+    """Normalized observations, convolutions if they are images, dense layers, the head."""
 
     def __init__(self, weights, about):
         super().__init__()
@@ -37,13 +48,20 @@ class Policy(nn.Module):
         layers = sum(name.startswith("layers.") and name.endswith(".weight") for name in weights)
         entries = [weights[f"stacks.{k}.entry.weight"].shape for k in range(stacks)]
         dense = [weights[f"layers.{k}.weight"].shape for k in range(layers)]
+        self.strides = json.loads(about.get("strides", "[]"))
+        kernels = [weights[f"convolutions.{k}.weight"].shape for k in range(len(self.strides))]
         self.stacks = nn.ModuleList(Stack(shape[1], shape[0]) for shape in entries)
+        self.convolutions = nn.ModuleList(
+            nn.Conv2d(shape[1], shape[0], shape[2], stride) for shape, stride in zip(kernels, self.strides)
+        )
         self.layers = nn.ModuleList(nn.Linear(shape[1], shape[0]) for shape in dense)
         self.head = nn.Linear(weights["head.weight"].shape[1], weights["head.weight"].shape[0])
         for name in ("obs_mean", "obs_std", "obs_clip", "obs_scale", "low", "high"):
             self.register_buffer(name, torch.empty_like(weights[name]) if name in weights else None)
         self.log_std = nn.Parameter(torch.empty_like(weights["log_std"])) if "log_std" in weights else None
-        self.activation = {"tanh": torch.tanh, "relu": torch.relu}[about["activation"]]
+        self.activation = ACTIVATIONS[about["activation"]]
+        self.parts, self.choices = json.loads(about.get("obs_parts", "[]")), json.loads(about.get("choices", "[]"))
+        self.switches = "switches" in about
 
     @classmethod
     def load(cls, path):
@@ -60,10 +78,16 @@ class Policy(nn.Module):
         x = observations.to(torch.float32)
         if self.obs_mean is not None:
             x = ((x - self.obs_mean) / self.obs_std).clamp(-self.obs_clip, self.obs_clip)
-        if len(self.stacks):
-            x = (x * self.obs_scale).permute(0, 3, 1, 2)
+        if self.obs_scale is not None:
+            x = x * self.obs_scale
+        if self.parts:  # what the policy sees of the vector
+            x = torch.cat([x[:, start:stop] for start, stop in self.parts], 1)
+        if len(self.stacks) or len(self.convolutions):
+            x = x.permute(0, 3, 1, 2)
             for stack in self.stacks:
                 x = stack(x)
+            for convolution in self.convolutions:
+                x = torch.relu(convolution(x))
             x = torch.relu(x).permute(0, 2, 3, 1)
         x = x.flatten(1)
         for layer in self.layers:
@@ -73,6 +97,10 @@ class Policy(nn.Module):
     def act(self, observations):
         with torch.no_grad():
             outputs = self(observations)
+        if self.switches:
+            return (outputs > 0).long()
+        if self.choices:
+            return torch.stack([one.argmax(-1) for one in outputs.split(self.choices, -1)], -1)
         if self.log_std is None:
             return outputs.argmax(-1)
         return torch.minimum(torch.maximum(outputs, self.low), self.high)

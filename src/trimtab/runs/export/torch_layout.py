@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 
-_HEADER = ("obs.shape", "activation")  # not numbers a module computes with
+_HEADER = ("obs.shape", "obs.parts", "strides", "choices", "switches")  # whole numbers that say what a module is
 
 
 def to_torch(weights: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Tensors by the names of standalone_torch.Policy's state_dict, and the header of the file."""
-    tensors = {_renamed(name): _turned(value) for name, value in weights.items() if name not in _HEADER}
-    shape = "x".join(map(str, weights["obs.shape"].tolist()))
-    return tensors, {"activation": str(weights["activation"]), "observation_shape": shape}
+    left_out = (*_HEADER, "activation")
+    tensors = {_renamed(name): _turned(value) for name, value in weights.items() if name not in left_out}
+    header = {_renamed(name): json.dumps(weights[name].tolist()) for name in _HEADER if name in weights}
+    return tensors, {"activation": str(weights["activation"]), **header}
 
 
 def from_torch(tensors: dict[str, np.ndarray], header: dict[str, str]) -> dict[str, np.ndarray]:
     """The way back, to check a file where PyTorch is not installed."""
     weights = {_named(name): _turned_back(value) for name, value in tensors.items()}
-    weights["obs.shape"] = np.array([int(size) for size in header["observation_shape"].split("x") if size], np.int64)
+    weights |= {n: np.array(json.loads(header[_renamed(n)]), np.int64) for n in _HEADER if _renamed(n) in header}
     weights["activation"] = np.asarray(header["activation"])
     return weights
 

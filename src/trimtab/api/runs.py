@@ -1,0 +1,213 @@
+"""Runs from Python: training, going on, looking into them, taking their policies away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+from trimtab.api.source import Place, Source, configure, is_quiet, run_of
+from trimtab.config import ConfigError
+from trimtab.keywords import Fields
+from trimtab.playbook import doctor
+from trimtab.playbook.compare import Comparison
+from trimtab.playbook.compare import compare as compare_runs
+from trimtab.runs.progress import Progress
+from trimtab.runs.run import Run
+
+if TYPE_CHECKING:
+    from trimtab.anatomy.probe import Anatomy
+    from trimtab.envs.own import Constructor
+
+
+def train(
+    source: Source,
+    run_dir: Place | None = None,
+    *,
+    preset: str | None = None,
+    env: Constructor | None = None,
+    start_from: Run | Place | None = None,
+    take_optimizer: bool = False,
+    quiet: bool | None = None,
+    checkpoints: int | None = None,
+    tensorboard: bool = False,
+    track: bool = False,
+    **fields: Unpack[Fields],
+) -> Run:
+    """Train, in a new directory (`run_dir`, or the first free runs/ENV/ALGO-seedS-K).
+
+    `source`, `preset` and `fields` say what, as in `configure`. `env` is a function or class that makes the environment
+    (a gymnasium.Env) in place of the source's id, and must be given again to resume, unless its module can be imported
+    under its name. `start_from` is a run whose last parameters and normalizers this one begins with (and its optimizer
+    state, if `take_optimizer`); schedules begin anew. `quiet` shows no progress; by default notebooks and prompts do.
+    `checkpoints` are evenly spaced (20, or fewer where they are large); `tensorboard` and `track` write there too.
+    """
+    from trimtab.runs import loop
+    from trimtab.runs.start import Start
+
+    if take_optimizer and start_from is None:
+        raise ConfigError("take_optimizer", True, "there is no run to take it from; give start_from")
+    return loop.train(
+        configure(source, preset=preset, **fields),
+        run_dir,
+        env,
+        quiet=is_quiet(quiet),
+        checkpoints=checkpoints,
+        tensorboard=tensorboard,
+        track=track,
+        start=Start.at(run_of(start_from).path, None, take_optimizer) if start_from is not None else None,
+    )
+
+
+def resume(
+    run: Run | Place,
+    *,
+    env: Constructor | None = None,
+    total_timesteps: int | None = None,
+    devices: int | None = None,
+    quiet: bool | None = None,
+    checkpoints: int | None = None,
+    tensorboard: bool = False,
+    track: bool = False,
+) -> Run:
+    """Go on with a run from its newest checkpoint, to its end or to `total_timesteps` if given, on other `devices`.
+
+    With another length, annealing follows the new one from the checkpoint on; what was learned before stays. `env` is
+    needed again where the run was given one that no other process can import. The other arguments are those of `train`.
+    """
+    from trimtab.runs import loop
+
+    return loop.resume(
+        run_of(run).path,
+        env,
+        total_timesteps=total_timesteps,
+        devices=devices,
+        quiet=is_quiet(quiet),
+        checkpoints=checkpoints,
+        tensorboard=tensorboard,
+        track=track,
+    )
+
+
+def repeat(run: Run | Place, run_dir: Place | None = None, quiet: bool | None = None) -> dict[str, Any]:
+    """Run a configuration again (beside the run, or in `run_dir`) and compare every metric bit for bit."""
+    from trimtab.runs.repeat import repeat as again
+
+    return again(run_of(run).path, run_dir, is_quiet(quiet))
+
+
+def evaluate(run: Run | Place, episodes: int = 10, *, at: int | None = None, seed: int | None = None) -> dict[str, Any]:
+    """Play one episode in each of `episodes` environments with exploration off, and summarize the returns.
+
+    `at` is the step of a checkpoint (default: the last), `seed` that of the episodes (default: 1000000 + the run's).
+    """
+    for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
+        if value is not None and value < least:
+            raise ConfigError(name, value, f"must be at least {least}; nearest: {least}")
+    from trimtab.runs.evaluate import evaluate_run
+
+    return evaluate_run(run_of(run).path, episodes, at, seed)
+
+
+def probe(
+    run: Run | Place,
+    at: int | list[int] | Literal["last", "all"] | None = None,
+    gae_lambda: float | list[float] | None = None,
+    *,
+    num_envs: int | None = None,
+    num_steps: int | None = None,
+    replicates: int = 32,
+    start: Literal["stationary", "reset", "carry"] = "stationary",
+    advantages: Literal["raw", "fixed", "batch"] = "raw",
+    objective: Literal["policy", "full"] = "policy",
+    method: Literal["auto", "layers", "chunks", "projection"] = "auto",
+    bias: bool = True,
+    blocks: tuple[int, ...] = (),
+    correlations: bool = True,
+    seed: int = 0,
+    devices: int = 1,
+    save: bool = True,
+    quiet: bool | None = None,
+) -> Anatomy | list[Anatomy]:
+    """Measure what the gradient of a run's checkpoints is made of; a list if several are asked for.
+
+    `at`: one step, several, "last" or "all" (default: the last checkpoint after which the return still changed).
+    `gae_lambda`: one λ or several (default: the run's own). `num_envs`, `num_steps`: N and T to measure at (the run's
+    own). `replicates`: independent batches to draw. `start`: where rows start. `advantages`: as they are, standardized
+    by an independent sample, or by their own batch. `objective`: the policy term, or all terms. `method`: how
+    per-sample gradients are computed. `bias`: also simulate the paired reference. `blocks`: also predict the variance
+    at these smaller T. `correlations`: also look at pairs of samples. `seed`: of replicates and bootstraps.
+    `devices`: how many share the replicates. `save`: keep the table with the run.
+    """
+    from trimtab.anatomy.probe import probe as measure
+
+    with Progress(1, "probe", is_quiet(quiet), unit="batches") as bar:
+        return measure(
+            run_of(run),
+            at,
+            gae_lambda,
+            num_envs=num_envs,
+            num_steps=num_steps,
+            replicates=replicates,
+            start=start,
+            advantages=advantages,
+            objective=objective,
+            method=method,
+            bias=bias,
+            blocks=blocks,
+            correlations=correlations,
+            seed=seed,
+            devices=devices,
+            save=save,
+            tick=bar.count,
+        )
+
+
+def diagnose(run: Run | Place) -> doctor.Diagnosis:
+    """What a run's records say, by every rule that applies to it, and the next thing to try."""
+    return doctor.diagnose(run_of(run))
+
+
+def compare(*runs: Run | Place) -> Comparison:
+    """Runs side by side: fields that differ, returns and areas, curves, findings."""
+    return compare_runs([run_of(run) for run in runs])
+
+
+def export(
+    run: Run | Place,
+    to: Literal["numpy", "onnx", "torch"],
+    out: Place | None = None,
+    *,
+    at: int | None = None,
+    force: bool = False,
+) -> dict[str, Any]:
+    """Write a run's policy (of the checkpoint `at`, the last by default) for other programs, and check it.
+
+    Into `out`, or RUN/export/FORM; `force` writes into a directory that holds something. Returns what was written and
+    how far it is from the original on observations of the run's own environment.
+    """
+    from trimtab.runs.export.writing import export as write
+
+    files = run_of(run).files
+    return write(files, to, Path(out) if out else files.path / "export" / str(to), at, force)
+
+
+def watch(
+    run: Run | Place,
+    out: Place | None = None,
+    *,
+    episodes: int = 1,
+    at: int | None = None,
+    seed: int = 0,
+    sample: bool = False,
+    steps: int = 500,
+) -> dict[str, Any]:
+    """Play episodes with a run's policy and write them as .gif or .mp4 (`out`, or RUN/watch.gif).
+
+    `at` is the step of a checkpoint (default: the last), `seed` that of the episodes; with `sample` actions are drawn
+    as in training; at most `steps` steps of an episode are shown. Returns the file and the returns of the episodes.
+    """
+    from trimtab.runs import watch as watching
+
+    found = run_of(run)
+    target = Path(out) if out else found.path / "watch.gif"
+    return watching.watch(found, target, episodes=episodes, step=at, seed=seed, sample=sample, longest=steps)

@@ -1,0 +1,64 @@
+"""What a function is given: an environment id, a preset, a path, a Config or a Run.
+
+The one place that turns a source into what is needed: `configure` gives a Config, `run_of` a Run.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Any, Unpack, cast
+
+from trimtab import config as configuration
+from trimtab import presets
+from trimtab.config import Config, ConfigError
+from trimtab.keywords import Fields
+from trimtab.runs.progress import interactive
+from trimtab.runs.records import RunDir, RunError
+from trimtab.runs.run import Run, load
+
+Place = str | PathLike[str]  # a directory or a file
+Source = Config | Run | Place
+
+
+def configure(source: Source, *, preset: str | None = None, **fields: Unpack[Fields]) -> Config:
+    """The configuration of a source, with some fields changed.
+
+    An environment id and a YAML file of fields lie over the environment's own preset, as on the command line; `preset`
+    names another, "none" is none. A Config, a Run and its directory are taken as they are. `fields` are those of
+    `Config`; an unknown one is refused with the nearest.
+    """
+    base, given = _complete(source), cast(dict[str, Any], fields)
+    if isinstance(source, Config | Run) or base is not None:
+        if preset not in (None, "none"):
+            raise ConfigError("preset", preset, "a run or Config is complete; give an environment id, or leave it out")
+        return configuration.from_dict(given, base)
+    if str(source) in presets.names():
+        return presets.layered(given, preset=str(source))
+    layer = presets.read_file(source) if Path(source).is_file() else {"env_id": str(source)}
+    return presets.layered(layer, given, preset=preset)
+
+
+def _complete(source: Source) -> Config | None:
+    """The Config of a source that has all of one."""
+    if isinstance(source, Config):
+        return source
+    if isinstance(source, Run):
+        return source.config
+    return load(source).config if RunDir.began(source) else None
+
+
+def run_of(source: Run | Place) -> Run:
+    """The run of a source: itself, or the directory it is in."""
+    if isinstance(source, Run):
+        return source
+    if isinstance(source, Config):
+        raise RunError("a Config is not a run; `trimtab.train` makes one of it")
+    if not Path(source).exists():
+        raise RunError(f"{source} is not a run directory; `trimtab.train` makes one")
+    return load(source)
+
+
+def is_quiet(quiet: bool | None) -> bool:
+    """Whether to show no progress: what was asked for, or no one is there to see it."""
+    return not interactive() if quiet is None else quiet

@@ -1,0 +1,132 @@
+"""Studies from Python: many jobs, in a directory that `resume` on the command line goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+from trimtab.api.source import Place, Source, configure, is_quiet
+from trimtab.config import ConfigError
+from trimtab.keywords import Fields
+from trimtab.runs.records import free_name
+from trimtab.runs.run import Run
+
+if TYPE_CHECKING:
+    from trimtab.studies.study import Studied
+
+
+def split(
+    source: Source,
+    batch: int,
+    run_dir: Place | None = None,
+    *,
+    splits: str | None = None,
+    seeds: int | None = None,
+    max_seeds: int | None = None,
+    budget: float | None = None,
+    points: int | None = None,
+    replicates: int | None = None,
+    quick: bool = False,
+    on: str = "local",
+    workers: int | None = None,
+    store: Place | None = None,
+    quiet: bool | None = None,
+    preset: str | None = None,
+    **fields: Unpack[Fields],
+) -> Studied:
+    """How should a batch be split into environments × steps? The answer of `trimtab split`, whose options these are.
+
+    A Run as source is also what is probed. `on`, `workers` and `store` say where jobs are done and kept.
+    """
+    from trimtab.studies.split import QUICK, Split, SplitOptions, default_splits, parse_splits
+
+    own = configure(source, preset=preset)
+    given = {"seeds": seeds, "max_seeds": max_seeds, "points": points, "replicates": replicates}
+    effort = (QUICK if quick else {}) | {name: value for name, value in given.items() if value is not None}
+    if max_seeds is None and seeds is not None:
+        effort["max_seeds"] = max(seeds, effort.get("max_seeds", SplitOptions.max_seeds))
+    probed = str(source.path) if isinstance(source, Run) else None
+    options = SplitOptions(splits=splits, run=probed, budget=budget, quick=quick, **effort)
+    first = (parse_splits(splits, batch) if splits else default_splits(batch, quick=False))[0]
+    config = configure(source, preset=preset, **fields | {"num_envs": first[0], "num_steps": first[1]})
+    if "total_timesteps" not in fields:
+        most = 100_000 if quick else 200_000
+        config = config.replace(total_timesteps=max(batch, min(config.total_timesteps, most)))
+    study = Split(config, batch, own.num_envs, options, f"trimtab.split({own.env_id!r}, {batch})")
+    return _studied(study, run_dir, f"split-{own.env_id}", on, workers, store, quiet)
+
+
+def tune(
+    source: Source,
+    run_dir: Place | None = None,
+    *,
+    phases: str | None = None,
+    seeds: int = 2,
+    final_seeds: int = 5,
+    on: str = "local",
+    workers: int | None = None,
+    store: Place | None = None,
+    quiet: bool | None = None,
+    preset: str | None = None,
+    **fields: Unpack[Fields],
+) -> Studied:
+    """The playbook's sweeps and a comparison with the start on new seeds: `trimtab tune`, whose options these are."""
+    from trimtab.studies.tune import PHASES, SHORT, Tune, TuneOptions
+
+    config = configure(source, preset=preset, **fields)
+    if "total_timesteps" not in fields:
+        config = config.replace(total_timesteps=min(config.total_timesteps, SHORT))
+    options = TuneOptions(phases or ",".join(PHASES), seeds, final_seeds)
+    study = Tune(config, options, f"trimtab.tune({config.env_id!r})")
+    return _studied(study, run_dir, f"tune-{config.env_id}", on, workers, store, quiet)
+
+
+def study(
+    name: str,
+    run_dir: Place | None = None,
+    *,
+    size: Literal["quick", "default", "full"] = "default",
+    seed: int = 1,
+    on: str = "local",
+    workers: int | None = None,
+    store: Place | None = None,
+    quiet: bool | None = None,
+) -> Studied:
+    """A study of the sources by its name (`trimtab study list`), at one of its sizes."""
+    from trimtab.studies.catalogue import DECLARED
+    from trimtab.wording import nearest
+
+    if name not in DECLARED:
+        near = ", ".join(nearest(name, DECLARED) or DECLARED)
+        raise ConfigError("study", name, f"no such study; nearest: {near}")
+    asked = DECLARED[name](size=size, seed=seed, command=f"trimtab.study({name!r}, size={size!r})")
+    return _studied(asked, run_dir, f"study-{name}", on, workers, store, quiet)
+
+
+def throughput(
+    source: Source,
+    counts: Sequence[int] | None = None,
+    *,
+    seconds: float = 1.0,
+    repeats: int = 1,
+    quiet: bool | None = None,
+    preset: str | None = None,
+    **fields: Unpack[Fields],
+) -> dict[str, Any]:
+    """How many environments are fast here? `seconds` of training at each of `counts`, `repeats` times.
+
+    Returns `rows` (steps per second, load, memory, shares of time), the `fastest` number and the one `recommended`:
+    the fewest within 10% of it. `source`, `preset` and `fields` say what, as in `configure`.
+    """
+    from trimtab.studies.throughputs import measured
+
+    return measured(configure(source, preset=preset, **fields), counts, seconds, repeats, is_quiet(quiet))
+
+
+def _studied(study, run_dir, name: str, on: str, workers: int | None, store, quiet: bool | None) -> Studied:
+    from trimtab.studies.study import Studied, Where, begin
+
+    out = Path(run_dir) if run_dir else free_name(Path("runs"), name)
+    where = Where(on, workers, str(store) if store else None)
+    return Studied(begin(study, out, where, study.command, is_quiet(quiet)))
