@@ -1,10 +1,11 @@
 """What `test_devices` starts in a process of its own, since JAX keeps the number of devices it started with.
 
 python sharded.py COUNT CASE: one iteration on COUNT host devices against one device on the same samples in the same
-minibatches; ends with an AssertionError where they differ.
+minibatches, or a probe on both; ends with an AssertionError where they differ.
 """
 
 import sys
+import tempfile
 from functools import partial
 
 import jax
@@ -16,8 +17,13 @@ from jax.sharding import PartitionSpec
 from trimtab import across, envs, minibatch
 from trimtab.algos.algorithm import Algorithm, hypers_of
 from trimtab.algos.light import light_probe
+from trimtab.anatomy.probe import probe
+from trimtab.anatomy.table import frame_of
 from trimtab.config import Config
 from trimtab.runs import device, sharding
+from trimtab.runs.engine import advance, build
+from trimtab.runs.loop import train
+from trimtab.shares import shared_by
 
 ENVS = 8
 BASE = {"num_envs": ENVS, "total_timesteps": 512, "update_epochs": 2, "learning_rate": 0.003}
@@ -33,6 +39,15 @@ CASES = {
     },
     "phasic": {"algo": "ppg", "policy_iterations": 1, "aux_epochs": 2, "minibatch_by": "rows", "anneal_lr": "adaptive"},
     "episodes": {"algo": "reinforce", "baseline": False, "num_steps": 32, "time_limit": 32},
+    "host": {
+        "algo": "ppg-ewma",
+        "backend": "gymnasium",
+        "policy_iterations": 1,
+        "aux_epochs": 1,
+        "probe_every": 1,
+        "norm_obs": True,
+        "norm_reward": True,
+    },
 }
 
 
@@ -61,7 +76,7 @@ def both_ways(config: Config):
     """(State, Info) after the first iteration on all devices, and of one device on what they collected."""
     env = envs.make(config.env_id, num_envs=ENVS, time_limit=config.time_limit)
     algorithm, hypers = Algorithm(config, env, watch=light_probe), hypers_of(config)
-    compiled = partial(jax.jit, compiler_options=tiny.FAST)
+    compiled = jax.jit
     state = compiled(algorithm.init)(jax.random.key(3), hypers)
 
     def step(state, hypers):
@@ -82,6 +97,31 @@ def both_ways(config: Config):
     assert_equal_on_all_devices(many, (parts, info))
     collected, rows = jax.device_put((collected, rows), jax.devices()[0])
     return many, compiled(algorithm.learn)(collected, rows, hypers)
+
+
+def both_engines(config: Config):
+    """The same of host environments, which start alike and are given the same noise, by the engines themselves."""
+
+    def first(config: Config):
+        engine = build(config)
+        state = engine.init(3)
+        engine.compile(state)
+        found = advance(engine, state, 1)
+        engine.close()
+        return found
+
+    return first(config), first(shared_by(config, 1))
+
+
+def probe_on_both(count: int) -> None:
+    """What a probe measures on one device and on many, of a run on many, is the same to the last bit."""
+    config = tiny.config(devices=count, num_envs=2 * count, num_steps=16)
+    for backend, options in (("auto", {"blocks": (8,), "bias": False}), ("gymnasium", {"advantages": "fixed"})):
+        with tempfile.TemporaryDirectory() as place:
+            run = train(config.replace(backend=backend), f"{place}/run", checkpoints=1)
+            look = partial(probe, run, "last", replicates=5, correlations=False, save=False, **options)
+            one, many = (frame_of([look(devices=devices)]) for devices in (1, count))
+        assert one.height > 10 and one.equals(many)
 
 
 def plain(leaf) -> np.ndarray:
@@ -109,6 +149,9 @@ def assert_close(config: Config, many, one) -> None:
 if __name__ == "__main__":
     count, case = int(sys.argv[1]), sys.argv[2]
     device.prepare(1, count)
+    if case == "probe":
+        sys.exit(probe_on_both(count))
     plan_orders(count)
     config = tiny.config(**BASE | CASES[case], devices=count)
-    assert_close(config, *both_ways(config))
+    both = both_ways if config.backend == "auto" else both_engines
+    assert_close(config, *both(config))

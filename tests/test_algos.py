@@ -1,12 +1,13 @@
 """One iteration of every algorithm: first minibatches, frozen statistics, masks, phases, queues, traced numbers."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
 import twins
-from tiny import forget_programs  # noqa: F401
 
 from trimtab import minibatch, objectives
 from trimtab.algos import update
@@ -106,9 +107,9 @@ def collected(kind="ppo", **changes):
 
 def test_a_batch_holds_the_advantages_of_the_twin_row_by_row():
     _, algorithm, state, rows, hypers = collected()
-    batch = algorithm.batch_of(state, rows, hypers)
-    value = np.asarray(algorithm.values(state.params, rows.obs))
-    next_value = np.asarray(algorithm.values(state.params, rows.next_obs))
+    batch = jax.jit(algorithm.batch_of)(state, rows, hypers)
+    values = jax.jit(algorithm.values)
+    value, next_value = (np.asarray(values(state.params, obs)) for obs in (rows.obs, rows.next_obs))
     reward, terminated, truncated = (np.asarray(x) for x in (rows.reward, rows.terminated, rows.truncated))
     advantage, target = twins.gae(reward, value, next_value, terminated, truncated, 0.99, 0.95)
     np.testing.assert_allclose(batch.advantage.reshape(8, 2), advantage, atol=1e-4)
@@ -119,7 +120,7 @@ def test_a_batch_holds_the_advantages_of_the_twin_row_by_row():
 def test_rollouts_keep_the_true_next_observation_and_the_stored_log_probability():
     _, algorithm, state, rows, _ = collected("ppo")
     going = ~np.asarray(rows.terminated | rows.truncated)[:-1]
-    assert np.array_equal(np.asarray(rows.next_obs)[:-1][going], np.asarray(rows.obs)[1:][going])
+    np.testing.assert_allclose(np.asarray(rows.next_obs)[:-1][going], np.asarray(rows.obs)[1:][going], rtol=1e-5)
     flat = rows.obs.reshape(-1, 4)
     dist = algorithm.agent.policy(state.params.policy, flat)
     np.testing.assert_allclose(algorithm.dist.logp(dist, rows.action.reshape(-1)), rows.logp.reshape(-1), atol=1e-6)
@@ -130,45 +131,47 @@ def test_the_mean_of_minibatch_gradients_is_the_batch_gradient_under_a_mask(algo
     config, algorithm, state, rows, hypers = collected(algo)
     rng = np.random.default_rng(0)
     rows = rows._replace(valid=jnp.asarray(rng.random((8, 2)) < 0.6))
-    batch = algorithm.batch_of(state, rows, hypers)
+    batch = jax.jit(algorithm.batch_of)(state, rows, hypers)
     assert float(batch.weight.mean()) == pytest.approx(1.0, rel=1e-5)
     assert (np.asarray(batch.weight == 0) == ~np.asarray(rows.valid).reshape(-1)).all()
 
+    @jax.jit
     def gradient(index):
         part = jax.tree.map(lambda x: x[index], batch)
         near = update.Proximal(part.dist, part.logp)
         loss = lambda p: update.loss(config, algorithm.agent, hypers, hypers["ent_coef"], (True, True), p, part, near)[
             0
         ]
-        return np.concatenate(jax.grad(loss)(state.params))
+        return jnp.concatenate(jax.grad(loss)(state.params))
 
-    parts = [gradient(index) for index in minibatch.epoch(jax.random.key(1), 16, 4)]
+    order = np.asarray(jax.jit(minibatch.epoch, static_argnums=(1, 2))(jax.random.key(1), 16, 4))
+    parts = [gradient(index) for index in order]
     np.testing.assert_allclose(np.mean(parts, axis=0), gradient(jnp.arange(16)), rtol=1e-3, atol=1e-6)
 
+    @jax.jit
     def sample(k):
         """Sample k's own policy objective, from the leaves."""
 
         def objective(policy):
-            dist = algorithm.agent.policy(policy, batch.obs[k : k + 1])
-            logp = algorithm.dist.logp(dist, batch.action[k : k + 1])
-            return objectives.policy_gradient(logp, batch.advantage[k : k + 1])[0]
+            dist = algorithm.agent.policy(policy, batch.obs[k][None])
+            logp = algorithm.dist.logp(dist, batch.action[k][None])
+            return objectives.policy_gradient(logp, batch.advantage[k][None])[0]
 
-        return np.asarray(jax.grad(objective)(state.params.policy))
+        return jax.grad(objective)(state.params.policy)
 
     kept = np.flatnonzero(np.asarray(rows.valid).reshape(-1))
     near = update.Proximal(batch.dist, batch.logp)
     zero = jnp.zeros(())
-    whole = jax.grad(lambda p: -update.loss(config, algorithm.agent, hypers, zero, (True, False), p, batch, near)[0])(
-        state.params
-    )
+    loss = lambda p: -update.loss(config, algorithm.agent, hypers, zero, (True, False), p, batch, near)[0]
+    whole = jax.jit(jax.grad(loss))(state.params)
     np.testing.assert_allclose(whole.policy, np.mean([sample(k) for k in kept], axis=0), rtol=1e-3, atol=1e-5)
 
 
 def test_each_way_of_normalizing_advantages_gives_what_it_says():
     _, algorithm, state, rows, hypers = collected()
-    batch = algorithm.batch_of(state, rows, hypers)
-    half = jax.tree.map(lambda x: x[:8], batch)
-    out = np.asarray(update._standardize_minibatch(half))
+    batch = jax.jit(algorithm.batch_of)(state, rows, hypers)
+    half = jax.tree.map(lambda x: np.asarray(x)[:8], batch)
+    out = np.asarray(jax.jit(update._standardize_minibatch)(half))
     raw = np.asarray(half.advantage)
     np.testing.assert_allclose(out, (raw - raw.mean()) / raw.std(), atol=1e-4)
     finals = {}
@@ -206,6 +209,17 @@ def test_statistics_are_frozen_within_an_iteration_and_count_its_data_after():
         sums.append(new)
 
 
+@functools.cache
+def two_ways(algorithm):
+    """The values of next observations as a batch has them, and evaluated one by one."""
+
+    def both(state, rows, hypers):
+        value = algorithm.values(state.params, rows.obs)
+        return algorithm._next_values(state, rows, value, hypers), algorithm.values(state.params, rows.next_obs)
+
+    return jax.jit(both)
+
+
 @pytest.mark.parametrize("cuts", [[], [(2, 0)], [(7, 1), (3, 0)], [(2, 0), (5, 0)], [(0, 0), (1, 0), (2, 1), (4, 1)]])
 def test_values_of_next_observations_are_those_of_evaluating_each(cuts):
     """Also at the last row, and where one environment, or the same one twice, was truncated."""
@@ -227,10 +241,7 @@ def test_values_of_next_observations_are_those_of_evaluating_each(cuts):
         terminated=jnp.asarray(ended),
         truncated=jnp.asarray(cut),
     )
-    algorithm = bench.algorithm
-    value = algorithm.values(state.params, rows.obs)
-    got = algorithm._next_values(state, rows, value, hypers)
-    want = algorithm.values(state.params, rows.next_obs)
+    got, want = two_ways(bench.algorithm)(state, rows, hypers)
     np.testing.assert_allclose(np.where(ended, 0.0, got), np.where(ended, 0.0, want), rtol=1e-5, atol=1e-6)
 
 

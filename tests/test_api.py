@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import types
+import typing
 
 import pytest
 import tiny
@@ -15,11 +16,17 @@ import tiny
 import trimtab
 from trimtab import api, cli
 from trimtab.anatomy.options import ProbeOptions
+from trimtab.anatomy.probe import probe as measure
+from trimtab.api.source import is_quiet
 from trimtab.commands import HELP
 from trimtab.commands.shared import layered_config
 from trimtab.config import Config, ConfigError
+from trimtab.keywords import Fields
+from trimtab.playbook.rescale import rescale
 from trimtab.runs.progress import Progress
 from trimtab.runs.records import RunDir, RunError
+
+LATER = {"Constructor": object, "Anatomy": object, "Studied": object}  # what is imported for type checkers only
 
 
 @pytest.fixture
@@ -44,7 +51,7 @@ def test_the_public_names_are_listed_and_exist():
 def test_every_command_has_a_function_but_those_for_a_terminal():
     elsewhere = {"doctor": "diagnose", "eval": "evaluate", "show": "load"}
     missing = {name for name in HELP if elsewhere.get(name, name) not in dir(trimtab)}
-    assert missing == {"completion", "throughput", "view"}
+    assert missing == {"completion", "view"}
 
 
 @pytest.mark.parametrize("name", api.__all__)
@@ -54,6 +61,25 @@ def test_functions_say_their_arguments(name):
     assert function.__doc__
     parameters = inspect.signature(function).parameters.values()
     assert {p.name for p in parameters if p.kind is p.VAR_KEYWORD} <= {"fields"}
+
+
+def test_the_keywords_are_the_fields_of_config_and_have_their_types():
+    """What an editor offers inside `train(...)`."""
+    assert typing.get_type_hints(Fields) == typing.get_type_hints(Config)
+    taken = [name for name in api.__all__ if "fields" in inspect.signature(getattr(api, name)).parameters]
+    for name in set(taken) - {"translate"}:
+        function = getattr(api, name)
+        names = vars(sys.modules[function.__module__]) | LATER
+        assert typing.get_type_hints(function, names)["fields"] == typing.Unpack[Fields]
+
+
+@pytest.mark.parametrize("name", ["probe", "rescale"])
+def test_functions_that_pass_arguments_on_pass_all_of_them(name):
+    inner = {"probe": measure, "rescale": rescale}[name]
+    given = inspect.signature(getattr(api, name)).parameters
+    meant = inspect.signature(inner).parameters
+    same = [(p.name, p.default) for p in list(meant.values())[1:] if p.name != "tick"]
+    assert [(p.name, p.default) for p in list(given.values())[1:] if p.name != "quiet"] == same
 
 
 def test_probe_has_every_option_with_its_default():
@@ -191,6 +217,6 @@ def test_progress_in_a_notebook_is_one_cell_that_changes(monkeypatch, capsys):
 
 
 def test_functions_are_silent_unless_someone_is_watching(monkeypatch):
-    assert api._quiet(None) and api._quiet(True) and not api._quiet(False)
+    assert is_quiet(None) and is_quiet(True) and not is_quiet(False)
     monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
-    assert not api._quiet(None) and api._quiet(True)
+    assert not is_quiet(None) and is_quiet(True)

@@ -16,7 +16,7 @@ MODULES = {
 ROOMS = (
     ("estimate", "quantities", "markup"),
     ("wording", "algorithms"),
-    ("fields", "across"),
+    ("fields", "across", "keywords"),
     ("shares",),
     ("returns", "objectives", "ewma", "normalize", "minibatch", "prng", "stats", "nets", "envs"),
     ("config",),
@@ -131,3 +131,18 @@ def test_no_algorithm_is_asked_for_by_its_name(module):
     compared = [node for node in ast.walk(ast.parse(MODULES[module].read_text())) if isinstance(node, ast.Compare)]
     words = {c.value for node in compared for c in ast.walk(node) if isinstance(c, ast.Constant)}
     assert not words & ALGORITHMS.keys(), "ask a property of Config, or add a trait"
+
+
+TREE = ROOT.parent.parent
+SCRIPTS = [path for folder in ("benchmarks", "docs", "examples") for path in sorted((TREE / folder).glob("*.py"))]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.relative_to(TREE).as_posix())
+def test_what_scripts_outside_the_package_import_is_there(script):
+    """Benchmarks run for hours and seldom: they must not be the first to find out that a module has moved."""
+    for node in ast.walk(ast.parse(script.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("trimtab"):
+            module = node.module.removeprefix("trimtab").removeprefix(".")
+            for name in node.names:
+                inside = MODULES.keys() & {f"{module}.{name.name}".removeprefix(".")}
+                assert inside or (module in MODULES and name.name in MODULES[module].read_text()), ast.unparse(node)

@@ -179,11 +179,13 @@ def test_progress_counts_down_and_ends_once(capsys, monkeypatch):
 
 
 def test_the_list_of_environments_keeps_its_brackets_and_says_what_runs(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "40")
     assert cli.main(["envs", "lunarlander"]) == 0
-    assert [line.split("│")[-2].strip() for line in capsys.readouterr().out.splitlines() if "-v3" in line] == [
-        "yes"
-    ] * 2
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["LunarLanderContinuous-v3", "envpool", "8", "float32", "continuous", "2", "1000"] in lines
+    assert cli.main(["envs", "ChineseGo13x13"]) == 0
+    assert "not available here (has several players" in capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "200")
     assert cli.main(["envs"]) == 0
     told = capsys.readouterr().out
     assert "gymnasium[box2d]" in told and "mujoco.myosuite" in told and "796" in told

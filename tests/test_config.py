@@ -10,7 +10,6 @@ import tiny
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny import forget_programs  # noqa: F401
 
 from trimtab import envs
 from trimtab.algorithms import ALGORITHMS, Name

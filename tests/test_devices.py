@@ -1,6 +1,7 @@
 """One run on several devices: the same update as on one, kills and resumes, other numbers of devices, refusals."""
 
 import json
+import os
 import shutil
 import signal
 import socket
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import polars as pl
 import pytest
 from test_runs import assert_same, flags_of, one_line, recorded, trimtab
 
@@ -19,9 +21,10 @@ from trimtab import cli
 from trimtab.config import Config, ConfigError
 from trimtab.envs.base import Discrete, Spec
 from trimtab.playbook.rescale import rescale
-from trimtab.runs import memory
+from trimtab.runs import hosts, memory
 from trimtab.runs.records import Checkpoint, RunDir
-from trimtab.shares import shared_by
+from trimtab.shares import averaged, shared_by
+from trimtab.studies.own.devices import COLUMNS, Devices, _differences
 
 HERE = Path(__file__).parent
 SHARED = [
@@ -39,9 +42,14 @@ SHARED = [
 ]
 
 
-@pytest.mark.parametrize(("count", "case"), [(4, "ewma"), (2, "phasic"), (2, "episodes")])
+@pytest.mark.parametrize(("count", "case"), [(4, "ewma"), (2, "phasic"), (2, "episodes"), (2, "host")])
 def test_the_first_update_is_that_of_one_device_on_the_same_samples(count, case):
     result = trimtab(count, case, script=(HERE / "sharded.py",))
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_numbers_of_a_probe_do_not_depend_on_the_number_of_devices():
+    result = trimtab(2, "probe", script=(HERE / "sharded.py",))
     assert result.returncode == 0, result.stderr
 
 
@@ -95,14 +103,22 @@ def test_defaults_are_made_of_whole_shares():
     assert shared_by(config, 1).minibatches == 3
 
 
-def test_host_environments_and_missing_devices_are_refused(tmp_path, capsys):
-    host = trimtab("train", "CartPole-v1", "--backend", "gymnasium", "--devices", "2", "--run-dir", tmp_path / "a")
-    assert one_line(host).endswith("CartPole-v1 (gymnasium) is stepped on the host, by one device; nearest: 1")
+def test_missing_devices_are_refused(tmp_path, capsys):
     assert jax.device_count() == 1  # JAX has started here, with one
     with pytest.raises(SystemExit):
-        cli.main(["train", *flags_of(["--num-envs", "4", "--devices", "2"]), "--run-dir", str(tmp_path / "b")])
+        cli.main(["train", *flags_of(["--num-envs", "4", "--devices", "2"]), "--run-dir", str(tmp_path / "a")])
     assert "devices=2: JAX has 1 in this process" in capsys.readouterr().err
-    assert not (tmp_path / "a").exists() and not (tmp_path / "b").exists()
+    assert not (tmp_path / "a").exists()
+
+
+def test_the_study_of_learning_compares_two_devices_with_one_over_seeds():
+    study = Devices(size="quick")
+    jobs = study.jobs()
+    assert len(jobs) == 2 * 3 * study.seeds and {job.devices for job in jobs} == {1, 2}
+    rows = [("CartPole-v1", count, seed, 10.0 * count + seed, None) for count in (1, 2) for seed in range(3)]
+    (found,) = _differences(pl.DataFrame(rows, schema=COLUMNS, orient="row")).to_dicts()
+    assert (found["one device"], found["two devices"], found["seeds"]) == (11.0, 21.0, 3)
+    assert found["lo"] < found["difference"] == 10.0 < found["hi"]
 
 
 def test_rescaling_to_devices_and_back_leads_back():
@@ -131,6 +147,13 @@ def test_memory_of_a_device_is_its_share_and_all_parameters(capsys):
     assert {"devices", "each of the devices", "averaged between them"} <= derived.keys()
 
 
+def test_gradients_that_are_averaged_are_those_of_the_epochs_and_of_the_auxiliary_phases():
+    config = Config(num_envs=2, num_steps=8, num_minibatches=4, update_epochs=1, value_epochs=3, total_timesteps=64)
+    assert averaged(config) == 4 * 4 * 3
+    phasic = config.replace(algo="ppg", policy_iterations=2, aux_epochs=5, aux_minibatch_size=16)
+    assert averaged(phasic) == 4 * 4 * 3 + 2 * 5 * 2
+
+
 # Several processes -----------------------------------------------------------------------------------------
 
 
@@ -149,7 +172,7 @@ def pair(*arguments):
 
 
 def finished(processes):
-    ended = [(process.communicate(timeout=240), process.returncode) for process in processes]
+    ended = [(process.communicate(timeout=900), process.returncode) for process in processes]
     assert [code for _, code in ended] == [0, 0], ended
     return [output for output, _ in ended]
 
@@ -168,13 +191,47 @@ def test_two_processes_give_the_records_of_one_with_two_devices_and_end_together
         reached = (RunDir(tmp_path / "long").checkpoints() or [Checkpoint(0, tmp_path, {})])[-1].step
         wait_for(lambda reached=reached: RunDir(tmp_path / "long").checkpoints()[-1].step > reached)
         processes[lost].kill()
-        _, said = processes[1 - lost].communicate(timeout=30)
+        _, said = processes[1 - lost].communicate(timeout=300)
         assert processes[1 - lost].returncode == 3
         assert said.strip() == "trimtab: another process of this run was lost; resume goes on from the last checkpoint"
-        processes[lost].communicate(timeout=30)
+        processes[lost].communicate(timeout=300)
 
 
-def wait_for(happened, seconds: float = 200) -> None:
+def test_every_process_steps_host_environments_of_its_own(tmp_path):
+    flags = [*flags_of(SHARED), "--backend", "gymnasium", "--eval-every", "64", "--eval-episodes", "2"]
+    one = trimtab("train", *flags, "--run-dir", tmp_path / "one")
+    assert one.returncode == 0, one.stderr
+    assert "a resumed run starts new episodes" in RunDir.open(tmp_path / "one").manifest()["determinism"]
+    finished(pair("train", *flags, "--run-dir", tmp_path / "two"))
+    (metrics, evaluations, _, one), (more, _, _, two) = recorded(tmp_path / "one"), recorded(tmp_path / "two")
+    assert len(more) == len(metrics) == 4 and len(evaluations) == 2
+    first, seen = min(step for step in one if step), "state.env.obs"
+    np.testing.assert_allclose(two[first][seen][:2], one[first][seen][:2], rtol=1e-4)  # those of the first process
+    assert not np.isclose(two[first][seen][2:], one[first][seen][2:]).all(axis=1).any()
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        ("ValueError('UNKNOWN: Gloo AllGather failed: Read error')", 3, ""),
+        ("jax.errors.JaxRuntimeError('INTERNAL: x')", 3, ""),
+        ("ConfigError('devices', 2, 'no')", 2, "trimtab: devices=2: no"),
+        ("KeyboardInterrupt('go on')", 130, "trimtab: interrupted; go on"),
+    ],
+)
+def test_whatever_ends_a_process_of_many_ends_it_at_once_with_a_line_or_none(raised, code, said, capfd):
+    child = os.fork()
+    if child == 0:
+        try:
+            with hosts.ending_at_once():
+                raise eval(raised)
+        finally:
+            os._exit(99)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == code
+    assert capfd.readouterr().err.strip() == said
+
+
+def wait_for(happened, seconds: float = 600) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         with suppress(IndexError, OSError):

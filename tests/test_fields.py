@@ -7,7 +7,6 @@ import jax
 import numpy as np
 import pytest
 import tiny
-from tiny import forget_programs  # noqa: F401
 
 from trimtab.config import Config, ConfigError
 from trimtab.fields import is_traced
@@ -48,7 +47,7 @@ RESULTS = {
     "value_epochs": (HOT, 1),
     "surrogate": (HOT, "kl"),
     "clip_coef": (HOT, 0.01),
-    "clip_anneal": (HOT | {"clip_coef": 0.05}, "linear"),
+    "clip_anneal": (HOT | {"clip_coef": 0.01}, "linear"),
     "kl_coef": (HOT | {"surrogate": "kl"}, 50.0),
     "imp_samp_max": (HOT, 1.0),
     "clip_vloss": (LIMITED, 0.001),
@@ -58,7 +57,7 @@ RESULTS = {
     "target_kl": (LIMITED, 1e-6),
     "gamma": (HOT, 0.5),
     "gae_lambda": (HOT, 0.1),
-    "norm_adv": (HOT, "ewma"),
+    "norm_adv": (HOT, "none"),
     "norm_adv_span": (HOT | {"norm_adv": "ewma"}, 9.0),
     "baseline": (RETURNS, False),
     "optimizer": (HOT, "sgd"),

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiny
 
 from trimtab.algos.gradients import FullObjective, PerSample, Samples, factor_sum
 from trimtab.anatomy.measure import lag_sums
@@ -45,14 +44,17 @@ NETWORKS = {
 def case(name, count=12):
     options = dict(NETWORKS[name])
     agent = Agent(options.pop("obs_shape"), "float32", options.pop("dist"), **options)
-    key = jax.random.key(0)
-    params = agent.init(key)
-    params = jax.tree.map(lambda x: x + 0.3 * jax.random.normal(key, x.shape), params)
-    obs = jax.random.normal(jax.random.key(1), (count, *NETWORKS[name]["obs_shape"]))
-    dist = agent.policy(params.policy, obs)
-    action = agent.dist.sample(dist, agent.dist.noise(jax.random.key(2), (count,)))
-    advantage = jax.random.normal(jax.random.key(3), (count,))
-    return agent, params, Samples(obs, action, advantage, jnp.ones(count))
+
+    @jax.jit
+    def drawn(key):
+        params = jax.tree.map(lambda x: x + 0.3 * jax.random.normal(key, x.shape), agent.init(key))
+        obs = jax.random.normal(jax.random.key(1), (count, *NETWORKS[name]["obs_shape"]))
+        dist = agent.policy(params.policy, obs)
+        action = agent.dist.sample(dist, agent.dist.noise(jax.random.key(2), (count,)))
+        advantage = jax.random.normal(jax.random.key(3), (count,))
+        return params, Samples(obs, action, advantage, jnp.ones(count))
+
+    return agent, *drawn(jax.random.key(0))
 
 
 def loop(agent, params, samples):
@@ -61,9 +63,9 @@ def loop(agent, params, samples):
     def one(policy, obs, action, advantage):
         return (advantage * agent.dist.logp(agent.policy(policy, obs), action)).sum()
 
-    gradient = jax.jit(jax.grad(one), compiler_options=tiny.FAST)
-    parts = samples.obs, samples.action, samples.advantage
-    return jnp.stack([gradient(params.policy, *(x[i : i + 1] for x in parts)) for i in range(len(samples.advantage))])
+    gradient = jax.jit(jax.grad(one))
+    parts = [np.asarray(x) for x in (samples.obs, samples.action, samples.advantage)]
+    return np.stack([gradient(params.policy, *(x[i : i + 1] for x in parts)) for i in range(len(samples.advantage))])
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -73,34 +75,39 @@ def test_every_exact_way_equals_a_loop_of_gradients(name):
     methods = ("layers", "chunks") if name.startswith("dense") else ("chunks",)
     for method in methods:
         way = PerSample(agent, method)
-        assert np.allclose(way.vectors(params, samples), truth, rtol=1e-4, atol=1e-5), method
-        assert np.allclose(way.gram(params, samples), truth @ truth.T, rtol=1e-4, atol=1e-4), method
+        vectors, gram = jax.jit(lambda p, s, way=way: (way.vectors(p, s), way.gram(p, s)))(params, samples)
+        assert np.allclose(vectors, truth, rtol=1e-4, atol=1e-5), method
+        assert np.allclose(gram, truth @ truth.T, rtol=1e-4, atol=1e-4), method
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_mean_of_g_is_the_gradient_of_the_mean_objective(name):
     agent, params, samples = case(name)
-    way = PerSample(agent)
-    objective = lambda policy: (
-        samples.advantage * agent.dist.logp(agent.policy(policy, samples.obs), samples.action)
-    ).mean()
-    truth = jax.jit(jax.grad(objective), compiler_options=tiny.FAST)(params.policy)
-    assert np.allclose(PerSample(agent, "chunks").vectors(params, samples).mean(0), truth, rtol=1e-4, atol=1e-6)
     count = samples.advantage.shape[0]
-    assert np.allclose(way.mean_gradient(params, samples, jnp.full(count, 1 / count)), truth, rtol=1e-4, atol=1e-6)
+
+    @jax.jit
+    def three_ways(params, samples):
+        objective = lambda policy: (
+            samples.advantage * agent.dist.logp(agent.policy(policy, samples.obs), samples.action)
+        ).mean()
+        mean_of_g = PerSample(agent, "chunks").vectors(params, samples).mean(0)
+        weighted = PerSample(agent).mean_gradient(params, samples, jnp.full(count, 1 / count))
+        return jax.grad(objective)(params.policy), mean_of_g, weighted
+
+    truth, mean_of_g, weighted = three_ways(params, samples)
+    assert np.allclose(mean_of_g, truth, rtol=1e-4, atol=1e-6)
+    assert np.allclose(weighted, truth, rtol=1e-4, atol=1e-6)
 
 
 def test_the_projection_keeps_inner_products_within_its_stated_error():
     agent, params, samples = case("dense categorical", count=64)
-    truth = np.asarray(PerSample(agent, "layers").gram(params, samples))
+    truth = np.asarray(jax.jit(PerSample(agent, "layers").gram)(params, samples))
     norms = np.sqrt(np.diag(truth))
-    errors = []
-    for seed in range(12):
-        way = PerSample(agent, "projection", sketch=64, seed=seed)
-        errors.append((np.asarray(way.gram(params, samples)) - truth) / np.outer(norms, norms))
-    errors = np.array(errors)
+    sketched = lambda seed: PerSample(agent, "projection", sketch=64, seed=seed)
+    gram = jax.jit(lambda p, s, seed: sketched(seed).gram(p, s))
+    errors = np.array([gram(params, samples, seed) - truth for seed in range(12)]) / np.outer(norms, norms)
     stated = np.sqrt(2 / 64)
-    assert way.relative_error == pytest.approx(stated)
+    assert sketched(0).relative_error == pytest.approx(stated)
     off = ~np.eye(64, dtype=bool)
     assert 0.3 * stated < errors[:, off].std() < 1.2 * stated
     assert abs(errors.mean()) < 0.1 * stated
@@ -110,21 +117,21 @@ def test_sums_over_samples_need_no_vectors():
     agent, params, samples = case("dense gaussian")
     way = PerSample(agent)
     weight = jax.random.normal(jax.random.key(5), (3, 12))
-    assert np.allclose(
-        factor_sum(way.factors(params, samples), weight), weight @ way.vectors(params, samples), atol=1e-5
-    )
+    both = jax.jit(lambda p, s: (factor_sum(way.factors(p, s), weight), weight @ way.vectors(p, s)))
+    assert np.allclose(*both(params, samples), atol=1e-5)
 
 
 def test_the_full_objective_adds_entropy_and_value_terms():
     agent, params, samples = case("dense shared")
-    plain = PerSample(agent, "chunks").vectors(params, samples)
-    full = PerSample(agent, "chunks", FullObjective(ent_coef=0.5, vf_coef=0.25)).vectors(params, samples)
+    plain = jax.jit(PerSample(agent, "chunks").vectors)(params, samples)
+    full = jax.jit(PerSample(agent, "chunks", FullObjective(ent_coef=0.5, vf_coef=0.25)).vectors)(params, samples)
 
     def rest(policy, i):
-        dist, value = agent.both(params._replace(policy=policy), samples.obs[i : i + 1])
-        return (0.5 * agent.dist.entropy(dist) - 0.25 * (value - samples.target[i : i + 1]) ** 2)[0]
+        dist, value = agent.both(params._replace(policy=policy), samples.obs[i][None])
+        return (0.5 * agent.dist.entropy(dist) - 0.25 * (value - samples.target[i][None]) ** 2)[0]
 
-    extra = jnp.stack([jax.grad(rest)(params.policy, i) for i in range(12)])
+    gradient = jax.jit(jax.grad(rest))
+    extra = np.stack([gradient(params.policy, i) for i in range(12)])
     assert np.allclose(full - plain, extra, atol=1e-5)
 
 

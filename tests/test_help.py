@@ -1,7 +1,11 @@
 """Help in groups with the preset's values, names of other libraries, and completion in a real shell."""
 
+import contextlib
 import dataclasses
+import io
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -72,51 +76,83 @@ def test_every_command_has_a_parser_and_describing_one_runs_nothing(runs):
     assert not list(runs.iterdir())
 
 
+# Completion ----------------------------------------------------------------------------------------------------
+
+ANSWERS = [
+    (["tra"], ["train", "translate"]),
+    (["train", "MountainCarC"], ["MountainCarContinuous-v0"]),
+    (["train", "CartPole-v1", "--num-m"], ["--num-minibatches"]),
+    (["train", "--algo", "pp"], ["ppo", "ppo-ewma", "ppg", "ppg-ewma"]),
+    (["plan", "--preset", "reinforce/"], ["reinforce/CartPole-v1"]),
+    (["presets", "reinforce/"], ["reinforce/CartPole-v1"]),
+    (["translate", "b"], ["brax"]),
+    (["export", "runs one", "--to", "o"], ["onnx"]),
+    (["show", "runs"], ["runs one"]),
+    (["show", "--json", "runs"], ["runs one"]),  # an option that may stand alone
+    (["train", "--from", "runs"], ["runs one"]),
+    (["train", "--config", "runs"], ["runs one", "runs.txt"]),
+    (["study", "cl"], ["claims"]),
+    (["study", "run", "post/sp"], ["post/split"]),
+    (["train", "--num-envs", ""], []),
+]
+# Each says, a line each, what it would offer for the words it is given. zsh itself keeps what begins like the last.
+ASK = {
+    "bash": 'source {}; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _trimtab; printf "%s\\n" "${{COMPREPLY[@]}}"',
+    "zsh": (
+        "compdef() {{}}; compadd() {{ shift; print -rl -- $@; }}; "
+        '_files() {{ if [[ "$1" == -/ ]]; then print -rl -- *(/N); else print -rl -- *(N); fi; }}; '
+        'source {}; words=("$@"); CURRENT=$#; _trimtab'
+    ),
+    "fish": "source {}; complete -C (string join -- ' ' (string escape -- $argv[1..-2]))' '$argv[-1]",
+}
+HERE = [shell for shell in ASK if shutil.which(shell)]
+
+
 @pytest.fixture(scope="module")
-def bash_script(tmp_path_factory):
-    import contextlib
-    import io
-
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        cli.main(["completion", "bash"])
-    path = tmp_path_factory.mktemp("shell") / "completion.sh"
-    path.write_text(said.getvalue())
-    return path
+def scripts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shells")
+    for shell in ASK:
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            cli.main(["completion", shell])
+        (folder / shell).write_text(said.getvalue())
+    return folder
 
 
-@pytest.mark.parametrize(
-    "words, offered",
-    [
-        (["tra"], ["train", "translate"]),
-        (["train", "MountainCarC"], ["MountainCarContinuous-v0"]),
-        (["train", "CartPole-v1", "--num-m"], ["--num-minibatches"]),
-        (["train", "--algo", "pp"], ["ppo", "ppo-ewma", "ppg", "ppg-ewma"]),
-        (["train", "--algo", "=", "ppg"], ["ppg", "ppg-ewma"]),
-        (["plan", "--preset", "reinforce/"], ["reinforce/CartPole-v1"]),
-        (["presets", "reinforce/"], ["reinforce/CartPole-v1"]),
-        (["show", "--json", ""], ["true", "false"]),
-        (["show", "runs"], ["runs one"]),
-        (["study", "cl"], ["claims"]),
-        (["train", "--num-envs", ""], []),
-    ],
-)
-def test_completion_in_bash(words, offered, bash_script, runs):
+def offered(shell: str, script: Path, words: list[str], folder: Path) -> list[str]:
+    start = {"bash": ["bash", "--norc", "-c"], "zsh": ["zsh", "-f", "-c"], "fish": ["fish", "--no-config", "-c"]}
+    name = [] if shell == "fish" else [shell]  # what $0 is
+    done = subprocess.run(
+        [*start[shell], ASK[shell].format(script), *name, "trimtab", *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "TERM": "dumb"},
+    )
+    assert done.stderr == ""
+    lines = [line.split("\t")[0].rstrip("/").replace("\\ ", " ") for line in done.stdout.split("\n") if line]
+    return sorted(line for line in lines if line.startswith(words[-1]))
+
+
+@pytest.mark.parametrize("shell", HERE)
+def test_completion_in_every_shell_that_is_here(shell, scripts, runs):
     (runs / "runs one").mkdir()
     (runs / "runs.txt").touch()
-    script = (
-        f'source {bash_script}; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _trimtab; printf "%s\\n" "${{COMPREPLY[@]}}"'
-    )
-    command = ["bash", "--norc", "-c", script, "bash", "trimtab", *words]
-    result = subprocess.run(
-        command, capture_output=True, text=True, timeout=20, cwd=runs, env={"PATH": "/usr/bin:/bin"}
-    )
-    assert result.stderr == ""
-    assert [line for line in result.stdout.split("\n") if line] == offered
+    for words, wanted in ANSWERS:
+        assert offered(shell, scripts / shell, words, runs) == sorted(wanted), words
 
 
-def test_completion_of_zsh_and_fish_names_the_same_options(capsys):
-    options = [o for a in parser_of("train")._actions for o in a.option_strings if o.startswith("--")]
-    for shell, spelled in (("zsh", "{}"), ("fish", "-l {}")):
-        text = shown(capsys, "completion", shell)
-        assert all(spelled.format(o if shell == "zsh" else o[2:]) in text for o in options)
+def test_completion_after_an_equals_sign_in_bash(scripts, runs):
+    assert offered("bash", scripts / "bash", ["train", "--algo", "=", "ppg"], runs) == ["ppg", "ppg-ewma"]
+    assert offered("bash", scripts / "bash", ["show", "--json", ""], runs) == ["false", "true"]
+
+
+@pytest.mark.parametrize("shell", ASK)
+def test_every_script_names_every_option_and_long_lists_once(shell, scripts):
+    text = (scripts / shell).read_text()
+    for name, made in parsers().items():
+        options = [o for a in made._actions for o in a.option_strings if o.startswith("--")]
+        spelled = [f"from {name}' -l {o[2:]}" if shell == "fish" else o for o in options]
+        assert all(spelling in text for spelling in spelled), name
+    assert text.count(" AcrobotSwingup-v1 ") == 1 and len(text) < 200_000

@@ -1,14 +1,11 @@
 """Agents find the known answers of the ladder environments."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import ladder
 import numpy as np
 import pytest
 import tiny
-from tiny import forget_programs  # noqa: F401
 
 from trimtab.algos.algorithm import hypers_of
 
@@ -27,7 +24,7 @@ def train(env, iterations, **changes):
     config = tiny.config(**{**COMMON, "total_timesteps": 160 * iterations, **changes})
     bench, hypers = tiny.Bench(config, env), hypers_of(config)
 
-    @functools.partial(jax.jit, compiler_options=tiny.FAST)
+    @jax.jit
     def many(key):
         state = bench.algorithm.init(key, hypers)
         return jax.lax.fori_loop(0, iterations, lambda _, s: bench.algorithm.step(s, hypers)[0], state)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tiny
 from test_runs import Killed, assert_same, compile_once, die_at, recorded  # noqa: F401
-from tiny import forget_programs  # noqa: F401
 
 from trimtab import cli
 from trimtab.config import ConfigError

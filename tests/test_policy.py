@@ -10,16 +10,17 @@ import jax
 import numpy as np
 import pytest
 import tiny
-from tiny import forget_programs  # noqa: F401
 
 import trimtab
 from trimtab import cli
 from trimtab.config import Config
-from trimtab.envs.base import Discrete
+from trimtab.envs.base import Continuous, Discrete, MultiBinary, MultiDiscrete, Part, Spec
 from trimtab.nets.agent import Agent, distribution_for
+from trimtab.nets.heads import clip_action
 from trimtab.runs import loop, watch
 from trimtab.runs.export import onnx_graph, standalone_numpy, standalone_onnx, writing
 from trimtab.runs.export.torch_layout import from_torch, to_torch
+from trimtab.runs.manifest import environment
 from trimtab.runs.opening import opened
 from trimtab.runs.policy import policy_of
 from trimtab.runs.records import RunDir, RunError
@@ -160,40 +161,86 @@ def test_the_torch_export_names_and_turns_every_tensor_as_its_module_does(run, o
     assert dense <= set(tensors) <= dense | computed
 
 
-@pytest.fixture(scope="module")
-def images(tmp_path_factory):
-    """A run that was never trained, on images of odd sizes, and its network."""
-    shape, dist = (9, 6, 3), distribution_for(Discrete(4))
-    config = Config(env_id="Made-up", network="impala", impala_channels=(4, 5), hidden_sizes=(7,))
-    agent = Agent(shape, "uint8", dist, network="impala", impala_channels=(4, 5), hidden_sizes=(7,), auxiliary=True)
-    environment = {"observation": {"shape": shape, "dtype": "uint8"}}
-    files = RunDir.create(tmp_path_factory.mktemp("images") / "run", config.as_dict(), {"environment": environment})
+MADE = {  # every kind of network, observation and action, made up and never trained
+    "impala": ((9, 6, 3), "uint8", Discrete(4), {"network": "impala", "impala_channels": (4, 5), "hidden_sizes": (7,)}),
+    "nature": ((36, 40, 2), "uint8", Discrete(3), {"network": "nature", "hidden_sizes": (6,)}),
+    "dense on pixels": ((5, 4, 2), "uint8", Discrete(3), {"hidden_sizes": (6,)}),
+    "several choices": ((5,), "float32", MultiDiscrete((3, 2, 4)), {"activation": "elu", "hidden_sizes": (8,)}),
+    "switches": ((5,), "float32", MultiBinary(4), {"activation": "silu", "hidden_sizes": (8,)}),
+    "parts": ((6,), "float32", Continuous((-1.0, -2.0), (1.0, 2.0)), {"activation": "gelu", "hidden_sizes": (8,)}),
+}
+PARTS = (Part("camera", 0, 3), Part("inner.speed", 3, 4), Part("inner.turn", 4, 6))
+
+
+@pytest.fixture(scope="module", params=MADE)
+def made(request, tmp_path_factory):
+    """The files of a run, observations, and what its network and distribution say of them."""
+    shape, dtype, space, options = MADE[request.param]
+    dist, parts = distribution_for(space), PARTS if request.param == "parts" else ()
+    sees = {"actor_obs": ("inner",)} if parts else {}
+    spec = Spec("Made-up", "gymnasium", shape, dtype, space, None, compiled=False, parts=parts)
+    config = Config(env_id="Made-up", **{"network": "mlp"} | options, **sees)
+    agent = Agent(shape, dtype, dist, **options, auxiliary=True, actor_parts=spec.slices("actor_obs", config.actor_obs))
+    files = RunDir.create(
+        tmp_path_factory.mktemp("made") / "run", config.as_dict(), {"environment": environment(config, spec)}
+    )
     params, start, tensors = np.asarray(agent.init(jax.random.key(0)).policy), 0, {}
     params = params + 0.1 * np.random.default_rng(0).standard_normal(params.shape, np.float32)  # biases are not 0
     for name, part in agent.policy_layout.items():
         size = int(np.prod(part))
         tensors[f"params.policy.{name}"], start = params[start : start + size].reshape(part), start + size
     files.write_checkpoint(0, 0, tensors)
-    pixels = np.random.default_rng(1).integers(0, 256, (5, *shape), np.uint8)
-    return files, pixels, np.asarray(jax.jit(agent.policy)(params, pixels))
+    draw = np.random.default_rng(1)
+    seen = draw.integers(0, 256, (9, *shape), np.uint8) if dtype == "uint8" else draw.normal(size=(9, *shape))
+    seen = seen.astype(dtype)
+    said = jax.jit(agent.policy)(params, seen)
+    return files, seen, np.asarray(said)[:, : dist.num_outputs], np.asarray(clip_action(dist, dist.mode(said)))
 
 
-def test_image_networks_are_the_same_in_numpy_onnx_and_torch_layout(images):
-    files, pixels, wanted = images
+def test_every_network_and_action_is_the_same_in_numpy_onnx_and_torch_layout(made):
+    files, seen, wanted, actions = made
     policy = policy_of(files)
     scale = np.abs(wanted).max()
-    np.testing.assert_allclose(policy.outputs(pixels), wanted, atol=1e-5 * scale)
-    model = onnx_graph.to_onnx(policy.weights, "uint8").SerializeToString()
+    np.testing.assert_allclose(policy.outputs(seen), wanted, atol=1e-5 * scale)
+    np.testing.assert_allclose(policy(seen), actions, atol=1e-5 * scale)
+    np.testing.assert_allclose(policy(seen[2]), actions[2], atol=1e-5 * scale)
+    model = onnx_graph.to_onnx(policy.weights, str(seen.dtype)).SerializeToString()
     import onnxruntime
 
-    said = onnxruntime.InferenceSession(model).run(["outputs", "action"], {"observation": pixels})
+    said = onnxruntime.InferenceSession(model).run(["outputs", "action"], {"observation": seen})
     np.testing.assert_allclose(said[0], wanted, atol=1e-5 * scale)
-    assert (said[1] == wanted.argmax(-1)).all() and (policy(pixels) == said[1]).all()
+    np.testing.assert_allclose(said[1], actions, atol=1e-5 * scale)
     tensors, header = to_torch(policy.weights)
-    assert tensors["stacks.1.entry.weight"].shape == (5, 4, 3, 3)
+    assert all(isinstance(value, str) for value in header.values())
     back = from_torch(tensors, header)
     assert back.keys() == policy.weights.keys()
-    assert (standalone_numpy.outputs(back, pixels) == policy.outputs(pixels)).all()
+    assert (standalone_numpy.act(back, seen) == policy(seen)).all()
+    kernels = [tensor.shape[2:] for tensor in tensors.values() if tensor.ndim == 4]
+    assert all(rows == columns for rows, columns in kernels)  # [outputs, inputs, k, k]
+
+
+def test_drawn_choices_and_switches_have_their_probabilities(made):
+    files, seen, wanted, _ = made
+    policy = policy_of(files, sample=True, seed=1)
+    many = np.repeat(seen[:1], 8_000, axis=0)
+    if "switches" in policy.weights:
+        np.testing.assert_allclose(policy(many).mean(0), 1 / (1 + np.exp(-wanted[0])), atol=0.03)
+    elif "choices" in policy.weights:
+        drawn, ends = policy(many), np.cumsum(policy.weights["choices"])
+        for k, (n, end) in enumerate(zip(policy.weights["choices"], ends)):
+            odds = np.exp(wanted[0, end - n : end])
+            np.testing.assert_allclose(np.bincount(drawn[:, k], minlength=n) / 8_000, odds / odds.sum(), atol=0.03)
+
+
+def test_a_dict_may_be_given_as_it_is(made):
+    files, seen, _, actions = made
+    policy = policy_of(files)
+    if not policy.parts:
+        return
+    asked = {"inner": {"turn": seen[0, 4:], "speed": seen[0, 3:4]}, "camera": seen[0, :3]}
+    np.testing.assert_allclose(policy(asked), actions[0], atol=1e-6)
+    with pytest.raises(ValueError, match="camera has 2 numbers, not 3"):
+        policy(asked | {"camera": seen[0, :2]})
 
 
 def test_watching_writes_every_frame_and_the_return(run, tmp_path):

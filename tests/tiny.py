@@ -6,21 +6,10 @@ from typing import Any
 
 import jax
 import numpy as np
-import pytest
 
 from trimtab import envs
 from trimtab.algos.algorithm import Algorithm, hypers_of
 from trimtab.config import Config
-
-# Half the compilation time, for programs that run for milliseconds.
-FAST = {
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
-    "xla_cpu_use_fusion_emitters": False,
-}
-
-# The same for commands that a test starts.
-CHEAP = {"XLA_FLAGS": " ".join(f"--{name}={str(value).lower()}" for name, value in FAST.items())}
 
 BASE: dict[str, Any] = {
     "num_envs": 2,
@@ -49,9 +38,9 @@ class Bench:
             time_limit=config.time_limit,
         )
         self.algorithm = Algorithm(config, env)
-        self.init = jax.jit(self.algorithm.init, compiler_options=FAST)
-        self.step = jax.jit(self.algorithm.step, compiler_options=FAST)
-        self.collect = jax.jit(self.algorithm.collect, compiler_options=FAST)
+        self.init = jax.jit(self.algorithm.init)
+        self.step = jax.jit(self.algorithm.step)
+        self.collect = jax.jit(self.algorithm.collect)
 
     def run(self, config: Config, iterations: int, seed: int = 0):
         """States before each iteration and after the last, and every iteration's Info, as NumPy."""
@@ -75,12 +64,9 @@ def bench(config: Config) -> Bench:
     return _benches[key]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def forget_programs():
-    """Drop a module's programs after it: one process that keeps hundreds of them crashes inside XLA."""
-    yield
+def forget() -> None:
+    """Let the compiled algorithms go."""
     _benches.clear()
-    jax.clear_caches()
 
 
 def metric(infos, name: str) -> np.ndarray:

@@ -152,9 +152,8 @@ def test_variance_is_that_of_many_independent_batches(chain):
 @pytest.mark.parametrize("cell", [0, 1], ids=["frozenlake limited", "chain unlimited"])
 def test_a_slice_of_the_calibration(cell):
     """Bias and mean gradient against exact answers, coverage not far from 95%; `make calibrate` does the whole."""
-    bench = Bench(
-        (Cell(FiniteMDP.from_gymnasium("FrozenLake-v1"), 4, 0.9, True), Cell(sticky_chain(), 4, 1.0, False))[cell]
-    )
+    lake = Cell(FiniteMDP.from_gymnasium("FrozenLake-v1"), 4, 0.9, limited=True, num_rows=512)
+    bench = Bench((lake, Cell(sticky_chain(), 4, 1.0, limited=False, num_rows=512))[cell])
     outcome = bench.run(24)
     _, lo, hi = outcome.mean_error_sq
     assert lo - (hi - lo) <= 0 <= hi + (hi - lo)

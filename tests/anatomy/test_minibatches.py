@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
-from tiny import forget_programs  # noqa: F401
 
 from trimtab import envs, ewma, minibatch, normalize, objectives
 from trimtab.algos import update
@@ -89,7 +88,7 @@ def test_the_drift_of_a_probe_is_that_of_the_update(collected, norm_adv, surroga
     state = replace(state, prox=ewma.init(state.params.policy) if config.is_ewma else None)
 
     both = lambda *given: (minibatches.follow(algorithm, *given), stepwise(algorithm, *given))
-    compiled = jax.jit(both, compiler_options=tiny.FAST)
+    compiled = jax.jit(both)
     (drift, bias), wanted = compiled(state, rows, hypers_of(config), jax.random.key(5))
     np.testing.assert_allclose(drift, wanted, atol=1e-4)
     assert len(drift) == config.update_epochs * config.minibatches and bias[0] < 1e-5 < bias[-1]

@@ -3,8 +3,6 @@
 import dataclasses
 import inspect
 import json
-import subprocess
-import sys
 
 import jax
 import numpy as np
@@ -13,6 +11,7 @@ import pytest
 import tiny
 
 import trimtab
+from trimtab import cli
 from trimtab.anatomy.options import ProbeOptions
 from trimtab.anatomy.probe import Prober, probe
 from trimtab.anatomy.sampling import tail_length
@@ -257,22 +256,15 @@ def test_what_means_nothing_is_refused(pendulum, options):
         probe(pendulum, **options)
 
 
-def test_the_command_prints_one_object(pendulum):
-    command = [
-        sys.executable,
-        "-m",
-        "trimtab.cli",
-        "probe",
-        str(pendulum.path),
-        "--replicates",
-        "4",
-        "--json",
-        "--quiet",
-    ]
-    out = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+def test_the_command_prints_one_object(pendulum, capsys):
+    words = ["probe", str(pendulum.path), "--replicates", "4", "--json", "--quiet"]
+    assert cli.main(words) == 0
+    out = json.loads(capsys.readouterr().out)
     assert out["probes"][0]["variance"]["value"] > 0
-    wrong = subprocess.run([*command, "--at", "7"], capture_output=True, text=True)
-    assert wrong.returncode == 2 and "nearest: 0, 256" in wrong.stderr and len(wrong.stderr.splitlines()) == 1
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([*words, "--at", "7"])
+    said = capsys.readouterr().err
+    assert stopped.value.code == 2 and "nearest: 0, 256" in said and len(said.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class Starts:
         env = TabularEnv(fork())
         algorithm = Algorithm(tiny.config(), env)
         self.hypers = hypers_of(algorithm.config)
-        self.state = jax.jit(algorithm.init, compiler_options=tiny.FAST)(jax.random.key(0), self.hypers)
+        self.state = jax.jit(algorithm.init)(jax.random.key(0), self.hypers)
         policy, _ = exact.policy_tables(algorithm.agent, self.state.params, env.state_obs())
         self.problem = exact.problem(env.mdp, policy, 0.9, LIMIT)
         self.sampler = CompiledSampler(algorithm, self.state, self.hypers, ROWS, 1, "stationary", reference=False)

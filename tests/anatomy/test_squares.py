@@ -4,14 +4,14 @@ import pytest
 from trimtab.anatomy.bias import bias_sq, difference_statistics
 from trimtab.anatomy.bootstrap import bootstrap_weights
 from trimtab.anatomy.squares import _plausible_means
-from trimtab.anatomy.variance import squared_mean
+from trimtab.anatomy.variance import square_errors
 
 ROWS = np.random.default_rng(0).normal(size=(24, 3)) * [2.0, 1.0, 0.3] + [0.5, 0.2, 0.1]
 
 
 @pytest.fixture
 def square():
-    return squared_mean(difference_statistics(ROWS), bootstrap_weights(24, seed=1, num_resamples=6))
+    return square_errors(difference_statistics(ROWS), bootstrap_weights(24, seed=1, num_resamples=6))
 
 
 def test_directions_span_the_noise_and_the_mean(square):

@@ -84,3 +84,12 @@ def limited():
 
 gymnasium.register("trimtab-test/Corridor-v0", Corridor, max_episode_steps=50)
 gymnasium.register("trimtab-test/Corridors-v0", None, vector_entry_point=Corridors, max_episode_steps=50)
+
+
+class Reused(Corridors):
+    """Hands out the same array at every step, written over."""
+
+    def observe(self):
+        self.board = getattr(self, "board", np.zeros((self.num_envs, 2), np.float32))
+        self.board[:] = super().observe()
+        return self.board

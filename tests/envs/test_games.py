@@ -5,7 +5,6 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tiny
 
 from trimtab import envs
 
@@ -18,7 +17,7 @@ def play(env, num_steps: int, action: int | None = None):
         act = jax.random.randint(key, (), 0, env.spec.action.n) if action is None else jnp.int32(action)
         return env.step(key, state, act)
 
-    run = jax.jit(lambda state, keys: jax.lax.scan(step, state, keys), compiler_options=tiny.FAST)
+    run = jax.jit(lambda state, keys: jax.lax.scan(step, state, keys))
     return np.asarray(obs), jax.tree.map(np.asarray, run(state, jax.random.split(jax.random.key(1), num_steps))[1])
 
 

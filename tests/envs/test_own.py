@@ -24,6 +24,7 @@ IDS = [
     "corridors:Corridors",
     "corridors:SameStep",
     "corridors:Disabled",
+    "corridors:Reused",
 ]
 
 
@@ -39,7 +40,7 @@ def test_every_way_of_bringing_one_gives_the_same_walk(env_id):
     np.testing.assert_array_equal(env.reset(0)[:, 0], [0, 0])
     steps = [env.step(np.ones(2, np.int32)) for _ in range(7)]
     rows = [step for step in steps if step.valid.all()]
-    assert len(rows) == (6 if env_id.endswith(("Corridors", "Corridors-v0")) else 7)
+    assert len(rows) == (6 if env_id.endswith(("Corridors", "Corridors-v0", "Reused")) else 7)
     np.testing.assert_allclose([step.next_obs[0, 0] for step in rows[:5]], [0.2, 0.4, 0.6, 0.8, 1.0], rtol=1e-6)
     np.testing.assert_array_equal(
         [step.terminated[0] for step in rows], [*[False] * 4, True, *[False] * (len(rows) - 5)]

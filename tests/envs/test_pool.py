@@ -300,3 +300,11 @@ def test_indices_are_one_hot_and_whole_number_boxes_are_choices():
     env.reset(0)
     assert env.step(np.array([[0, 0], [39, 19]])).reward.shape == (2,)
     env.close()
+
+
+def test_vizdoom_leaves_nothing_where_it_is_started(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    env = PoolEnv("Basic-v1", 1)
+    env.reset(0)
+    env.close()
+    assert not list(tmp_path.iterdir())

@@ -145,4 +145,4 @@ def test_pages_of_a_run_are_written_with_their_figures(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["page"] == str(run.path / "page.html")
     assert cli.main(["doctor", str(run.path), "--page"]) == 0
     assert "doctor.html" in capsys.readouterr().out and (run.path / "doctor.html").is_file()
-    assert "To act on" in (run.path / "doctor.html").read_text()
+    assert "<strong>To act on</strong>" in (run.path / "doctor.html").read_text()

@@ -110,7 +110,7 @@ class Browser:
         """The value of a JavaScript expression in the page."""
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
-    def open(self, page: Path | str, width: int, until: str, patience: float = 40) -> Visit:
+    def open(self, page: Path | str, width: int, until: str, patience: float = 180) -> Visit:
         """Open a file or an address at a window width and wait until an expression holds."""
         self.visit = Visit()
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
@@ -119,7 +119,7 @@ class Browser:
         self.eventually(until, patience)
         return self.visit
 
-    def eventually(self, expression: str, patience: float = 40) -> Any:
+    def eventually(self, expression: str, patience: float = 180) -> Any:
         """The value of an expression, once it holds."""
         end = time.monotonic() + patience
         while not (value := self.run(expression)):

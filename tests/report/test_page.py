@@ -168,7 +168,7 @@ def test_verdicts_and_stages_are_on_the_page(browser, large, tmp_path):
     assert text.count('class="badge good">recommended<') == 1 and text.count('class="badge grey">ruled out<') == 1
     for said in (
         "learned less",
-        "is out: its return is 40 lower (10 to 70).",
+        "Out: 4 × 256, its return is 40 lower (10 to 70).",
         "Early and late ask for",
         "lowest variance",
     ):

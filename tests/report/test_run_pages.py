@@ -112,6 +112,19 @@ def test_pages_are_whole_on_a_screen_and_on_a_phone(browser, which, tmp_path):
         assert browser.run("document.querySelector('.next code').textContent").startswith("trimtab ")
 
 
+def test_what_to_type_after_a_tuning_follows_from_what_it_found():
+    page_of = lambda **changes: tune.tune_page(
+        tuning() | changes, tune.figures(tuning(), curves_of(["start", "tuned"])), {}
+    )
+    assert "<strong>Better</strong>" in page_of() and "trimtab train --config runs/tune/tuned.yaml" in page_of()
+    rows = [row | {"areas": [1.0, 2.0]} for row in tuning()["final"]]
+    asked = "trimtab tune CartPole-v1 --final-seeds 2 --run-dir runs/tune"
+    open_ = {"better": False, "gain": {"value": 1.0, "lo": -1.0, "hi": 3.0}, "final": rows, "command": asked}
+    assert "<code>trimtab tune CartPole-v1 --final-seeds 4 --store runs/tune/store</code>" in page_of(**open_)
+    worse = open_ | {"gain": {"value": -1.0, "lo": -2.0, "hi": -0.5}}
+    assert "<code>trimtab train CartPole-v1</code>" in page_of(**worse)
+
+
 def test_no_axis_stands_under_an_empty_place():
     """Three panels in two columns: each has its own axis, so none is drawn where there is no panel."""
     spec = tune.sweeps_chart(tuning()).to_dict()
@@ -127,7 +140,10 @@ def test_the_findings_of_a_run_are_told_and_escaped():
 def test_a_solved_run_says_so_once():
     solved = run("a") | {"findings": [finding("goal", "solved"), finding("clipping", "note")], "command": None}
     text = run_page.run_page(solved | {"sentence": "Solved: 100 counts. Nothing to act on."})
-    assert text.count("Solved. Nothing to act on.") == 1 and "trimtab probe runs/a --page" in text
+    assert text.count("Solved. Nothing to act on.") == 1 and "trimtab watch runs/a" in text
+    assert "What the doctor says" not in text  # it has nothing to say
+    diagnosis = run_page.doctor_page(solved | {"evaluations": []}, SYMPTOMS)
+    assert "<strong>Solved</strong><span>nothing to act on</span>" in diagnosis and "trimtab eval runs/a" in diagnosis
 
 
 def test_the_figure_of_returns_has_its_evaluations_and_its_goal():

@@ -19,6 +19,32 @@ def note(bench: Bench, text: str) -> None:
 
 
 @dataclass(frozen=True)
+class Wide(Job):
+    """Wants a process with several devices."""
+
+    kind: ClassVar[str] = "studies.jobs:Wide"
+    number: int
+    wanted: int = 2
+
+    steps = 1
+
+    @property
+    def threads(self) -> int:
+        return 1
+
+    @property
+    def devices(self) -> int:
+        return self.wanted
+
+    @property
+    def label(self) -> str:
+        return f"{self.number}"
+
+    def do(self, bench: Bench) -> dict[str, Any]:
+        return {"process": os.getpid()}
+
+
+@dataclass(frozen=True)
 class Count(Job):
     """Count to `to`, slowly, with a checkpoint at every number; the result is the sum."""
 

@@ -1,9 +1,13 @@
 """Verdicts by the common rule: what is beyond its interval, on which side, and how often."""
 
+from dataclasses import replace
+
 import pytest
 
-from trimtab.estimate import Estimate
-from trimtab.studies.claims import Claim, Evidence, judge
+from trimtab.estimate import Estimate, unresolved
+from trimtab.studies.catalogue import DECLARED
+from trimtab.studies.claims import Claim, Evidence, explained, judge
+from trimtab.studies.declared import SIZES
 
 CLAIM = Claim("P1", "text", "where", "rule")
 ABOVE, BELOW, NEITHER = Estimate(1.0, 0.5, 1.5), Estimate(-1.0, -1.5, -0.5), Estimate(0.5, -0.5, 1.5)
@@ -30,5 +34,34 @@ def test_verdicts_follow_the_rule(effects, word):
 def test_what_is_not_resolved_says_what_would_resolve_it():
     """An interval of ±1 around 0.5 on 4 seeds: half as wide, it is above 0; so 4 times as many, and one more."""
     verdict = judge(CLAIM, "effect", [Evidence("env", NEITHER, 4)], "")
-    assert "about 17 seeds on env" in verdict.needed
+    assert verdict.needed == "about 17 seeds (4 here)"
     assert judge(CLAIM, "effect", [Evidence("env", ABOVE, 4)], "").needed == ""
+
+
+def test_the_size_is_the_one_at_which_enough_effects_decide():
+    """Two of three must be told from 0: the second nearest counts, at 4 (1/0.25)² seeds and one more."""
+    near, far = Estimate(0.5, -0.5, 1.5), Estimate(0.25, -0.75, 1.25)
+    evidence = [Evidence(f"env {k}", effect, 4) for k, effect in enumerate([near, far, Estimate(0.01, -0.99, 1.01)])]
+    assert judge(CLAIM, "effect", evidence, "").needed == "about 65 seeds (4 here)"
+
+
+def test_a_size_nobody_can_run_is_called_out_of_reach():
+    """100 seeds instead of 4 make an interval of ±1 one of ±0.2."""
+    small = Evidence("env", Estimate(0.01, -0.99, 1.01), 4)
+    needed = judge(CLAIM, "effect", [small], "").needed
+    assert needed.startswith("out of reach: over 100 seeds; the effect may be nil") and "one of 0.2)" in needed
+    assert "no size can be named" in judge(CLAIM, "effect", [Evidence("env", unresolved(1.0), 1)], "").needed
+
+
+def test_what_was_different_is_said_where_a_claim_does_not_hold():
+    fails = judge(CLAIM, "effect", [Evidence("env", BELOW, 4)], "Found.")
+    holds = judge(CLAIM, "effect", [Evidence("env", ABOVE, 4)], "Found.")
+    told = explained([fails, holds, replace(fails, differs="Its own reason.")], "Other settings.")
+    assert [v.differs for v in told] == ["Other settings.", "", "Its own reason."]
+    assert told[0].sentence == "Found."
+
+
+@pytest.mark.parametrize("kind", [kind for kind, study in DECLARED.items() if study.claims])
+def test_every_study_says_what_differs_from_its_source(kind):
+    for size in SIZES:
+        assert len(DECLARED[kind](size=size).differs) > 60

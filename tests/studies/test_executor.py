@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 import tiny
 
-from studies.jobs import Add, Count, Die, Fail, Needy
+from studies.jobs import Add, Count, Die, Fail, Needy, Wide
 from trimtab.anatomy.options import ProbeOptions
 from trimtab.config import ConfigError
-from trimtab.runs.engines import Engines, shape_of
+from trimtab.runs.engines import Engines
+from trimtab.runs.programs import shape_of
 from trimtab.runs.records import RunDir
-from trimtab.studies.executor import Inline, executor
+from trimtab.studies.executor import Inline, Queue, executor
 from trimtab.studies.job import Probe, Train, from_dict
 from trimtab.studies.local import Local
 from trimtab.studies.store import Store
@@ -27,7 +28,7 @@ from trimtab.studies.store import Store
 @pytest.fixture(autouse=True)
 def ends():
     """A test that hangs ends."""
-    signal.alarm(240)
+    signal.alarm(900)
     yield
     signal.alarm(0)
 
@@ -42,6 +43,20 @@ def place(request):
 def done(store: Store) -> list[str]:
     file = store.path / "done.log"
     return sorted(file.read_text().splitlines()) if file.exists() else []
+
+
+def test_jobs_on_several_devices_take_as_many_places_and_have_workers_of_their_own(tmp_path):
+    queue = Queue([Wide(0), Wide(1), Wide(2, 1), Wide(3, 1), Wide(4, 1)])
+    given = [[job.number for job in queue.ready(free)] for free in (-1, 0, 2, 1, 2)]
+    assert given == [[], [], [0], [1], [2, 3]]
+    local = Local(2)
+    try:
+        (first,), (second,), (third,) = (
+            list(local.run([job], Store(tmp_path))) for job in (Wide(0), Wide(1), Wide(2, 1))
+        )
+    finally:
+        local.close()
+    assert first.result["process"] == second.result["process"] != third.result["process"]
 
 
 # Identity ------------------------------------------------------------------------------------------------------
@@ -165,7 +180,7 @@ list(local.run([Count(10_000, 0.01)], Store({str(tmp_path)!r}), say))
     worker = int(parent.stdout.readline())
     parent.kill()
     parent.wait()
-    deadline = time.time() + 20
+    deadline = time.time() + 120
     while time.time() < deadline and _alive(worker):
         time.sleep(0.05)
     assert not _alive(worker)

@@ -46,7 +46,7 @@ def test_a_claim_of_several_parts_needs_all_of_them(parts, expected):
 def test_what_does_not_hold_says_what_was_different():
     parts = {"up": Estimate(1, 0.5, 2), "down": Estimate(-1, -2, -0.5)}
     verdicts = [judge_all(CLAIM, "", [[Evidence("here", e, 3)]], "Seen.") for e in parts.values()]
-    assert [v.sentence for v in explained(verdicts, "Another setting.")] == ["Seen.", "Seen. Another setting."]
+    assert [v.differs for v in explained(verdicts, "Another setting.")] == ["", "Another setting."]
 
 
 @pytest.mark.parametrize(("second", "expected"), [(True, "holds"), (False, "depends")])

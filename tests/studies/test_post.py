@@ -278,7 +278,7 @@ def test_the_drafts_claims_on_known_tables():
     }
     found = verdicts(frozenlake.FrozenLake(size="quick"), tables)
     assert (found["D1"].word, found["D2"].word, found["D3"].word) == ("holds", "holds", "does not hold")
-    assert "1/√L 0.20" in found["D1"].sentence and found["D1"].evidence[0].effect.value == pytest.approx(0.425)
+    assert "0.20 (1/√L)" in found["D1"].sentence and found["D1"].evidence[0].effect.value == pytest.approx(0.425)
 
 
 # The jobs, at a tiny size ----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from trimtab.studies.store import Store
 @pytest.fixture(autouse=True)
 def ends():
     """A test that hangs ends."""
-    signal.alarm(400)
+    signal.alarm(900)
     yield
     signal.alarm(0)
 

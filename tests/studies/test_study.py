@@ -175,10 +175,11 @@ class Trains(Some):
 
 def test_the_cost_is_jobs_and_steps_of_every_shape_and_hours_at_the_measured_speed(monkeypatch, capsys):
     measured = {2: 0.5, 8: 0.25}
-    monkeypatch.setattr(costs, "_measured", lambda job: measured[job.config.num_envs])
+    monkeypatch.setattr(costs, "_measured", lambda config: measured[config.num_envs])
     cost = costs.cost_of(Trains(), Where(workers=4))
-    hours = {"train FrozenLake-v1 ppo 2x8": 3 * 640 * 0.5 / 3600, "train FrozenLake-v1 ppo 8x8": 1280 * 0.25 / 3600}
-    hours["studies.jobs:Count "] = 5 * 0.375 / 3600  # what is no training takes as long as training does on average
+    names = ("train FrozenLake-v1 ppo 2x8 in 2", "train FrozenLake-v1 ppo 8x8 in 2")
+    hours = dict(zip(names, (3 * 640 * 0.5 / 3600, 1280 * 0.25 / 3600)))
+    hours["studies.jobs:Count"] = 5 * 0.25 / 3600  # what looks at no run takes as long as training does
     assert {row["what"]: row["hours"] for row in cost["rows"]} == pytest.approx(hours)
     assert {row["what"]: row["jobs"] for row in cost["rows"]} == dict(zip(hours, (3, 1, 1))), "a job asked twice is one"
     assert cost["jobs"] == 5 and cost["steps"] == 3 * 640 + 1280 + 5
@@ -187,10 +188,27 @@ def test_the_cost_is_jobs_and_steps_of_every_shape_and_hours_at_the_measured_spe
     assert [row["hours"] for row in cost["rows"]] == sorted(hours.values(), reverse=True)
     costs.print_cost(cost)
     said = capsys.readouterr().out
-    assert "5 jobs, 3,205 environment steps" in said and "with 4 workers" in said
+    assert "5 jobs, 3,205 environment steps" in said and "4 workers" in said
+
+
+def test_batches_between_two_that_were_timed_cost_a_share_per_environment():
+    speeds = costs.Speeds()
+    base = tiny.config(env_id="FrozenLake-v1", num_envs=4, total_timesteps=1280)
+    speeds.timed[costs._kind(base)] = {1: 9.0, 16: 1.5}  # 1 + 8/N
+    assert speeds.step(base) == (pytest.approx(3.0), "between measured")
+    assert speeds.step(base.replace(num_envs=16)) == (1.5, "measured")
+    assert speeds.step(base.replace(env_id="Taxi-v4")) == (pytest.approx(3.0), "as others")
+
+
+def test_nothing_more_is_timed_when_patience_is_used_up_but_one_speed_is_always_known(monkeypatch):
+    timed = []
+    monkeypatch.setattr(costs, "PATIENCE", -1.0)
+    monkeypatch.setattr(costs, "_measured", lambda config: timed.append(config.env_id) or 0.5)
+    configs = [tiny.config(env_id=env_id) for env_id in ("FrozenLake-v1", "Taxi-v4")]
+    assert costs._calibrate(configs).step(configs[1]) == (0.5, "as others") and len(timed) == 1
 
 
 def test_the_speed_is_that_of_a_short_run_of_the_same_shape():
-    seconds = costs._measured(Train(tiny.config(env_id="FrozenLake-v1", total_timesteps=10_000_000)))
+    seconds = costs._measured(tiny.config(env_id="FrozenLake-v1", total_timesteps=10_000_000))
     assert seconds is not None and 0 < seconds < 0.1
-    assert costs._measured(Train(tiny.config(env_id="NoSuch-v9"))) is None
+    assert costs._measured(tiny.config(env_id="NoSuch-v9")) is None

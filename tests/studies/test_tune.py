@@ -1,12 +1,8 @@
 """`trimtab tune`: what a sweep keeps, what the end says, and the whole job at a tiny size."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
-import tiny
 import yaml
 
 from trimtab import cli
@@ -40,6 +36,13 @@ def test_each_sweep_starts_from_what_the_ones_before_it_kept(tmp_path):
     kept = {sweep["field"]: sweep["kept"] for sweep in answer["sweeps"]}
     assert kept == {"learning_rate": 1e-3, "update_epochs": 2, "max_grad_norm": 0.5}
     assert answer["changes"] == {"learning_rate": 1e-3, "update_epochs": 2} and answer["better"]
+
+
+def test_the_value_rate_is_tried_at_one_and_two_times_the_policys_where_it_can_differ(tmp_path):
+    fields = lambda config: {s["field"]: s["trials"] for s in tuned(tmp_path, config, phases="variance")[0]["sweeps"]}
+    tried = [t["value"] for t in fields(Config(learning_rate=1e-3))["value_learning_rate"]]
+    assert tried == [2e-3, None], "none is the policy's own"
+    assert len(fields(Config(arch="shared"))["value_learning_rate"]) == 1, "one network has one step size"
 
 
 def test_the_start_is_kept_where_nothing_is_better(tmp_path):
@@ -90,28 +93,17 @@ def test_efforts_that_mean_nothing_are_refused(options):
 
 def test_the_whole_job_writes_a_configuration_a_page_and_one_object_and_can_be_resumed(tmp_path, capsys):
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "trimtab.cli", "tune", "FrozenLake-v1", "--preset", "none", "--phases", "variance"]
-    command += [
-        "--seeds",
-        "1",
-        "--final-seeds",
-        "2",
-        "--total-timesteps",
-        "640",
-        "--num-envs",
-        "4",
-        "--num-steps",
-        "16",
-    ]
-    command += ["--hidden-sizes", "8", "--run-dir", str(out), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | tiny.CHEAP)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    words = "tune FrozenLake-v1 --preset none --phases horizon --seeds 1 --final-seeds 2 --total-timesteps 640"
+    words += f" --num-envs 4 --num-steps 16 --hidden-sizes 8 --on inline --run-dir {out} --json"
+    assert cli.main(words.split()) == 0
+    result = json.loads(capsys.readouterr().out)
     assert [(s["field"], [t["value"] for t in s["trials"]]) for s in result["sweeps"]] == [
-        ("norm_reward", [False, True])
+        ("gamma", [0.98, 0.99, 0.995]),
+        ("ent_coef", [0.003, 0.01, 0.03]),
+        ("ent_anneal", [0.0, 0.5, 0.8]),
     ]
     assert {"value", "lo", "hi", "resolved"} == set(result["gain"]) and isinstance(result["better"], bool)
-    assert len(result["final"]) == 2 and all(len(row["areas"]) == 2 for row in result["final"])
+    assert len(result["final"]) == 4 and all(len(row["areas"]) == 2 for row in result["final"])
     assert from_dict(yaml.safe_load((out / "tuned.yaml").read_text())).hidden_sizes == (8,)
     assert "<html" in (out / "page.html").read_text() and (out / "figures" / "sweeps.png").exists()
     times = {file: file.stat().st_mtime_ns for file in out.glob("store/*/outcome.json")}

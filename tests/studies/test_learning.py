@@ -1,0 +1,61 @@
+"""Whether presets train: what counts as reached, what was chosen, and what is said of rows that were not run."""
+
+import polars as pl
+import pytest
+
+from trimtab import presets
+from trimtab.config import ConfigError
+from trimtab.studies.own.learning import Learning
+from trimtab.studies.own.rows import FULL, Bar
+
+
+@pytest.mark.parametrize(
+    "bar, values, first, met",
+    [
+        (Bar(10), [9, 12], 0, True),
+        (Bar(10), [9, 10], 0, False),
+        (Bar(10), [], 0, False),
+        (Bar(10, on=2), [10, 11, 0], 0, True),
+        (Bar(10, on=2), [100, 9, 9], 0, False),
+        (Bar(2, times_first=True), [5], 2, True),
+        (Bar(2, times_first=True), [5], 3, False),
+    ],
+)
+def test_a_bar_is_met_on_average_or_on_so_many_seeds(bar, values, first, met):
+    assert bar.is_met(values, first) is met
+
+
+def test_environments_are_chosen_and_first_seeds_come_first():
+    study = Learning(size="full", only=("Hopper-v4", "LunarLander-v3"))
+    jobs = [(job.config.env_id, job.config.seed) for job in study.jobs()]
+    assert jobs[:3] == [("LunarLander-v3", 1), ("Hopper-v4", 1), ("LunarLander-v3", 2)] and len(jobs) == 8
+    assert Learning.again(study.asked()) == study
+    with pytest.raises(ConfigError, match=r"nearest: .*Hopper-v4"):
+        Learning(size="full", only=("Hoper-v4",))
+
+
+def test_what_was_not_run_is_said():
+    study = Learning(size="full", only=("Hopper-v4",))
+    steps = study.rows[0].config.steps
+    rows = [("Hopper-v4", "ppo", seed, steps, value, 20.0) for seed, value in ((1, 2400.0), (2, 2300.0))]
+    returns = pl.DataFrame(rows, schema=["env_id", "algo", "seed", "steps", "value", "first"], orient="row")
+    summary, left = study._summary(returns), study._not_run(returns)
+    assert summary["seeds"].to_list() == ["2 of 3"] and summary["met"].to_list() == ["no, so far"]
+    assert left.height == len(FULL) - 1 and "Hopper-v4" not in left["env_id"]
+    said = study.answer({"summary": summary, "not_run": left}, [])
+    assert said.startswith("0 of 1 presets reach what is wanted of them, not Hopper-v4 ppo")
+    assert said.endswith(f"{left.height} rows of the full size were not run.")
+
+
+@pytest.mark.parametrize("values, word", [([250.0] * 4, "yes"), ([250.0, 0.0], "open"), ([250.0, 0.0, 0.0], "no")])
+def test_seeds_that_are_not_run_leave_open_what_depends_on_them(values, word):
+    study = Learning(size="full", only=("LunarLander-v3",))
+    rows = [("LunarLander-v3", "ppo", k, 1, value, 0.0) for k, value in enumerate(values)]
+    returns = pl.DataFrame(rows, schema=["env_id", "algo", "seed", "steps", "value", "first"], orient="row")
+    assert study._summary(returns)["met"].to_list() == [word]
+
+
+def test_every_row_trains_a_shipped_preset():
+    for row in FULL:
+        name = presets.chosen({"env_id": row.env_id, "algo": row.algo})
+        assert name is not None and row.config.env_id == row.env_id
