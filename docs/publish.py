@@ -1,7 +1,8 @@
 """Finished studies as pages of docs/results: `python docs/publish.py DIR ...`, or a directory that holds some.
 
-For each study: NAME.md with the answer, the claims and their verdicts, what differs from the source, tables, figures
-and how it was made; NAME.json with the same in full. And claims.md, the table of all claims, first of all pages.
+For each study: NAME.md with the answer, the claims and their verdicts, figures, what differs from the source, tables
+and how it was made; NAME.json with the same in full. And claims.md, the table of all claims, first of all pages, from
+all these JSON files.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from typing import Any
 import polars as pl
 
 from trimtab.estimate import Estimate
+from trimtab.report import verdicts
 from trimtab.runs.device import machine
 from trimtab.runs.records import write_atomically, write_json
 from trimtab.studies.catalogue import DECLARED
-from trimtab.studies.ledger import gathered, measured
+from trimtab.studies.ledger import counted, judged_rows
 
 RESULTS = Path(__file__).parent / "results"
 LARGEST = 500_000  # bytes of a figure
+HEADER = "| page | question | size | claims |\n|---|---|---|---|\n"  # of the table of studies in README.md
 MOST_ROWS = 30  # of a table on a page; the whole table stands beside it
 
 
@@ -34,13 +37,15 @@ def studies(places: list[Path]) -> list[Path]:
 def judged(folder: Path) -> dict[str, Any]:
     """A study's answer, its tables judged by the rules as they are now."""
     answer = json.loads((folder / "result.json").read_text())
-    study = DECLARED[answer["study"]](size=answer["size"], seed=answer["seed"])
+    asked = json.loads((folder / "study.json").read_text())["asked"]
+    study = DECLARED[answer["study"]].again(asked)
     tables = {file.stem: pl.read_parquet(file) for file in sorted((folder / "tables").glob("*.parquet"))}
-    verdicts = study.judge(tables)
-    sentence = study.answer(tables, verdicts)
+    found = study.verdicts(tables)
+    sentence = study.answer(tables, found)
     size = "" if answer["size"] == "default" else f" --{answer['size']}"
-    command = f"trimtab study run {answer['study']}{size}"
-    told = {"sentence": sentence, "verdicts": [v.as_dict() for v in verdicts], "notes": study.notes()}
+    only = f" --only {','.join(asked['only'])}" if asked.get("only") else ""
+    command = f"trimtab study run {answer['study']}{size}{only}"
+    told = {"sentence": sentence, "verdicts": [v.as_dict() for v in found], "notes": study.notes()}
     return answer | told | {"command": command}
 
 
@@ -48,19 +53,12 @@ def page_of(folder: Path) -> tuple[str, str]:
     """The page of a study as Markdown, and its name."""
     answer = judged(folder)
     write_json(folder / "result.json", answer)
-    study, name = DECLARED[answer["study"]], answer["study"].replace("/", "-")
-    lines = [f"# {study.summary}", "", f"*{study.source}*", "", f"**{answer['sentence']}**", ""]
-    for verdict in answer["verdicts"]:
-        claim = verdict["claim"]
-        lines += [f"- **{verdict['word']}**: {claim['id']}, {claim['text']} ({claim['where']})."]
-        lines += [
-            f"  {verdict['sentence']} {measured(verdict)}. {verdict['needed']}".rstrip(),
-            f"  *Rule: {claim['rule']}*",
-        ]
+    name = answer["study"].replace("/", "-")
+    lines = head(answer)
     lines += ["", *(f"![{figure.stem}]({name}-{figure.stem}.svg)\n" for figure in _figures(folder, name))]
     if answer["notes"]:
         lines += ["## What differs from the source", "", *(f"- {note}" for note in answer["notes"]), ""]
-    lines += _tables(folder, name)
+    lines += claim_by_claim(answer) + _tables(folder, name)
     where = machine()
     lines += [
         "## How this was made",
@@ -72,6 +70,50 @@ def page_of(folder: Path) -> tuple[str, str]:
     ]
     write_atomically(RESULTS / f"{name}.json", (json.dumps(answer, indent=1) + "\n").encode())
     return name, "\n".join(lines)
+
+
+def head(answer: dict[str, Any]) -> list[str]:
+    """The answer and the verdicts, of a study's page."""
+    study, judged = DECLARED[answer["study"]], answer["verdicts"]
+    large = f"**{verdicts.tally(judged)} ({answer['size']} size).** " if judged else ""
+    lines = [f"# {study.summary}", "", f"*{answer['study']}; {study.source}*", "", f"{large}{answer['sentence']}", ""]
+    if judged:
+        lines += ["| | claim | verdict | effect [95%] | would resolve it |", "|---|---|---|---|---|"]
+        lines += [f"| {v['id']} | {_text(v['claim']['text'])} | {_short(v)} |" for v in judged] + [""]
+    return lines
+
+
+def _short(verdict: dict[str, Any] | None) -> str:
+    """Verdict, effect and what would resolve it: three cells."""
+    word = verdicts.word(verdict)
+    marked = (
+        f"{verdicts.SIGNS[word]} {word}"
+        if word in ("not resolved", verdicts.NOT_RUN)
+        else f"{verdicts.SIGNS[word]} **{word}**"
+    )
+    needed = verdict["needed"] if verdict else ""
+    return " | ".join([marked, _text(verdicts.effect(verdict).replace("\n", "<br>")), _text(needed)])
+
+
+def claim_by_claim(answer: dict[str, Any]) -> list[str]:
+    """Rule, finding and every effect of every claim."""
+    lines = ["## Claim by claim", ""] if answer["verdicts"] else []
+    for verdict in answer["verdicts"]:
+        claim = verdict["claim"]
+        lines += [f"**{claim['id']}. {verdicts.sentence(claim['text'])}** ({claim['where']}) {verdict['sentence']}"]
+        if verdict.get("differs"):
+            lines += ["", f"What was different from the source: {verdict['differs']}"]
+        lines += ["", f"*Rule: {verdicts.sentence(claim['rule'])}*", ""]
+        lines += [f"| {_text(verdict['measured'])} | effect [95%] | seeds |", "|---|---|---|"]
+        for item in verdict["evidence"]:
+            lines += [f"| {_text(item['environment'])} | {Estimate.from_dict(item['effect'])} | {item['seeds']} |"]
+        lines += [""]
+    return lines
+
+
+def _text(text: str) -> str:
+    """In a cell of a table."""
+    return text.replace("|", "∣")
 
 
 def _figures(folder: Path, name: str) -> list[Path]:
@@ -86,7 +128,7 @@ def _figures(folder: Path, name: str) -> list[Path]:
 def _tables(folder: Path, name: str) -> list[str]:
     """The small tables of a study."""
     lines = []
-    for file in sorted((folder / "tables").glob("*.parquet")):
+    for file in sorted((folder / "tables").glob("*.parquet"), key=lambda f: (f.stem != "summary", f.stem)):
         frame = pl.read_parquet(file)
         if frame.height <= MOST_ROWS and frame.width <= 12:
             lines += [f"## Table: {file.stem}", "", "| " + " | ".join(frame.columns) + " |", "|---" * frame.width + "|"]
@@ -99,32 +141,41 @@ def _cell(value: Any) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value).replace("|", "∣")
 
 
-def claims(places: list[Path]) -> str:
-    """Every claim and what was measured of it."""
-    lines = [
-        "# Claims of the sources, and what was measured",
+def claims(answers: list[dict[str, Any]]) -> str:
+    """Every claim and what was measured of it: to look over, then what does not hold and why."""
+    rows = judged_rows(answers)
+    lines = ["# Claims of the sources, and what was measured", "", f"**{counted(rows)}.**", ""]
+    lines += [
+        "Each claim is judged by the rule that its study declares beforehand: the study's page has the rule, every "
+        "effect and the figures. The effect shown is the middle one of those measured, with its 95% interval. Run a "
+        "study: `trimtab study run NAME`; this table: `trimtab study claims DIR`.",
         "",
-        "Each claim is judged by the rule that its study declares beforehand; a study's page has the rule, the "
-        "evidence and the figures. Run one: `trimtab study run NAME`; this table: `trimtab study claims DIR`.",
-        "",
-        "| | claim | verdict | measured | study |",
-        "|---|---|---|---|---|",
+        "| | claim | verdict | effect [95%] | would resolve it | study |",
+        "|---|---|---|---|---|---|",
     ]
-    for row in gathered(places):
+    for row in rows:
+        link = _link(row["study"]) + (f"<br>{row['verdict']['size']}" if row["verdict"] else "")
+        lines.append(
+            f"| {row['id']} | {_text(row['claim'])}<br>*{_text(row['where'])}* | {_short(row['verdict'])} | {link} |"
+        )
+    failing = [row for row in rows if row["verdict"] and row["verdict"].get("differs")]
+    lines += ["", "## What was different where a claim does not hold", ""] if failing else []
+    for row in failing:
         verdict = row["verdict"]
-        name = row["study"].replace("/", "-")
-        link = f"[{row['study']}]({name}.md)" if (RESULTS / f"{name}.md").exists() else row["study"]
-        word = f"**{verdict['word']}** ({verdict['size']})" if verdict else "not run"
-        said = f"{verdict['sentence']} {verdict['needed']}".strip() if verdict else f"rule: {row['rule']}"
-        lines.append(f"| {row['id']} | {row['claim']} ({row['where']}) | {word} | {_effects(verdict)}{said} | {link} |")
+        lines += [f"- **{row['id']} {verdict['word']}.** {verdict['sentence']} {verdict['differs']}"]
     return "\n".join(lines) + "\n"
 
 
-def _effects(verdict: dict[str, Any] | None) -> str:
-    if not verdict:
-        return ""
-    resolved = [e for e in verdict["evidence"] if e["effect"]["resolved"]]
-    return "".join(f"{e['environment']} {Estimate.from_dict(e['effect'])}; " for e in resolved[:4])
+def _link(study: str) -> str:
+    name = study.replace("/", "-")
+    return f"[{study}]({name}.md)" if (RESULTS / f"{name}.md").exists() else study
+
+
+def published() -> list[dict[str, Any]]:
+    """The answers of all studies whose pages are here."""
+    files = [RESULTS / f"{kind.replace('/', '-')}.json" for kind in DECLARED]
+    found = [json.loads(file.read_text()) for file in files if file.is_file()]
+    return [answer for answer in found if answer.get("study") in DECLARED]
 
 
 def main() -> None:
@@ -133,23 +184,22 @@ def main() -> None:
         name, text = page_of(folder)
         write_atomically(RESULTS / f"{name}.md", text.encode())
         print(f"docs/results/{name}.md")
-    write_atomically(RESULTS / "claims.md", claims(places).encode())
-    listed(places)
+    write_atomically(RESULTS / "claims.md", claims(published()).encode())
+    listed()
 
 
-def listed(places: list[Path]) -> None:
+def listed() -> None:
     """The table of studies in README.md."""
-    rows = []
-    for folder in studies(places):
-        kind = json.loads((folder / "result.json").read_text())["study"]
-        rows.append(f"| [{kind}]({kind.replace('/', '-')}.md) | {DECLARED[kind].summary} |")
+    rows = [
+        f"| [{a['study']}]({a['study'].replace('/', '-')}.md) | {DECLARED[a['study']].summary} | {a['size']} | "
+        f"{verdicts.tally(a['verdicts'])} |"
+        for a in published()
+    ]
     text = (RESULTS / "README.md").read_text()
-    before, _, rest = text.partition("| page | question |\n|---|---|\n")
+    before, _, rest = text.partition(HEADER)
     after = rest[rest.index("## Speed and checks") :]
-    order = [f"[{kind}]" for kind in DECLARED]
-    rows.sort(key=lambda row: next(k for k, name in enumerate(order) if name in row))
-    table = "\n".join(["| page | question |", "|---|---|", *rows])
-    write_atomically(RESULTS / "README.md", f"{before}{table}\n\n{after}".encode())
+    table = "\n".join(rows)
+    write_atomically(RESULTS / "README.md", f"{before}{HEADER}{table}\n\n{after}".encode())
 
 
 if __name__ == "__main__":
