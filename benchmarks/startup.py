@@ -2,7 +2,7 @@
 
 Phases from a new process to the first iteration of CartPole-v1 with a warm compilation cache, in turns with another
 checkout of this library; the overhead of a job in a warm worker; with --long also `tune`, `split --quick` or the demo
-as commands, before and after. Writes docs/results/startup.{json,md}.
+as commands, before and after, with what they answered. Writes docs/results/startup.{json,md}.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ def warm_overhead(jobs: int = 6) -> dict[str, float]:
     return {"first job": round(over[0], 3), "later jobs": round(median(over[1:]), 3)}
 
 
-def commands(checkouts: dict[str, Path], asked: list[str]) -> dict[str, dict[str, float]]:
-    """Seconds of whole commands, before and after, compilation caches warm."""
-    found: dict[str, dict[str, float]] = {}
+def commands(checkouts: dict[str, Path], asked: list[str]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Seconds of whole commands and what they answer, before and after, compilation caches warm."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
     for argv in (COMMANDS[name] for name in asked):
         command = f"trimtab {' '.join(argv)}"
         for name, checkout in checkouts.items():
@@ -113,8 +113,12 @@ def commands(checkouts: dict[str, Path], asked: list[str]) -> dict[str, dict[str
                     begun = time.perf_counter()
                     words = [sys.executable, "-m", "trimtab.cli", *argv, "--quiet", "--run-dir", f"{out}/study"]
                     subprocess.run(words, capture_output=True, env=environment, cwd=folder, check=True)
-                    found.setdefault(command, {})[name] = round(time.perf_counter() - begun, 1)
-                    print(command, name, found[command][name], flush=True)
+                    seconds = round(time.perf_counter() - begun, 1)
+                    answer = json.loads(Path(out, "study", "result.json").read_text())["sentence"]
+                    turns = found.setdefault(command, {}).setdefault(name, {"answers": []})
+                    turns["seconds"] = seconds
+                    turns["answers"] += [answer] if answer not in turns["answers"] else []
+                    print(command, name, seconds, answer, flush=True)
     return found
 
 
@@ -142,11 +146,15 @@ def page(result: dict[str, Any]) -> str:
     ]
     if result.get("commands"):
         lines += ["| command | " + " | ".join(names) + " | ratio |", "|---|" + "---|" * (len(names) + 1)]
-        for command, seconds in result["commands"].items():
-            values = [seconds[name] for name in names]
+        for command, turns in result["commands"].items():
+            values = [turns[name]["seconds"] for name in names]
             lines.append(
-                f"| {command} | " + " | ".join(f"{v:.1f}" for v in values) + f" | {values[0] / values[-1]:.1f} |"
+                f"| `{command}` | " + " | ".join(f"{v:.1f}" for v in values) + f" | {values[0] / values[-1]:.1f} |"
             )
+        lines += ["", "What they answered, in two runs with the same seed (once, where both said the same):", ""]
+        for command, turns in result["commands"].items():
+            lines += [f"- `{command}`"]
+            lines += [f"    - {name}: {answer}" for name in names for answer in turns[name]["answers"]]
     return "\n".join(lines) + "\n"
 
 

@@ -2,12 +2,14 @@
 
 For each study: NAME.md with the answer, the claims and their verdicts, figures, what differs from the source, tables
 and how it was made; NAME.json with the same in full. And claims.md, the table of all claims, first of all pages, from
-all these JSON files.
+all these JSON files. Answers of `trimtab split` and `trimtab tune` become pages of the same kind, named as their
+directories.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -16,15 +18,24 @@ from typing import Any
 import polars as pl
 
 from trimtab.estimate import Estimate
+from trimtab.quantities import quantity
 from trimtab.report import verdicts
+from trimtab.report.numbers import raised
+from trimtab.report.split import columns
+from trimtab.report.tune import changed
 from trimtab.runs.device import machine
 from trimtab.runs.records import write_atomically, write_json
 from trimtab.studies.catalogue import DECLARED
 from trimtab.studies.ledger import counted, judged_rows
+from trimtab.wording import plain
 
 RESULTS = Path(__file__).parent / "results"
 LARGEST = 500_000  # bytes of a figure
 HEADER = "| page | question | size | claims |\n|---|---|---|---|\n"  # of the table of studies in README.md
+SHOWN = {  # figures of answers
+    "split": ("split_error", "learning_curves", "split_stages", "lag_covariance"),
+    "tune": ("learning_curves", "sweeps"),
+}
 MOST_ROWS = 30  # of a table on a page; the whole table stands beside it
 
 
@@ -178,10 +189,72 @@ def published() -> list[dict[str, Any]]:
     return [answer for answer in found if answer.get("study") in DECLARED]
 
 
+# Answers of `trimtab split` and `trimtab tune` ---------------------------------------------------------------
+
+
+def answers(places: list[Path]) -> list[Path]:
+    """Directories of finished splits and tunings."""
+    found = [f for place in places for f in (place, *sorted(place.glob("*"))) if (f / "result.json").is_file()]
+    return [f for f in found if json.loads((f / "study.json").read_text())["kind"] in ("split", "tune")]
+
+
+def answer_page(folder: Path) -> tuple[str, str]:
+    """The page of one of them, and its name."""
+    name, kind = folder.resolve().name, json.loads((folder / "study.json").read_text())["kind"]
+    answer = json.loads((folder / "result.json").read_text())
+    command = re.sub(r" --(run-dir|store)[ =]\S+", "", answer["command"])
+    where = machine()
+    told = _split(answer) if kind == "split" else _tuning(answer)
+    shown = [figure for figure in _figures(folder, name) if figure.stem in SHOWN[kind]]
+    lines = [
+        f"# `{command}`",
+        "",
+        f"On {where['processor']}, {where['cores']} cores. Numbers: [{name}.json]({name}.json).",
+        "",
+        f"**{answer['sentence']}**",
+        "",
+        *told,
+        "",
+        *(f"![{figure.stem.replace('_', ' ')}]({name}-{figure.stem}.svg)\n" for figure in shown),
+    ]
+    for unused in RESULTS.glob(f"{name}-*.svg"):
+        if unused.stem.removeprefix(f"{name}-") not in SHOWN[kind]:
+            unused.unlink()
+    write_atomically(RESULTS / f"{name}.json", (json.dumps(answer, indent=1) + "\n").encode())
+    return name, "\n".join(lines)
+
+
+def _split(answer: dict[str, Any]) -> list[str]:
+    """Every split with what was measured of it, then stage by stage."""
+    power = columns.power(answer["rows"])
+    flat = lambda cell: cell.replace("\n", "<br>")
+    lines = ["| N × T | verdict | " + " | ".join(quantity(name).label for name in columns.ALL) + " | seeds |"]
+    lines.append("|---" * (len(columns.ALL) + 3) + "|")
+    for row in answer["rows"]:
+        cells = [flat(columns.cell(row, name, power)) for name in columns.ALL]
+        split = f"{row['num_envs']} × {row['num_steps']}"
+        lines.append(f"| {split} | {row['verdict']} | {' | '.join(map(_text, cells))} | {row['seeds']} |")
+    lines += ["", f"Variance, its two terms and bias² in {raised(power)} gradient², at step {answer['at']:,}.", ""]
+    lines += [f"- {s['stage'].capitalize()}, step {s['step']:,}: {s['sentence']}." for s in answer["stages"]]
+    lines += [f"- {text}" for text in (answer["stage_sentence"], answer["marginal"]) if text]
+    return lines + [f"- Doubt: {doubt}." for doubt in answer["doubts"]]
+
+
+def _tuning(answer: dict[str, Any]) -> list[str]:
+    """The comparison on new seeds, and what every sweep kept."""
+    lines = ["| configuration | area under the learning curve on new seeds |", "|---|---|"]
+    for row in answer["final"]:
+        lines.append(f"| {changed(row['changes'])} | {row['area']:.4g} ({row['lo']:.4g} to {row['hi']:.4g}) |")
+    lines += ["", "| phase | field | from | kept |", "|---|---|---|---|"]
+    return lines + [
+        f"| {s['phase']} | {s['field']} | {plain(s['before'])} | {plain(s['kept'])} |" for s in answer["sweeps"]
+    ]
+
+
 def main() -> None:
     places = [Path(word) for word in sys.argv[1:]] or [Path("runs")]
-    for folder in studies(places):
-        name, text = page_of(folder)
+    for folder, made in [*((f, page_of) for f in studies(places)), *((f, answer_page) for f in answers(places))]:
+        name, text = made(folder)
         write_atomically(RESULTS / f"{name}.md", text.encode())
         print(f"docs/results/{name}.md")
     write_atomically(RESULTS / "claims.md", claims(published()).encode())

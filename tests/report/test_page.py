@@ -8,12 +8,16 @@ from report.examples import curves_of, measured, result_of
 from trimtab.config import Config
 from trimtab.report import numbers, page, style
 from trimtab.report.split import figures
-from trimtab.report.split.page import split_page
+from trimtab.report.split import page as split
 from trimtab.report.staircase import staircase_note, steps_of
 
 READY = "document.documentElement.dataset.ready === '1' && document.readyState === 'complete'"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 SHARED = 0.9e-5
+
+
+def drawn(given):
+    return split.split_page(given, split.figures(given))
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +42,7 @@ def pages(result, large, tmp_path_factory):
     """The pages of both results, written."""
     folder = tmp_path_factory.mktemp("pages")
     for name, given in (("real", result), ("large", large)):
-        (folder / f"{name}.html").write_text(split_page(given), encoding="utf-8")
+        (folder / f"{name}.html").write_text(drawn(given), encoding="utf-8")
     return folder
 
 
@@ -164,7 +168,7 @@ def judged(result):
 
 
 def test_verdicts_and_stages_are_on_the_page(browser, large, tmp_path):
-    text = split_page(judged(large))
+    text = drawn(judged(large))
     assert text.count('class="badge good">recommended<') == 1 and text.count('class="badge grey">ruled out<') == 1
     for said in (
         "learned less",
@@ -231,7 +235,7 @@ def test_text_is_escaped_and_marked_rows_stand_out(pages):
 def test_what_is_not_resolved_is_said(large):
     nothing = {"value": None, "lo": None, "hi": None, "resolved": False}
     large = large | {"rows": [row | {"bias_sq": nothing, "mse": nothing} for row in large["rows"]]}
-    assert "not resolved" in split_page(large)
+    assert "not resolved" in drawn(large)
     assert {r["part"] for r in _data(figures.error(large))} == {"individual", "covariance", "total"}
 
 
@@ -258,7 +262,7 @@ def test_pages_without_results_of_training(large):
     rows = [row | {"auc": empty, "fps": empty, "final_return": empty} for row in large["rows"]]
     bare = large | {"rows": rows, "curves": large["curves"].clear(), "predicted": [], "reasons": [], "doubts": []}
     assert set(figures.figures(bare)) == {"split_error"}
-    assert "not resolved" in split_page(bare)
+    assert "not resolved" in drawn(bare)
 
 
 @pytest.mark.parametrize(

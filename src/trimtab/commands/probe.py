@@ -74,9 +74,7 @@ def probe(argv: list[str]) -> int:
         from trimtab.report import style
         from trimtab.report.probe import figures
 
-        for name, chart in figures.of_frame(frame_of(found)).items():
-            for suffix in (".png", ".svg", ".pdf", ".html"):
-                style.save(chart, Path(given.save) / f"{name}{suffix}")
+        style.save_all(figures.of_frame(frame_of(found)), Path(given.save), (*style.PRINTED, ".html"))
         if not output.json:
             print(f"figures: {given.save}")
     return 0

@@ -9,13 +9,9 @@ import altair as alt
 from trimtab.report import style
 from trimtab.runs.records import write_atomically
 
-FORMATS = (".svg", ".png", ".pdf")
-
 
 def write_page(path: Path, text: str, figures: dict[str, alt.TopLevelMixin]) -> None:
     """The page, and beside it figures/NAME.svg, .png and .pdf, drawn from the definitions the page has."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, text.encode())
-    for name, chart in figures.items():
-        for suffix in FORMATS:
-            style.save(chart, path.parent / "figures" / f"{name}{suffix}")
+    style.save_all(figures, path.parent / "figures")

@@ -7,6 +7,7 @@ import html
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib import resources
 from typing import Any
 
@@ -31,6 +32,8 @@ from trimtab.report.blocks import (
     Svg,
     Table,
 )
+from trimtab.runs.device import cache_dir
+from trimtab.runs.records import write_atomically
 
 __all__ = [
     "Answer", "Block", "Bullets", "Claim", "Claims", "Columns", "Contents", "Figure", "Files", "Folded", "Heading",
@@ -265,7 +268,13 @@ def _asset(name: str) -> str:
 
 @functools.cache
 def _bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script."""
+    """Vega, Vega-Lite and Vega-Embed as one script. Bundling takes a second, so it is kept beside compiled programs."""
     import vl_convert
 
-    return vl_convert.javascript_bundle().replace("</script", "<\\/script")
+    kept = cache_dir().parent / f"vega-{vl_convert.__version__}.js"
+    with suppress(OSError):
+        return kept.read_text(encoding="utf-8")
+    script = vl_convert.javascript_bundle().replace("</script", "<\\/script")
+    with suppress(OSError):
+        write_atomically(kept, script.encode())
+    return script

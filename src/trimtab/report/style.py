@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import altair as alt
 import polars as pl
+import vl_convert
+from altair.utils import schemapi
+from altair.vegalite import SCHEMA_VERSION
 
 from trimtab.config import ConfigError
+from trimtab.runs.records import write_atomically
 
 alt.data_transformers.disable_max_rows()
 
@@ -17,12 +25,47 @@ BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#3b6fb6", "#e08a1e", "#3f8f5b", "#c039
 PALETTE = [BLUE, ORANGE, GREEN, RED, PURPLE, GREY]
 RAMP = ["#27408b", "#2f7fb8", "#35a394", "#86b94b", "#e3a72f", "#cf5b1f"]  # for things that have an order
 FORMATS = (".png", ".svg", ".pdf", ".html", ".json")
+PRINTED = (".svg", ".png", ".pdf")  # beside every page
 WIDTH, HEIGHT, ROW = 520, 260, 34  # of a figure, and of one bar in it
 SHORT_NUMBER = (  # labels of axes: 0, 0.02, 2e-5, 3e6
     "datum.value == 0 ? '0' : format(datum.value, abs(datum.value) < 1e-3 || abs(datum.value) >= 1e5 ? '~e' : '~g')"
 )
 STEPS = "datum.value == 0 ? '0' : format(datum.value, '~s')"  # 0, 50k, 1M
 FONT = "Inter, Helvetica Neue, Helvetica, Arial, sans-serif"
+LOOK: dict[str, Any] = {
+    "font": FONT,
+    "background": "white",
+    "padding": 8,
+    "axis": {
+        "labelFontSize": 12,
+        "titleFontSize": 12.5,
+        "titleFontWeight": "normal",
+        "titleColor": "#3c434d",
+        "labelColor": "#5b6470",
+        "gridColor": "#edf0f3",
+        "domainColor": "#c9cfd6",
+        "tickColor": "#c9cfd6",
+        "titlePadding": 8,
+    },
+    "view": {"strokeWidth": 0},
+    "legend": {
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "symbolStrokeWidth": 3,
+        "titleColor": "#3c434d",
+        "labelColor": "#3c434d",
+        "symbolOpacity": 1,
+    },
+    "range": {"category": PALETTE},
+    "header": {
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "labelFontWeight": 600,
+        "labelColor": "#3c434d",
+        "title": None,
+    },
+}
 
 
 def themed(chart: alt.TopLevelMixin, title: str | None = None, subtitle: str | None = None) -> alt.TopLevelMixin:
@@ -37,32 +80,7 @@ def themed(chart: alt.TopLevelMixin, title: str | None = None, subtitle: str | N
             )
             heading.subtitlePadding, heading.subtitleLineHeight = 6, 16
         chart = chart.properties(title=heading)
-    return (
-        chart.configure(font=FONT, background="white", padding=8)
-        .configure_axis(
-            labelFontSize=12,
-            titleFontSize=12.5,
-            titleFontWeight="normal",
-            titleColor="#3c434d",
-            labelColor="#5b6470",
-            gridColor="#edf0f3",
-            domainColor="#c9cfd6",
-            tickColor="#c9cfd6",
-            titlePadding=8,
-        )
-        .configure_view(strokeWidth=0)
-        .configure_legend(
-            labelFontSize=12,
-            titleFontSize=12,
-            titleFontWeight="normal",
-            symbolStrokeWidth=3,
-            titleColor="#3c434d",
-            labelColor="#3c434d",
-            symbolOpacity=1,
-        )
-        .configure_range(category=PALETTE)
-        .configure_header(labelFontSize=12, titleFontSize=12, labelFontWeight=600, labelColor="#3c434d", title=None)
-    )
+    return chart.configure(**LOOK)  # all at once: every call copies the chart with its data
 
 
 def ordered(count: int) -> list[str]:
@@ -126,20 +144,55 @@ def paneled(chart: Any, panels: list[str], columns: int = 2, height: Any = HEIGH
 
 def save(chart: alt.TopLevelMixin, path: Path) -> None:
     """Write a chart; the ending chooses the format. HTML is one file that needs no network."""
-    suffix = path.suffix.lower()
-    if suffix not in FORMATS:
+    if path.suffix.lower() not in FORMATS:
         raise ConfigError("save", str(path), f"must end in one of {', '.join(FORMATS)}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.tmp{suffix}")
-    if suffix == ".png":
-        chart.save(str(temporary), format="png", scale_factor=2.0)
-    elif suffix == ".html":
+    save_all({path.stem: chart}, path.parent, (path.suffix,))
+
+
+def save_all(charts: Mapping[str, alt.TopLevelMixin], folder: Path, suffixes: Sequence[str] = PRINTED) -> None:
+    """Every chart as NAME.svg, .png and .pdf, or in other formats. Vega draws each once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, chart in charts.items():
+        drawing = _Drawing(chart)
+        for suffix in suffixes:
+            write_atomically(folder / f"{name}{suffix}", drawing.as_bytes(suffix.lower()))
+
+
+class _Drawing:
+    """A chart in any format; pictures are made from its SVG."""
+
+    def __init__(self, chart: alt.TopLevelMixin):
+        self.chart = chart
+
+    @functools.cached_property
+    def spec(self) -> dict[str, Any]:
+        return self.chart.to_dict(validate=False)  # the chart was valid when it was made
+
+    @functools.cached_property
+    def svg(self) -> str:
+        return vl_convert.vegalite_to_svg(self.spec, vl_version="_".join(SCHEMA_VERSION.split(".")[:2]))
+
+    def as_bytes(self, suffix: str) -> bytes:
+        match suffix:
+            case ".svg":
+                return self.svg.encode()
+            case ".png":
+                return vl_convert.svg_to_png(self.svg, scale=2.0)
+            case ".pdf":
+                return vl_convert.svg_to_pdf(self.svg)
+            case ".json":
+                return json.dumps(self.spec, indent=2, sort_keys=True).encode()
         from trimtab.report.page import Figure, page
 
-        temporary.write_text(page("", [Figure(chart)]), encoding="utf-8")
-    else:
-        chart.save(str(temporary), format=suffix[1:])
-    temporary.replace(path)
+        return page("", [Figure(self.chart)]).encode()
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Altair checks every part of a chart as it is made, over and over, which takes longer than drawing it; the tests
+    have checked ours."""
+    with schemapi.debug_mode(False):
+        yield
 
 
 def learning_curve_of(rows: list[dict[str, Any]], title: str) -> alt.TopLevelMixin:

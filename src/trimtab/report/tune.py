@@ -100,9 +100,10 @@ def figures(result: dict[str, Any], curves: pl.DataFrame) -> dict[str, Any]:
 
 def write_page(result: dict[str, Any], curves: pl.DataFrame, manifest: dict[str, Any], out: Path) -> None:
     """page.html and figures/ in the directory of a tuning."""
-    from trimtab.report import files
+    from trimtab.report import files, style
 
-    drawn = figures(result, curves)
+    with style.drawing():
+        drawn = figures(result, curves)
     files.write_page(out / "page.html", tune_page(result, drawn, manifest), drawn)
 
 

@@ -134,17 +134,16 @@ class Declared(Study):
 
     def present(self, answer: Answer, outcomes: Outcomes, out: Path) -> None:
         from trimtab.report import style  # figures take long to import, and a study that only asks draws none
+        from trimtab.report.files import write_page
         from trimtab.report.study import study_page
 
         tables = {file.stem: pl.read_parquet(file) for file in sorted((out / "tables").glob("*.parquet"))}
-        figures = self.figures(tables)
+        with style.drawing():
+            figures = self.figures(tables)
         seconds = sum(o.seconds for o in outcomes.values())
         configs = [o.job.config.as_dict() for o in outcomes.values() if hasattr(o.job, "config")]
         page = study_page(answer, figures, self.summary, self.source, seconds, machine(), list(tables), configs)
-        write_atomically(out / "page.html", page.encode())
-        for name, figure in figures.items():
-            for suffix in (".svg", ".png", ".pdf"):
-                style.save(figure.chart, out / "figures" / f"{name}{suffix}")
+        write_page(out / "page.html", page, {name: figure.chart for name, figure in figures.items()})
 
 
 def _keeping(

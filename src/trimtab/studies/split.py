@@ -21,7 +21,7 @@ from trimtab.anatomy.noise import predict_variance
 from trimtab.anatomy.options import ProbeOptions
 from trimtab.config import Config, ConfigError
 from trimtab.runs.device import cores
-from trimtab.runs.records import RunDir, write_atomically, write_parquet
+from trimtab.runs.records import RunDir, write_parquet
 from trimtab.runs.run import learning_frame, load
 from trimtab.studies.job import Probe, Train
 from trimtab.studies.study import Answer, Outcomes, Study, Work
@@ -302,6 +302,7 @@ class Split(Study):
 
     def present(self, answer: Answer, outcomes: Outcomes, out: Path) -> None:
         from trimtab.report import style  # figures take long to import, and a study that only asks draws none
+        from trimtab.report.files import write_page
         from trimtab.report.split import page
 
         config, probes = self._base_config(), self.probes()
@@ -322,10 +323,9 @@ class Split(Study):
             "curves": learning_frame(runs),
             "manifest": RunDir.open(base).manifest(),
         }
-        write_atomically(out / "page.html", page.split_page(drawn).encode())
-        for name, chart in page.figures(drawn).items():
-            for suffix in (".svg", ".png", ".pdf"):
-                style.save(chart, out / "figures" / f"{name}{suffix}")
+        with style.drawing():
+            figures = page.figures(drawn)
+            write_page(out / "page.html", page.split_page(drawn, figures), figures)
 
 
 def _finite(value: float) -> float | None:

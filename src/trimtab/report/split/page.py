@@ -43,9 +43,8 @@ def figures(result: dict[str, Any]) -> dict[str, Any]:
     return split_figures.figures(result) | probe_figures.of_frame(result["measurements"])
 
 
-def split_page(result: dict[str, Any]) -> str:
-    """The page of `trimtab split`."""
-    drawn = split_figures.figures(result)
+def split_page(result: dict[str, Any], drawn: dict[str, Any]) -> str:
+    """The page of `trimtab split`, with its figures."""
     show = lambda name, note="": [Figure(drawn[name], note)] if name in drawn else []
     blocks: list[Block] = [
         Answer(_times(result["sentence"]), _times(result["recommended"]), "environments × steps"),

@@ -18,7 +18,7 @@ from trimtab.studies.jobs import Directions
 from trimtab.studies.study import Outcomes
 
 STEPS: dict[Size, int] = {"quick": 204_800, "default": 1_024_000, "full": 1_024_000}
-SEEDS: dict[Size, int] = {"quick": 4, "default": 5, "full": 20}
+SEEDS: dict[Size, int] = {"quick": 4, "default": 10, "full": 20}
 REPLICATES: dict[Size, int] = {"quick": 16, "default": 48, "full": 128}
 CHECKPOINTS = 100  # the post's steps are multiples of ten iterations of a thousand
 LONG, SHORT = (4, 256), (16, 64)  # the post's two splits
