@@ -118,9 +118,9 @@ def probe_on_both(count: int) -> None:
     config = tiny.config(devices=count, num_envs=2 * count, num_steps=16)
     for backend, options in (("auto", {"blocks": (8,), "bias": False}), ("gymnasium", {"advantages": "fixed"})):
         with tempfile.TemporaryDirectory() as place:
-            run = train(config.replace(backend=backend), f"{place}/run", checkpoints=1)
-            look = partial(probe, run, "last", replicates=5, correlations=False, save=False, **options)
-            one, many = (frame_of([look(devices=devices)]) for devices in (1, count))
+            run = train(config.replace(backend=backend), f"{place}/run", checkpoints=2)
+            look = partial(probe, run, "all", replicates=5, correlations=False, save=False, **options)
+            one, many = (frame_of(look(devices=devices)) for devices in (1, count))
         assert one.height > 10 and one.equals(many)
 
 

@@ -48,6 +48,24 @@ def test_the_public_names_are_listed_and_exist():
         trimtab.trian  # noqa: B018
 
 
+def test_a_split_refuses_what_it_varies_and_what_contradicts_its_run(run, tmp_path):
+    with pytest.raises(ConfigError, match="is what a split varies"):
+        trimtab.split("CartPole-v1", 64, tmp_path / "out", num_envs=4)
+    with pytest.raises(ConfigError, match="too small to split"):
+        trimtab.split("CartPole-v1", 0, tmp_path / "out")
+    with pytest.raises(ConfigError, match=r"the run .* has"):
+        trimtab.split(run, 64, tmp_path / "out", learning_rate=0.5)
+    assert not (tmp_path / "out").exists()
+
+
+def test_studies_from_python_lie_where_the_command_puts_them(monkeypatch, tmp_path):
+    begun = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("trimtab.studies.study.begin", lambda study, out, *rest: begun.append(out) or {"run": ""})
+    trimtab.study("paper/published")
+    assert begun[0].as_posix() == "runs/study-paper-published-1"
+
+
 def test_every_command_has_a_function_but_those_for_a_terminal():
     elsewhere = {"doctor": "diagnose", "eval": "evaluate", "show": "load"}
     missing = {name for name in HELP if elsewhere.get(name, name) not in dir(trimtab)}

@@ -45,6 +45,8 @@ WRONG = {
     "no checkpoints": "train CartPole-v1 --checkpoints 0",
     "no seeds": "train CartPole-v1 --seeds 0",
     "ignored option": "train CartPole-v1 --momentum 0.9",
+    "where many jobs are done, of one run": "train CartPole-v1 --workers 2",
+    "a cheat sheet of a run": "doctor runs/none --cheatsheet",
     "does not fit the environment": "train CartPole-v1 --network impala",
     "resume of nothing": "resume nowhere",
     "eval of nothing": "eval nowhere",

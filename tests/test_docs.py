@@ -49,3 +49,12 @@ def test_the_examples_are_found():
     """The test above would see a command that does not exist."""
     found = [line for page in PAGES for line in spoken(page.read_text()) if line.strip().startswith("trimtab ")]
     assert len(found) > 40
+
+
+def test_every_check_of_plan_and_doctor_is_in_the_playbook():
+    rooms = [
+        ROOT / "src" / "trimtab" / "playbook" / f"{name}.py" for name in ("doctor", "plan", "sizes", "signs", "course")
+    ]
+    checks = {name for room in rooms for name in re.findall(r'Finding\(\s*"([a-z ]+)"', room.read_text())}
+    told = set(re.findall(r"^\| ([a-z ]+) \|", (ROOT / "docs" / "playbook.md").read_text(), re.MULTILINE))
+    assert len(checks) > 18 and checks <= told, checks - told

@@ -41,6 +41,13 @@ def test_the_terminal_says_the_same(run, capsys):
     assert "clip fraction" in out and "next: trimtab train --config" in out
 
 
+def test_runs_with_several_choices_at_once_are_looked_at_too(tmp_path):
+    action = {"kind": "multidiscrete", "size": 6, "choices": [2, 4]}
+    files = RunDir.create(tmp_path / "run", tiny.config().as_dict(), {"environment": {"action": action}})
+    files.append_metrics([{"iteration": 1, "time/total_timesteps": 16, "time/fps": 100.0}])
+    assert diagnose(load(files.path)).findings
+
+
 def test_a_run_that_stopped_is_recognized(tmp_path):
     stopped = RunDir.create(tmp_path / "run", tiny.config().as_dict(), {})
     stopped.append_metrics([{"iteration": 1, "time/total_timesteps": 16, "not_finite": ["policy parameters"]}])

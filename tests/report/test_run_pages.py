@@ -183,3 +183,4 @@ def test_the_next_command_is_the_preset_and_what_differs():
     assert wanted == "trimtab train CartPole-v1 --num-envs 16 --num-steps 32 --learning-rate 0.001"
     other = config.from_dict(presets.load("ppg/CartPole-v1")).as_dict()
     assert train_command(other) == "trimtab train CartPole-v1 --algo ppg"
+    assert train_command(shipped | {"max_grad_norm": None}) == "trimtab train CartPole-v1 --max-grad-norm none"

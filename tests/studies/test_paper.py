@@ -118,6 +118,13 @@ def test_too_few_runs_cannot_resolve_table_5_and_it_says_how_many_could():
     assert reach(seeds) > table5.THRESHOLD >= reach(seeds - 1)
 
 
+def test_where_nothing_could_have_been_significant_an_effect_below_nothing_is_not_resolved_either():
+    worse = made(lambda v, n, g: 0.5 * (v == batches.ADJUSTED and n < 64), games=GAMES[:2])
+    table = table5.table5(worse, SIZES)
+    assert table["hi"].min() < 0 and table["max_z"].min() <= table5.THRESHOLD
+    assert table5.Table5().judge({"table5": table})[0].word == "not resolved at this size"
+
+
 # Invariance and its ablations ------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from trimtab import cli
 from trimtab.config import Config, ConfigError
 from trimtab.runs.device import cores
 from trimtab.runs.records import RunDir
-from trimtab.studies.split import Split, SplitOptions, check_split, default_splits, improved, parse_splits
+from trimtab.studies.split import Split, SplitOptions, check_split, default_splits, effort, improved, parse_splits
 from trimtab.studies.weighing import contenders, least_error, least_gap, marginal, say_stage, stage_sentence, weigh
 
 
@@ -212,6 +212,48 @@ def test_no_more_seeds_once_it_is_decided_and_as_many_as_time_allows(tmp_path):
     same = lambda n, seed: float(np.sin(7.0 * n * seed))
     asked = conducted(split_of(seeds=2, budget=7.0 / cores()), same, tmp_path / "b")[1]
     assert 6 + 6 <= len(asked) <= 24, "7 minutes of runs of 30 seconds each, one after another"
+
+
+def test_a_split_none_of_whose_episodes_end_gets_no_seeds_without_end(tmp_path):
+    area = lambda n, seed: None if n == 16 else float(np.sin(7.0 * n * seed))
+    _, asked = conducted(split_of(seeds=2, max_seeds=4), area, tmp_path)
+    assert sum(n == 16 for n, _ in asked) == 4
+
+
+def test_a_run_that_fails_is_a_doubt_and_not_the_end(tmp_path, monkeypatch):
+    from trimtab.studies.store import Outcome
+
+    failing = lambda o: o.job.kind == "train" and (o.job.config.num_envs, o.job.config.seed) == (8, 2)
+    plain_run = Formula.run
+    monkeypatch.setattr(
+        Formula,
+        "run",
+        lambda self, jobs, store, tick=None: (
+            Outcome(o.job, o.path, {}, error="not finite") if failing(o) else o for o in plain_run(self, jobs, store)
+        ),
+    )
+    answer, _ = conducted(split_of(seeds=3, max_seeds=3), lambda n, seed: float(n + 0.1 * seed), tmp_path)
+    [failed] = answer["failed"]
+    assert "8x8 seed 2 failed, and does not count: not finite" in failed and failed in answer["doubts"]
+    assert [row["seeds"] for row in answer["rows"]] == [3, 2, 3]
+
+
+def test_a_run_named_from_here_and_from_elsewhere_is_probed_once(tmp_path, monkeypatch):
+    run = RunDir.create(tmp_path / "run", Config(env_id="FrozenLake-v1").as_dict(), {})
+    (run.path / "checkpoints" / "64").mkdir(parents=True)
+    monkeypatch.setattr(Split, "_steps_probed", lambda self: [64])
+    monkeypatch.chdir(tmp_path)
+    config = Config(env_id="FrozenLake-v1", num_envs=4, num_steps=16, total_timesteps=64)
+    study = Split(config, 64, 4, SplitOptions(run="run", splits="4x16", seeds=0))
+    again = Split.again(study.asked())
+    assert [p.identity for p in study.probes().values()] == [p.identity for p in again.probes().values()]
+
+
+def test_more_seeds_than_usual_raise_their_limit_unless_that_is_given_too():
+    assert effort({"seeds": 12}).max_seeds == 12 and effort({"seeds": 4, "quick": True}).max_seeds == 4
+    assert effort({"seeds": 1}).max_seeds == SplitOptions.max_seeds
+    with pytest.raises(ConfigError, match="max_seeds"):
+        check_split(effort({"seeds": 12, "max_seeds": 9}))
 
 
 def test_the_untrained_policy_is_never_what_is_probed():

@@ -1,6 +1,7 @@
 """`trimtab tune`: what a sweep keeps, what the end says, and the whole job at a tiny size."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -8,6 +9,8 @@ import yaml
 from trimtab import cli
 from trimtab.config import Config, ConfigError, from_dict
 from trimtab.estimate import Estimate
+from trimtab.report import tune as report
+from trimtab.runs.records import RunError
 from trimtab.studies import tune
 from trimtab.studies.store import Outcome, Store
 from trimtab.studies.study import conduct
@@ -62,6 +65,30 @@ def test_the_last_comparison_uses_new_seeds_and_has_the_start_in_it(tmp_path):
 def test_values_an_algorithm_refuses_are_left_out(tmp_path):
     answer, _ = tuned(tmp_path, Config(algo="reinforce", num_envs=1), phases="throughput")
     assert [trial["value"] for trial in answer["sweeps"][0]["trials"]] == [1, 2, 4], "half an environment is none"
+
+
+class Diverging(Formula):
+    """The same, but runs with the largest steps fail."""
+
+    def run(self, jobs, store, tick=lambda job, steps: None):
+        for outcome in super().run(jobs, store, tick):
+            fails = outcome.job.config.learning_rate >= 3e-3
+            yield replace(outcome, error="not finite: the loss") if fails else outcome
+
+
+def test_a_value_that_fails_takes_nothing_with_it_and_is_told(tmp_path, capsys):
+    study = Tune(Config(), TuneOptions(phases="stability"))
+    answer, _ = conduct(study, tmp_path, Diverging(), Store(tmp_path))
+    assert answer["changes"] == {"learning_rate": 1e-3, "update_epochs": 2}
+    assert answer["failed"] == ["learning_rate 0.003: not finite: the loss"]
+    report.print_tuning(answer | {"config": "", "page": ""})
+    assert "0.003: failed" in capsys.readouterr().out
+    assert report.sweeps_chart(answer) is not None
+
+
+def test_a_start_that_fails_ends_it_with_why(tmp_path):
+    with pytest.raises(RunError, match="not finite"):
+        conduct(Tune(Config(learning_rate=3e-3), TuneOptions()), tmp_path, Diverging(), Store(tmp_path))
 
 
 def test_where_there_is_nothing_to_try_it_says_so(tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ from trimtab.config import ConfigError
 from trimtab.runs import snapshot
 from trimtab.runs.opening import opened
 from trimtab.runs.run import Run, load
+from trimtab.shares import shared_by
 
 __all__ = ["Anatomy", "Prober", "measure", "probe"]
 
@@ -134,7 +135,7 @@ def _steps(run: Run, at: int | Sequence[int] | str | None) -> tuple[list[int], s
 
 def _prober(run: Run, step: int, options: ProbeOptions) -> Prober:
     """A prober at a checkpoint: one of this process that has compiled the same already, or a new one."""
-    config = run.config
+    config = shared_by(run.config, 1)  # a probe spreads replicates over its own devices, whatever trained the run
     key = static_key(config, options)
     if key in _kept:
         prober = _kept[key]

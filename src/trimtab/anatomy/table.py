@@ -12,7 +12,7 @@ import polars as pl
 
 from trimtab.quantities import EXACT
 from trimtab.quantities import quantity as described
-from trimtab.runs.records import first_free
+from trimtab.runs.records import first_free, write_parquet
 
 SCHEMA_VERSION = 1
 SCHEMA = {
@@ -130,15 +130,10 @@ def _minibatch(a: Any, row):
             yield row(quantity, value)
 
 
-def write(run_path: Path, found: list[Any], name: str | None = None) -> Path:
+def write(run_path: Path, found: list[Any]) -> Path:
     """Save measurements with their run, under a name that says what was measured; nothing is overwritten."""
-    import os
-
+    base = f"step{found[0].step}-{found[0].split}" + ("" if len(found) == 1 else f"-and-{len(found) - 1}-more")
     folder = Path(run_path) / "probes"
-    folder.mkdir(parents=True, exist_ok=True)
-    base = name or f"step{found[0].step}-{found[0].split}" + ("" if len(found) == 1 else f"-and-{len(found) - 1}-more")
     path = first_free(folder / f"{base}{'' if k == 1 else f'-{k}'}.parquet" for k in count(1))
-    temporary = path.with_suffix(".tmp")
-    frame_of(found).write_parquet(temporary, metadata={"trimtab_schema": str(SCHEMA_VERSION)})
-    os.replace(temporary, path)
+    write_parquet(path, frame_of(found), trimtab_schema=str(SCHEMA_VERSION))
     return path

@@ -39,20 +39,22 @@ def split(
 
     A Run as source is also what is probed. `on`, `workers` and `store` say where jobs are done and kept.
     """
-    from trimtab.studies.split import QUICK, Split, SplitOptions, default_splits, parse_splits
+    from trimtab.studies.split import Split, effort, longest, refuse_other_fields, shortened
 
+    for name in ("num_envs", "num_steps"):
+        if name in fields:
+            raise ConfigError(name, fields[name], "is what a split varies; use splits")
     own = configure(source, preset=preset)
-    given = {"seeds": seeds, "max_seeds": max_seeds, "points": points, "replicates": replicates}
-    effort = (QUICK if quick else {}) | {name: value for name, value in given.items() if value is not None}
-    if max_seeds is None and seeds is not None:
-        effort["max_seeds"] = max(seeds, effort.get("max_seeds", SplitOptions.max_seeds))
     probed = str(source.path) if isinstance(source, Run) else None
-    options = SplitOptions(splits=splits, run=probed, budget=budget, quick=quick, **effort)
-    first = (parse_splits(splits, batch) if splits else default_splits(batch, quick=False))[0]
+    if probed:
+        refuse_other_fields(own, probed, dict(fields))
+    given = {"splits": splits, "run": probed, "seeds": seeds, "max_seeds": max_seeds, "budget": budget}
+    given |= {"points": points, "replicates": replicates, "quick": quick}
+    options = effort({name: value for name, value in given.items() if value is not None})
+    first = longest(batch, splits)
     config = configure(source, preset=preset, **fields | {"num_envs": first[0], "num_steps": first[1]})
     if "total_timesteps" not in fields:
-        most = 100_000 if quick else 200_000
-        config = config.replace(total_timesteps=max(batch, min(config.total_timesteps, most)))
+        config = shortened(config, batch, quick)
     study = Split(config, batch, own.num_envs, options, f"trimtab.split({own.env_id!r}, {batch})")
     return _studied(study, run_dir, f"split-{own.env_id}", on, workers, store, quiet)
 
@@ -127,6 +129,6 @@ def throughput(
 def _studied(study, run_dir, name: str, on: str, workers: int | None, store, quiet: bool | None) -> Studied:
     from trimtab.studies.study import Studied, Where, begin
 
-    out = Path(run_dir) if run_dir else free_name(Path("runs"), name)
+    out = Path(run_dir) if run_dir else free_name(Path("runs"), name.replace("/", "-"))
     where = Where(on, workers, str(store) if store else None)
     return Studied(begin(study, out, where, study.command, is_quiet(quiet)))

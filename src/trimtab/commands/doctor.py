@@ -16,6 +16,8 @@ def doctor(argv: list[str]) -> int:
     add_page(made, "RUN/doctor.html, or cheatsheet.html")
     given = made.parse(argv)
     output = filled(Output, given)
+    if given.cheatsheet and given.run is not None:
+        fail("--cheatsheet needs no run; leave one of them out")
     if given.cheatsheet:
         return _cheatsheet(output.json, given.page)
     if given.run is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from trimtab.commands import flags
 from trimtab.commands.shared import Output, filled, parser
 from trimtab.commands.together import HostFlags, asked, together
-from trimtab.commands.train import finish, refuse_no_checkpoints
+from trimtab.commands.train import finish, refuse_for_one_run, refuse_no_checkpoints
 from trimtab.config import ConfigError
 from trimtab.runs.records import RunDir, RunError
 from trimtab.studies.study import Where, began
@@ -36,8 +36,12 @@ def resume(argv: list[str]) -> int:
         if value is not None and not RunDir.began(given.run) and Path(given.run).exists():
             raise ConfigError(name, value, "only a run can be given another; leave it out")
     if began(given.run):
+        for name in ("tensorboard", "track", "checkpoints", "hosts"):
+            if value := getattr(given, name, None):
+                raise ConfigError(name, value, "is for a run; a study goes on as it was begun: leave it out")
         return _resume_study(Path(given.run), where, output)
     _refuse_earlier(Path(given.run))
+    refuse_for_one_run(given)
     hosts, work = asked(given), partial(_resume_one, given, total, devices, output)
     return together(hosts, work) if hosts.hosts else work(True)
 

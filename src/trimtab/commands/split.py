@@ -21,7 +21,7 @@ from trimtab.config import Config, ConfigError
 
 
 def split(argv: list[str]) -> int:
-    from trimtab.studies.split import QUICK, Split, SplitOptions, default_splits, parse_splits
+    from trimtab.studies.split import Split, SplitOptions, effort, longest, shortened
     from trimtab.studies.study import Where, begin
 
     made = parser("split", SplitOptions, Output, Where, Config, positional="env", help="environment id")
@@ -36,12 +36,8 @@ def split(argv: list[str]) -> int:
         if hasattr(given, name):
             raise ConfigError(name, getattr(given, name), "is what a split varies; use --splits")
     batch = flags.parse("batch", int, given.batch)
-    if batch < 4:
-        raise ConfigError("batch", batch, "is too small to split; nearest: 4")
-    options, output = filled(SplitOptions, given), filled(Output, given)
-    if options.quick:
-        options = SplitOptions(**vars(options) | {k: v for k, v in QUICK.items() if not hasattr(given, k)})
-    first = (parse_splits(options.splits, batch) if options.splits else default_splits(batch, False))[0]
+    options, output = effort(flags.values(SplitOptions, given)), filled(Output, given)
+    first = longest(batch, options.splits)
     if options.run:
         config = _config_of_run(given, options.run)
         own, config = config.num_envs, config.replace(num_envs=first[0], num_steps=first[1])
@@ -50,8 +46,7 @@ def split(argv: list[str]) -> int:
         given.num_envs, given.num_steps = map(str, first)
         config = layered_config(given)
     if not hasattr(given, "total_timesteps"):
-        most = 100_000 if options.quick else 200_000
-        config = config.replace(total_timesteps=max(batch, min(config.total_timesteps, most)))
+        config = shortened(config, batch, options.quick)
     study = Split(config, batch, own, options, command := "trimtab split " + " ".join(argv))
     refuse_unknown_environment(config)
     out = Path(given.run_dir) if given.run_dir else numbered(f"split-{given.env_id.replace('/', '-')}")
@@ -71,12 +66,10 @@ def finish_split(result: dict[str, Any], output: Output) -> int:
 def _config_of_run(given, path: str) -> Config:
     """A run's own configuration: what is probed is also what is trained. Only its length may be another."""
     from trimtab.runs.run import load
+    from trimtab.studies.split import refuse_other_fields
 
     config = load(path).config
-    for name, value in flags.values(Config, given).items():
-        own = getattr(config, name)
-        if name != "total_timesteps" and value != own:
-            raise ConfigError(name, value, f"the run {path} has {own}; leave it out, or leave out --run")
+    refuse_other_fields(config, path, flags.values(Config, given))
     for name in ("preset", "config"):
         if getattr(given, name):
             raise ConfigError(name, getattr(given, name), "a run brings its own configuration; leave out one of them")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,7 +59,9 @@ def train(argv: list[str]) -> int:
         raise ConfigError("seeds", options.seeds, "must be at least 1; nearest: 1")
     if options.seeds > 1 and (hosts.hosts or everything):
         raise ConfigError("seeds", options.seeds, "one run at a time has many devices; nearest: 1")
-    if options.seeds > 1:
+    if options.seeds == 1:
+        refuse_for_one_run(given)
+    else:
         return _train_seeds(config, options, output, filled(Where, given), f"trimtab train {' '.join(argv)}")
 
     work = partial(_train_one, given, config, options, output, everything)
@@ -108,6 +111,13 @@ def _base(given) -> dict[str, Any] | None:
 
     given.preset = given.preset or "none"
     return load(given.start_from).config.as_dict()
+
+
+def refuse_for_one_run(given) -> None:
+    """Options that say where many jobs are done do nothing for one run."""
+    for name in (each.name for each in fields(Where)):
+        if hasattr(given, name):
+            raise ConfigError(name, getattr(given, name), "is for many jobs; leave it out, or give --seeds")
 
 
 def refuse_no_checkpoints(count: int | None) -> None:
@@ -170,4 +180,6 @@ def finish_seeds(answer: dict[str, Any], output: Output) -> int:
             table.add_row(str(s["seed"]), "none" if mean is None else f"{mean:.4g}", f"{s['fps']:,.0f}", place)
         Console().print(table)
         print(f"all seeds together: {summaries[0]['aggregate_fps']:,.0f} steps/s    study: {answer['run']}")
-    return 0
+    for failure in answer.get("failed", ()):
+        print(f"trimtab: failed: {failure}", file=sys.stderr)
+    return 1 if answer.get("failed") else 0

@@ -99,7 +99,7 @@ def evidence(run: Run) -> Evidence:
         iterations=rows[-1]["iteration"] if rows else 0,
         returns=episodes["return"].to_numpy(),
         steps=episodes["step"].to_numpy(),
-        action=Action(**action) if action else None,
+        action=Action(action["kind"], action["size"]) if action else None,
         not_finite=tuple(rows[-1].get("not_finite", ())) if rows else (),
         evaluations=np.array([row["eval/mean_reward"] for row in run.files.evaluations()], float),
     )

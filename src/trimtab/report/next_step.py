@@ -10,6 +10,7 @@ from trimtab import presets
 from trimtab.config import Config
 
 ASIDE = ("env_id", "seed", "total_timesteps")  # what a study sets for itself
+EITHER = ("num_minibatches", "minibatch_size")  # one follows from the other, and is none
 
 
 def train_command(config: dict[str, Any], **changes: Any) -> str:
@@ -23,7 +24,7 @@ def train_command(config: dict[str, Any], **changes: Any) -> str:
     flags = [
         _flag(name, value)
         for name, value in wanted.items()
-        if value is not None
+        if (value is not None or name not in EITHER)
         and (name in changes or (name not in ASIDE and value != usual.get(name)) or _algo(name, value))
     ]
     return " ".join([f"trimtab train {env_id}", *dict.fromkeys(flags)])
@@ -34,7 +35,9 @@ def _algo(name: str, value: Any) -> bool:
 
 
 def _flag(name: str, value: Any) -> str:
-    if isinstance(value, bool):
+    if value is None:
+        text = "none"
+    elif isinstance(value, bool):
         text = str(value).lower()
     elif isinstance(value, list | tuple):
         text = " ".join(map(str, value))

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib import resources
+from importlib.metadata import version
 from typing import Any
 
 import altair as alt
@@ -271,7 +272,7 @@ def _bundle() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script. Bundling takes a second, so it is kept beside compiled programs."""
     import vl_convert
 
-    kept = cache_dir().parent / f"vega-{vl_convert.__version__}.js"
+    kept = cache_dir().parent / f"vega-{version('vl-convert-python')}.js"
     with suppress(OSError):
         return kept.read_text(encoding="utf-8")
     script = vl_convert.javascript_bundle().replace("</script", "<\\/script")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
+from trimtab.report.terminal import WIDTH, draw
 from trimtab.runs.records import RunDir
-
-WIDTH, HEIGHT = 72, 14
 
 
 def show_run(path: str, as_json: bool, save: str | None, page: str | None = None) -> int:
@@ -82,36 +80,3 @@ def _table(run: RunDir, rows: list[dict[str, Any]], evaluations: list[dict[str, 
             f"IQR {e['eval/iqr_low']:.4g} to {e['eval/iqr_high']:.4g} at step {e['time/total_timesteps']:,}",
         )
     return table
-
-
-def draw(points: list[tuple[float, float]], width: int = WIDTH, height: int = HEIGHT) -> str:
-    """A curve in braille dots, two across and four down in every character."""
-    xs, ys = [p[0] for p in points], [p[1] for p in points]
-    low, high = min(ys), max(ys)
-    span_x, span_y = (max(xs) - min(xs)) or 1.0, (high - low) or 1.0
-    cells = [[0] * width for _ in range(height)]
-    bits = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-    columns: dict[int, list[float]] = {}
-    for x, y in points:
-        columns.setdefault(round((x - min(xs)) / span_x * (2 * width - 1)), []).append(y)
-    previous = None
-    for column in sorted(columns):
-        row = round((high - sum(columns[column]) / len(columns[column])) / span_y * (4 * height - 1))
-        begin, end = sorted((row, row if previous is None else previous))
-        for r in range(begin, end + 1):
-            cells[r // 4][column // 2] |= bits[r % 4][column % 2]
-        previous = row
-    label = lambda value: f"{value:>10.4g} "
-    lines = [
-        (label(high) if i == 0 else label(low) if i == height - 1 else " " * 11)
-        + "".join(chr(0x2800 + c) for c in line)
-        for i, line in enumerate(cells)
-    ]
-    axis = " " * 11 + f"{_short(min(xs)):<{width // 2}}{_short(max(xs)):>{width // 2}}"
-    return "\n".join([*lines, axis])
-
-
-def _short(value: float) -> str:
-    if value >= 1e6:
-        return f"{value / 1e6:.3g}M"
-    return f"{value / 1e3:.3g}k" if value >= 1e3 else f"{math.floor(value)}"

@@ -1,15 +1,20 @@
-"""Several learning curves in one drawing of characters, one colour each. No JAX, no figures."""
+"""Learning curves drawn with characters. No JAX, no figures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from trimtab.report.run import HEIGHT, WIDTH, _short
-
+WIDTH, HEIGHT = 72, 14
 COLOURS = ("cyan", "magenta", "yellow", "green", "red", "blue", "white")
 _BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # dots of a braille character, 4 down and 2 across
 
 Points = Sequence[tuple[float, float]]
+
+
+def draw(points: Points, width: int = WIDTH, height: int = HEIGHT) -> str:
+    """A curve as plain text."""
+    return "\n".join(_lines([points], width, height, lambda dots, colour: chr(0x2800 + dots)))
 
 
 def draw_together(curves: Mapping[str, Points], width: int = WIDTH, height: int = HEIGHT) -> str:
@@ -17,27 +22,33 @@ def draw_together(curves: Mapping[str, Points], width: int = WIDTH, height: int 
     curves = {name: points for name, points in curves.items() if points}
     if not curves:
         return "no episode has finished yet"
-    every = [point for points in curves.values() for point in points]
+    key = "   ".join(f"[{COLOURS[k % len(COLOURS)]}]━━[/] {name}" for k, name in enumerate(curves))
+    return "\n".join([*_lines(list(curves.values()), width, height, _coloured), key])
+
+
+def _lines(curves: Sequence[Points], width: int, height: int, cell: Callable[[int, str], str]) -> list[str]:
+    """The drawing from top to bottom, in braille dots, with the ends of both axes."""
+    every = [point for points in curves for point in points]
     xs, ys = [x for x, _ in every], [y for _, y in every]
     box = (min(xs), (max(xs) - min(xs)) or 1.0, max(ys), (max(ys) - min(ys)) or 1.0)
     dots = [[0] * width for _ in range(height)]
     colour = [[""] * width for _ in range(height)]
-    for k, points in enumerate(curves.values()):
+    for k, points in enumerate(curves):
         for column, begin, end in _strokes(points, box, width, height):
             for row in range(begin, end + 1):
                 dots[row // 4][column // 2] |= _BITS[row % 4][column % 2]
                 colour[row // 4][column // 2] = COLOURS[k % len(COLOURS)]
     label = {0: max(ys), height - 1: min(ys)}
     lines = [
-        (f"{label[i]:>10.4g} " if i in label else " " * 11) + "".join(map(_cell, dots[i], colour[i]))
+        (f"{label[i]:>10.4g} " if i in label else " " * 11) + "".join(map(cell, dots[i], colour[i]))
         for i in range(height)
     ]
-    axis = " " * 11 + f"{_short(min(xs)):<{width // 2}}{_short(max(xs)):>{width // 2}}"
-    key = "   ".join(f"[{COLOURS[k % len(COLOURS)]}]━━[/] {name}" for k, name in enumerate(curves))
-    return "\n".join([*lines, axis, key])
+    return [*lines, " " * 11 + f"{_short(min(xs)):<{width // 2}}{_short(max(xs)):>{width // 2}}"]
 
 
-def _strokes(points: Points, box: tuple[float, float, float, float], width: int, height: int):
+def _strokes(
+    points: Points, box: tuple[float, float, float, float], width: int, height: int
+) -> Iterator[tuple[int, int, int]]:
     """(column, first row, last row) in dots: the mean of each column, joined to the one before it."""
     left, x_span, top, y_span = box
     columns: dict[int, list[float]] = {}
@@ -51,5 +62,11 @@ def _strokes(points: Points, box: tuple[float, float, float, float], width: int,
         previous = row
 
 
-def _cell(dots: int, colour: str) -> str:
+def _coloured(dots: int, colour: str) -> str:
     return f"[{colour}]{chr(0x2800 + dots)}[/]" if dots else chr(0x2800)
+
+
+def _short(value: float) -> str:
+    if value >= 1e6:
+        return f"{value / 1e6:.3g}M"
+    return f"{value / 1e3:.3g}k" if value >= 1e3 else f"{math.floor(value)}"

@@ -35,11 +35,13 @@ def print_tuning(result: dict[str, Any]) -> None:
         final.add_row(changed(row["changes"]), interval, style="bold" if row["changes"] == result["changes"] else None)
     console.print(final)
     console.print(f"[bold]{result['sentence']}[/bold]\n")
+    for failure in result.get("failed", ()):
+        console.print(f"failed: {failure}", style="red", markup=False)
     console.print(f"configuration: {result['config']}    page: {result['page']}", soft_wrap=True)
 
 
 def _mean(trial: dict[str, Any]) -> str:
-    return number(sum(trial["areas"]) / len(trial["areas"]))
+    return number(sum(trial["areas"]) / len(trial["areas"])) if trial["areas"] else "failed"
 
 
 def changed(changes: dict[str, Any]) -> str:
@@ -148,6 +150,7 @@ def tune_page(result: dict[str, Any], drawn: dict[str, Any], manifest: dict[str,
         Figure(drawn["learning_curves"]),
         *([Heading("Sweep by sweep"), Figure(drawn["sweeps"])] if "sweeps" in drawn else []),
         Folded("What each sweep kept", [Bullets(steps)]),
+        *([Folded("What failed", [Bullets(result["failed"])])] if result.get("failed") else []),
         Folded(
             "How this was made",
             [Paragraph(result["command"], "code"), Table(["", ""], made_with(manifest), words=(0, 1))],

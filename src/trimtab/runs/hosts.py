@@ -190,6 +190,8 @@ def ending_at_once() -> Iterator[None]:
     except (jax.errors.JaxRuntimeError, ValueError) as error:
         if isinstance(error, ValueError) and "Gloo" not in str(error):  # in a small program it raises this instead
             raise
+        if "RESOURCE_EXHAUSTED" in str(error):
+            _leave(f"trimtab: this process is out of memory: {str(error).splitlines()[0]}", 1)
         os._exit(LOST)  # a sum that another process did not answer
 
 

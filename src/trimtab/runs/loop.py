@@ -20,7 +20,7 @@ import numpy as np
 from trimtab import config as configuration
 from trimtab.algos.state import Info, State
 from trimtab.config import Config, ConfigError
-from trimtab.envs.base import derived_seed
+from trimtab.envs.base import Spec, derived_seed
 from trimtab.envs.own import name_of
 from trimtab.envs.procgen import normalized_return
 from trimtab.runs import disk, hosts, snapshot
@@ -47,7 +47,7 @@ def to_stderr(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _nothing(config: Config, backend: str) -> None:
+def _nothing(config: Config, spec: Spec) -> None:
     pass
 
 
@@ -83,7 +83,7 @@ def train(
     start: Start | None = None,
     until: int | None = None,
     say: Callable[[str], None] = to_stderr,
-    announce: Callable[[Config, str], None] = _nothing,
+    announce: Callable[[Config, Spec], None] = _nothing,
     tick: Callable[[int], None] = _no_steps,
     engines: Engines | None = None,
 ) -> Run:
@@ -94,8 +94,9 @@ def train(
     with `env` given again.
     `quiet` shows no progress; `checkpoints` are evenly spaced (20, or fewer where they are large); `tensorboard` and
     `track` also write there. `start` brings the parameters of another run. `until` stops after so many steps, as a
-    kill would, but with a checkpoint. `say` is told what a person should know, `announce` the configuration and backend
-    once nothing can be refused, `tick` the steps recorded so far. `engines` keeps compiled programs between runs.
+    kill would, but with a checkpoint. `say` is told what a person should know, `announce` the configuration and what
+    the environment is, once nothing can be refused, `tick` the steps recorded so far. `engines` keeps compiled programs
+    between runs.
     """
     if env is not None:
         config = config.replace(env_id=name_of(env))

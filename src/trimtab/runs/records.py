@@ -1,4 +1,4 @@
-"""The run directory: the only module that knows file names. No JAX, no pickle.
+"""The run directory: its files, written and read. No JAX, no pickle.
 
     config.yaml        what was run
     manifest.json      with which versions, on what machine, how repeatable

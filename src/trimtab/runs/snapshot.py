@@ -15,7 +15,6 @@ from trimtab.algos.state import State
 from trimtab.runs.records import Damaged, RunDir
 from trimtab.runs.sharding import gathered
 
-BUFFERS = ("queue", "phase")
 NETWORKS = ("policy", "value")
 
 

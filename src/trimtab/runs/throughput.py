@@ -16,6 +16,7 @@ from trimtab.config import Config
 from trimtab.nets.heads import clip_action
 from trimtab.runs import device
 from trimtab.runs.engine import advance, build
+from trimtab.runs.opening import prepare
 
 LEAST = 3  # times a program is run to be timed
 
@@ -24,7 +25,7 @@ def measure(config: Config, seconds: float = 1.0) -> dict[str, Any]:
     """Train for so many seconds, then time the parts of an iteration alone; nothing is written."""
     import psutil
 
-    device.prepare(device.threads_for(config.network))
+    prepare(config)
     engine = build(config)
     try:
         state = engine.init(config.seed)

@@ -57,7 +57,8 @@ class Verdict:
     differs: str = ""  # where it does not hold everywhere: what was different from the source's setting
 
     def as_dict(self) -> dict[str, Any]:
-        return {"id": self.claim.id, "source": self.claim.source} | asdict(self)
+        evidence = [asdict(e) | {"effect": e.effect.as_dict()} for e in self.evidence]
+        return {"id": self.claim.id, "source": self.claim.source} | asdict(self) | {"evidence": evidence}
 
 
 def judge(claim: Claim, measured: str, evidence: Sequence[Evidence], sentence: str, least: float = 0.0) -> Verdict:

@@ -60,8 +60,9 @@ class Actor:
         job, self._steps = from_dict(asked), 0
         try:
             for need in job.needs:
-                if self._store.outcome(need) is None:
-                    unpack(inputs[need.identity], self._store.place(need))
+                with self._store.doing(need):  # actors of one node share the directory
+                    if self._store.outcome(need) is None:
+                        unpack(inputs[need.identity], self._store.place(need))
             outcome = self._workshop.do(job, self._store, self._tick)
             return {"archive": pack(outcome.path)}
         except Exception as error:
@@ -92,6 +93,7 @@ class OnRay:
         self.workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         self._study = uuid.uuid4().hex[:12]
         self._actors: dict[Any, Any] = {}  # with their first answer, which an actor without a processor does not give
+        self._devices: dict[Any, int] = {}  # of each actor: JAX starts with a number of them, and keeps it
         self._sent: dict[str, Any] = {}  # archives of finished jobs that others need, in Ray's store
 
     def run(self, jobs: Iterable[Job], store: Store, tick: Tick = lambda job, steps: None) -> Iterator[Outcome]:
@@ -101,8 +103,8 @@ class OnRay:
             yield from queue.kept(store)
             while queue.waiting or under_way:
                 yield from queue.hopeless(store)
-                for job in queue.ready(self._room() - len(under_way)):
-                    actor = self._idle([busy for busy, _ in under_way.values()])
+                for job in queue.ready(self._room() - sum(job.devices for _, job in under_way.values())):
+                    actor = self._idle([busy for busy, _ in under_way.values()], job.devices)
                     under_way[actor.do.remote(job.as_dict(), self._inputs(job, store))] = (actor, job)
                 done, _ = ray.wait(list(under_way), timeout=LOOK)
                 for reference in done:
@@ -132,7 +134,9 @@ class OnRay:
             return Outcome(job, store.place(job), {}, error=f"its worker ended: {why[0] if why else 'no message'}")
         if "error" in answer:
             return Outcome(job, store.place(job), {}, error=answer["error"])
-        unpack(answer["archive"], store.place(job))
+        with store.doing(job):  # another study may share the store
+            if store.outcome(job) is None:
+                unpack(answer["archive"], store.place(job))
         outcome = store.outcome(job)
         if outcome is None:
             raise RunError(f"{job}: what came back is not whole")
@@ -142,13 +146,19 @@ class OnRay:
         """Actors that fit: a lost node takes its processors along."""
         return max(1, min(self.workers, int(self._ray.cluster_resources().get("CPU", 1))))
 
-    def _idle(self, busy: list[Any]) -> Any:
-        for actor in self._actors:
-            if actor not in busy:
+    def _idle(self, busy: list[Any], devices: int) -> Any:
+        """An actor with so many devices; idle ones with others make room for a new one."""
+        idle = [actor for actor in self._actors if actor not in busy]
+        for actor in idle:
+            if self._devices[actor] == devices:
                 return actor
+        if sum(self._devices[actor] for actor in self._actors) + devices > self._room():
+            for actor in idle:
+                self._ray.kill(actor)
+                del self._actors[actor]
         # Two threads: one does the job, one says how far it is.
-        made: Any = self._ray.remote(Actor).options(num_cpus=1, max_concurrency=2).remote(self._study)
-        self._actors[made] = made.steps.remote()
+        made: Any = self._ray.remote(Actor).options(num_cpus=devices, max_concurrency=2).remote(self._study)
+        self._actors[made], self._devices[made] = made.steps.remote(), devices
         return made
 
     def _bury(self, actor: Any) -> None:

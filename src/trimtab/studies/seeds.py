@@ -41,10 +41,13 @@ class Seeds(Study):
     def work(self, out: Path) -> Work:
         jobs = self.jobs()
         outcomes = yield jobs
-        found = [outcomes.of(job) for job in jobs]
+        found = [o for job in jobs if (o := outcomes[job.identity]).done]
+        if not found:
+            outcomes.of(jobs[0])  # raises, with why
+        failed = [f"{job}: {e}" for job in jobs if (e := outcomes[job.identity].error)]
         summaries = [o.result | {"run": str(o.path)} for o in found]
         together = sum(s["total_timesteps"] for s in summaries) / union([s["interval"] for s in summaries])
-        return Answer(runs=[s | {"aggregate_fps": round(together, 1)} for s in summaries])
+        return Answer(runs=[s | {"aggregate_fps": round(together, 1)} for s in summaries], failed=failed)
 
 
 def union(intervals: list[list[float]]) -> float:

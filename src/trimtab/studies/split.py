@@ -61,6 +61,38 @@ class SplitOptions:
 QUICK = {"seeds": 2, "max_seeds": 2, "points": 2, "replicates": 16}  # of a quick split, where nothing else is asked for
 
 
+SHORT, SHORTEST = 200_000, 100_000  # steps of a run unless others are asked for, and of a quick split's
+
+
+def effort(given: dict[str, Any]) -> SplitOptions:
+    """Options of which only some were given; a quick split has less of the rest, and more seeds raise their limit."""
+    chosen = (QUICK if given.get("quick") else {}) | given
+    if "seeds" in given and "max_seeds" not in given:
+        chosen["max_seeds"] = max(given["seeds"], chosen.get("max_seeds", SplitOptions.max_seeds))
+    return SplitOptions(**chosen)
+
+
+def longest(batch: int, splits: str | None) -> tuple[int, int]:
+    """The split with the longest rows, which a configuration must fit first."""
+    if batch < 4:
+        raise ConfigError("batch", batch, "is too small to split; nearest: 4")
+    return (parse_splits(splits, batch) if splits else default_splits(batch, quick=False))[0]
+
+
+def shortened(config: Config, batch: int, quick: bool) -> Config:
+    """The configuration with as many steps as an answer needs, at most."""
+    most = SHORTEST if quick else SHORT
+    return config.replace(total_timesteps=max(batch, min(config.total_timesteps, most)))
+
+
+def refuse_other_fields(config: Config, path: str, fields: dict[str, Any]) -> None:
+    """Where a run is probed, its own configuration is what is trained; only the length may be another."""
+    for name, value in fields.items():
+        own = getattr(config, name)
+        if name != "total_timesteps" and value != own:
+            raise ConfigError(name, value, f"the run {path} has {own}; leave it out, or leave out the run")
+
+
 def check_split(options: SplitOptions) -> None:
     """Refuse efforts that mean nothing."""
     for name, least in (("seeds", 0), ("points", 1), ("replicates", 2)):
@@ -123,8 +155,7 @@ class Split(Study):
         return f"split {self.config.env_id}, batch {self.batch}"
 
     def asked(self) -> dict[str, Any]:
-        given = self.options.run
-        options = dataclasses.replace(self.options, run=str(Path(given).resolve()) if given else None)
+        options = dataclasses.replace(self.options, run=self.base if isinstance(self.base, str) else None)
         config, told = self.config.as_dict(), dataclasses.asdict(options)
         return {"config": config, "batch": self.batch, "own": self.own, "options": told, "command": self.command}
 
@@ -149,7 +180,8 @@ class Split(Study):
     @property
     def base(self) -> Train | str:
         """The run that is probed: the one that was named, or the longest split's first seed."""
-        return self.options.run or self.trained(self.splits[0], 0)
+        given = self.options.run
+        return str(Path(given).resolve()) if given else self.trained(self.splits[0], 0)
 
     def _base_config(self) -> Config:
         return load(self.base).config if isinstance(self.base, str) else self.base.config
@@ -226,12 +258,12 @@ class Split(Study):
     def _may_go_on(self, row: dict[str, Any], outcomes: Outcomes) -> bool:
         """Whether a split may have more seeds: of seeds, or of time as the jobs themselves took it."""
         if self.options.budget is None:
-            return len(row["areas"]) + MORE <= self.options.max_seeds
+            return row["asked"] + MORE <= self.options.max_seeds
         spent = sum(outcome.seconds for outcome in outcomes.values()) / cores()
-        return spent < 60 * self.options.budget and len(row["areas"]) + MORE <= 64
+        return spent < 60 * self.options.budget and row["asked"] + MORE <= 64
 
     def _row(self, split, seeds: int, outcomes: Outcomes, probes) -> dict[str, Any]:
-        runs = [outcomes.of(self.trained(split, s)) for s in range(seeds)]
+        runs = [o for s in range(seeds) if (o := outcomes[self.trained(split, s).identity]).done]
         found = outcomes.of(probes[split]).result["probes"]
         areas = [o.result["area"] for o in runs if o.result["area"] is not None]
         speeds = [o.result["fps"] for o in runs]
@@ -247,12 +279,14 @@ class Split(Study):
             "final_return": over_seeds(finals),
             "improved": any(improved(o.path) for o in runs),
             "seeds": len(runs),
+            "asked": seeds,
         }
 
     # The answer --------------------------------------------------------------------------------------------
 
     def _answer(self, rows: list[dict[str, Any]], outcomes: Outcomes, probes) -> Answer:
         config, steps = self._base_config(), self._steps_probed()
+        failed = [f"{o.job} failed, and does not count: {o.error}" for o in outcomes.values() if not o.done]
         middle = len(steps) // 2
         found = {split: outcomes.of(probe).result["probes"] for split, probe in probes.items()}
         for row, split in zip(rows, self.splits):
@@ -260,6 +294,7 @@ class Split(Study):
             row |= {name: here[name] for name in ESTIMATES}
             row |= {"true_grad_sq": here["true_grad_sq"], "exact": here.get("exact") or {}}
             row["lag_covariance"] = here["lag_covariance"]
+            del row["asked"]
         _relative(rows)
         stages = _stages(rows, steps)
         weighed = weigh(rows, self.own, self.looks)
@@ -281,7 +316,9 @@ class Split(Study):
             "stage_sentence": stage_sentence(stages),
             "predicted": self._predicted(found[self.splits[0]][middle]),
             **weighed,
+            "doubts": [*weighed["doubts"], *failed],
             "marginal": marginal(best),
+            "failed": failed,
             "command": self.command,
         }
 
@@ -313,7 +350,7 @@ class Split(Study):
             (f"{n}x{t}", s, outcomes.of(job).path)
             for n, t in self.splits
             for s in range(self.options.max_seeds if self.options.budget is None else 64)
-            if (job := self.trained((n, t), s)).identity in outcomes
+            if (job := self.trained((n, t), s)).identity in outcomes and outcomes[job.identity].done
         ]
         base = Path(self.base) if isinstance(self.base, str) else outcomes.of(self.base).path
         drawn = answer | {

@@ -43,9 +43,9 @@ def _refuse(counts: Sequence[int] | None, seconds: float, repeats: int) -> None:
 
 
 def _usual(config: Config) -> list[int]:
-    from trimtab.envs import choose
+    from trimtab import envs
 
-    compiled = choose(config.env_id, config.backend) in ("native", "tabular")
+    compiled = envs.look(config.env_id, config.backend, config.env_kwargs, config.time_limit).compiled
     return [1, 4, 16, 64, 256, 1024] if compiled else [1, 4, 16, 64]
 
 

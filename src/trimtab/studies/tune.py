@@ -82,6 +82,7 @@ class Trial:
     changes: dict[str, Any]
     areas: list[float] = field(default_factory=list)
     fps: list[float] = field(default_factory=list)
+    failed: str = ""  # why a run of it came to nothing, as where the step size is too large to stay finite
 
     @property
     def area(self) -> float:
@@ -100,7 +101,7 @@ class Trials(list[Trial]):
 
     def best(self, count: int) -> list[Trial]:
         """The best few but the start."""
-        return sorted(self[1:], key=lambda t: -t.area)[:count]
+        return sorted((t for t in self[1:] if not t.failed), key=lambda t: -t.area)[:count]
 
 
 def check(options: TuneOptions) -> list[str]:
@@ -175,15 +176,21 @@ class Tune(Study):
                 sweeps.append(self._sweep(phase, name, before, best, tried))
         if len(trials) == 1:
             raise ConfigError("phases", self.options.phases, "holds no value to try beside the start's own")
+        if not trials.best(FINALISTS):
+            raise RunError(f"every value that was tried failed; the last: {trials[-1].failed}")
         final = [Trial(t.number, t.changes) for t in [trials[0], *trials.best(FINALISTS)]]
         yield from self._train(final, self.fresh_seeds)
-        return self._answer(sweeps, final)
+        return self._answer(sweeps, final, trials)
 
     def _train(self, trials: list[Trial], seeds: range) -> Generator[Sequence[Job], Outcomes, None]:
-        """Train what has not been trained; areas and speeds end up in the trials."""
-        fresh = [t for t in trials if not t.areas]
+        """Train what has not been trained; areas and speeds end up in the trials. Only the start must not fail."""
+        fresh = [t for t in trials if not t.areas and not t.failed]
         outcomes = yield [job for trial in fresh for job in self.runs(trial, seeds)]
         for trial in fresh:
+            errors = [e for job in self.runs(trial, seeds) if (e := outcomes[job.identity].error)]
+            if errors and trial.changes:
+                trial.failed = errors[0]
+                continue
             found = [outcomes.of(job).result for job in self.runs(trial, seeds)]
             if any(result["area"] is None for result in found):
                 steps = self.start.total_timesteps
@@ -213,13 +220,18 @@ class Tune(Study):
             "field": name,
             "before": getattr(self.config_of(before), name),
             "kept": getattr(self.config_of(best), name),
-            "trials": [{"value": value, "trial": t.number, "areas": t.areas, "fps": t.fps} for value, t in tried],
+            "trials": [
+                {"value": value, "trial": t.number, "areas": t.areas, "fps": t.fps, "failed": t.failed}
+                for value, t in tried
+            ],
         }
 
     # The answer --------------------------------------------------------------------------------------------
 
-    def _answer(self, sweeps: list[dict[str, Any]], final: list[Trial]) -> Answer:
-        start, *others = final
+    def _answer(self, sweeps: list[dict[str, Any]], final: list[Trial], trials: Trials) -> Answer:
+        start, *others = final = [t for t in final if not t.failed]
+        if not others:
+            raise RunError("none of the best few came through on the new seeds; keep the start")
         best = max(others, key=lambda t: t.area)
         gain = stats.mean_interval(np.subtract(best.areas, start.areas))
         config = self.config_of(best).replace(seed=self.start.seed)
@@ -233,6 +245,7 @@ class Tune(Study):
             "sentence": _sentence(best, start, gain),
             "sweeps": sweeps,
             "final": [{"trial": t.number, "changes": t.changes, "areas": t.areas, **_interval(t.areas)} for t in final],
+            "failed": [f"{report.changed(t.changes)}: {t.failed}" for t in trials if t.failed],
             "tuned": config.as_dict(),
             "command": self.command,
         }

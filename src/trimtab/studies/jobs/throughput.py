@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from trimtab.config import Config
+from trimtab.runs.device import network_of, threads_for
 from trimtab.studies.job import Bench, Job, register
 
 
@@ -34,9 +35,7 @@ class Throughput(Job):
 
     @property
     def threads(self) -> int | None:
-        from trimtab.runs.device import threads_for
-
-        return threads_for(self.config.network)
+        return threads_for(network_of(self.config), self.config.devices)
 
     def do(self, bench: Bench) -> dict[str, Any]:
         from trimtab.runs.throughput import measure

@@ -72,7 +72,7 @@ class Advice(Declared):
             following = {}
             for name, (config, changes) in going.items():
                 row, said = self._round(name, number, config, changes, outcomes)
-                rows.append(row)
+                rows += [row] if row else []
                 taken = _taken(config, changes, said)
                 if taken is not None:
                     following[name] = taken
@@ -82,7 +82,9 @@ class Advice(Declared):
         return rows
 
     def _round(self, name: str, number: int, config: Config, changes: dict[str, Any], outcomes: Outcomes):
-        found = [outcomes.of(job) for job in self._trained(config)]
+        found = [o for job in self._trained(config) if (o := outcomes[job.identity]).done]
+        if not found:
+            return None, None
         returns = [o.result["ep_rew_mean"] for o in found if o.result["ep_rew_mean"] is not None]
         findings = diagnose(load(found[0].path)).findings
         first = next((f for f in findings if f.verdict in ("act", "watch") and f.change), None)

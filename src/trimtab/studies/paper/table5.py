@@ -109,7 +109,7 @@ class Table5(Batches):
             word = "holds"
         elif significant:
             word = "depends"
-        elif any(row["hi"] < 0 for row in rows):
+        elif attainable > THRESHOLD and any(row["hi"] < 0 for row in rows):
             word = "does not hold"
         said = (
             f"Z at {self.batches[-1]} against {self.batches[0]} environments: "
