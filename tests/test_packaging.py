@@ -5,15 +5,18 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import trimtab
 
 ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SMALL = (
     "split FrozenLake-v1 --batch 16 --splits 4x4 --seeds 0 --quick --replicates 2 --total-timesteps 64 --preset none "
     "--hidden-sizes 4 --update-epochs 1 --json --quiet"
@@ -33,9 +36,32 @@ def built(tmp_path_factory):
     return copy / "dist"
 
 
+def needed() -> set[str]:
+    """The distributions that installing this one without extras brings."""
+    found, waiting = set[str](), list(map(Requirement, PROJECT["dependencies"]))
+    while waiting:
+        asked = waiting.pop()
+        for text in metadata.distribution(asked.name).requires or ():
+            each = Requirement(text)
+            wanted = any(each.marker.evaluate({"extra": e}) for e in ("", *asked.extras)) if each.marker else True
+            if wanted and canonicalize_name(each.name) not in found:
+                waiting.append(each)
+        found.add(canonicalize_name(asked.name))
+    return found
+
+
+def borrow(names: set[str], site: Path) -> None:
+    """Links to the files of some distributions of this environment, and to no others."""
+    for name in names:
+        distribution = metadata.distribution(name)
+        for entry in {file.parts[0] for file in distribution.files or () if file.parts[0] != ".."}:
+            if not (site / entry).exists():
+                (site / entry).symlink_to(Path(str(distribution.locate_file(entry))))
+
+
 @pytest.fixture(scope="module")
 def installed(built, tmp_path_factory):
-    """A new environment with the wheel; what it depends on is borrowed from this one, this one's trimtab is not."""
+    """A new environment with the wheel; what it says it depends on is borrowed from this one, and nothing else."""
     home = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True, timeout=900)
     (site,) = home.glob("lib/python*/site-packages")
@@ -44,7 +70,7 @@ def installed(built, tmp_path_factory):
     nothing_else = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     made = subprocess.run([*pip, wheel], env=nothing_else, capture_output=True, text=True, timeout=900)
     assert made.returncode == 0, made.stderr
-    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")  # its own .pth files are not followed
+    borrow(needed(), site)
     return home
 
 
@@ -82,7 +108,7 @@ def test_a_new_environment_runs_the_wheel_without_the_source_tree(installed, tmp
 
 
 def test_every_extra_that_is_named_exists():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = PROJECT["optional-dependencies"]
     pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
     texts = [page.read_text() for page in (*pages, *ROOT.glob("src/**/*.py"))]
     named = {name for text in texts for found in re.findall(r"trimtab\[([\w,]+)\]", text) for name in found.split(",")}
