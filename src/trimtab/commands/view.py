@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+from contextlib import suppress
 from pathlib import Path
 
 from trimtab.commands import flags
@@ -10,6 +12,7 @@ from trimtab.commands.shared import parser
 from trimtab.config import ConfigError
 
 PORT = 7007
+NICE = 10  # what trains goes before who looks
 
 
 def view(argv: list[str]) -> int:
@@ -33,6 +36,8 @@ def view(argv: list[str]) -> int:
         why = "is taken, or not yours to take; nearest: 0 (any that is free)" if taken else str(error.strerror)
         raise ConfigError("port", port, why) from None
     with viewer:
+        with suppress(AttributeError, OSError):
+            os.nice(NICE)
         print(f"{viewer.address}    runs under {root}; Ctrl-C closes the page and stops nothing else", flush=True)
         try:
             viewer.serve_forever(poll_interval=0.2)
