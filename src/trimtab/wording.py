@@ -37,6 +37,16 @@ def steps(count: float | None) -> str:
     return "∞" if count is None or not math.isfinite(count) else f"{count:.3g}"
 
 
+def split_name(num_envs: int, num_steps: int) -> str:
+    """N × T as it is typed: 4x256."""
+    return f"{num_envs}x{num_steps}"
+
+
+def split_text(num_envs: int, num_steps: int) -> str:
+    """N × T as people read it."""
+    return f"{num_envs} × {num_steps}"
+
+
 def duration(seconds: float) -> str:
     """A time as people say it: 8 s, 12 min, 3.4 h, 12 days."""
     for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):

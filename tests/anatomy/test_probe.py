@@ -58,7 +58,7 @@ def test_lag_covariances_add_up_to_the_variance(found):
     taper = 2 * (1 - np.arange(num_steps) / num_steps)
     taper[0] = 1
     total = taper @ d.lag_covariance / (found.num_envs * num_steps)
-    assert total == pytest.approx(d.variance.value, rel=1e-4)
+    assert total == pytest.approx(d.variance.value, rel=1e-6)
 
 
 def test_the_first_minibatch_gradient_points_along_the_batch_gradient(found):

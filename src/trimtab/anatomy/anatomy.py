@@ -14,6 +14,7 @@ from trimtab.anatomy.noise import NoiseScale
 from trimtab.anatomy.options import ProbeOptions
 from trimtab.anatomy.variance import Decomposition
 from trimtab.estimate import Estimate
+from trimtab.wording import split_name
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,7 +85,7 @@ class Anatomy:
 
     @property
     def split(self) -> str:
-        return f"{self.num_envs}x{self.num_steps}"
+        return split_name(self.num_envs, self.num_steps)
 
     @property
     def frame(self):

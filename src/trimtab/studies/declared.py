@@ -18,6 +18,7 @@ import polars as pl
 from trimtab.runs.device import machine
 from trimtab.runs.records import write_atomically, write_parquet
 from trimtab.studies.claims import Claim, Verdict, explained
+from trimtab.studies.executor import Queue
 from trimtab.studies.job import Job
 from trimtab.studies.study import Answer, Outcomes, Study, Work
 
@@ -101,14 +102,7 @@ class Declared(Study):
     # How it is carried out -----------------------------------------------------------------------------------
 
     def expected_steps(self) -> int:
-        known: dict[str, Job] = {}
-        waiting = list(self.jobs())
-        while waiting:
-            job = waiting.pop()
-            if job.identity not in known:
-                known[job.identity] = job
-                waiting += job.needs
-        return sum(job.steps for job in known.values())
+        return sum(job.steps for job in Queue(self.jobs()).waiting.values())
 
     def work(self, out: Path) -> Work:
         kept = Outcomes()

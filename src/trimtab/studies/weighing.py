@@ -22,6 +22,7 @@ import numpy as np
 from scipy import special
 
 from trimtab.anatomy.noise import predict_variance
+from trimtab.wording import split_name
 
 ERRS = 0.02  # chance that learning rules out any split wrongly, over all pairs and looks
 FACTOR = 2.0  # how much larger an error, or longer a step, must be to rule out
@@ -31,7 +32,7 @@ Row = dict[str, Any]
 
 def name_of(row: Row) -> str:
     """A split as people write it."""
-    return f"{row['num_envs']}x{row['num_steps']}"
+    return split_name(row["num_envs"], row["num_steps"])
 
 
 def weigh(rows: list[Row], own: int, looks: int = 1) -> dict[str, Any]:

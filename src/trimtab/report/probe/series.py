@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import polars as pl
 
+from trimtab.wording import split_text
+
 KEYS = ("num_envs", "num_steps", "gae_lambda", "step")
 TITLES = {"split": "N × T", "gae_lambda": None, "step": None}  # where the label does not say it
 
@@ -30,10 +32,6 @@ class Series(NamedTuple):
     def where(self) -> str:
         """For a subtitle: which probe this is, if it is only one."""
         return f"At {self.series[0]}".replace(" × ", "\u00a0×\u00a0") if len(self.series) == 1 else ""
-
-
-def split_text(num_envs: int, num_steps: int) -> str:
-    return f"{num_envs} × {num_steps}"
 
 
 def named(frame: pl.DataFrame) -> Series:

@@ -9,7 +9,6 @@ import polars as pl
 
 from trimtab.quantities import labels, quantity
 from trimtab.report.probe.figures import stacked_layers
-from trimtab.report.probe.series import split_text
 from trimtab.report.split.columns import fps
 from trimtab.report.style import (
     BLUE,
@@ -25,6 +24,7 @@ from trimtab.report.style import (
     rows_of,
     themed,
 )
+from trimtab.wording import split_name, split_text
 
 Chart = alt.TopLevelMixin
 PARTS = labels("individual", "covariance", "bias_sq")
@@ -35,6 +35,11 @@ def figures(result: dict[str, Any]) -> dict[str, Chart]:
     """The figures that compare splits, those there are data for."""
     made = dict(zip(NAMES, (error(result), curves(result), stages(result), speed(result), predicted(result))))
     return {name: chart for name, chart in made.items() if chart is not None}
+
+
+def name_of(row: dict[str, Any]) -> str:
+    """A split as results name it."""
+    return split_name(row["num_envs"], row["num_steps"])
 
 
 def label(row: dict[str, Any]) -> str:
@@ -124,7 +129,7 @@ def curves(result: dict[str, Any]) -> Chart | None:
     frame = result["curves"].drop_nulls("return").filter(pl.col("return").is_finite())
     if frame.is_empty():
         return None
-    names = {f"{r['num_envs']}x{r['num_steps']}": label(r) for r in result["rows"]}
+    names = {name_of(r): label(r) for r in result["rows"]}
     frame = frame.with_columns(pl.col("series").replace(names))
     order = [name for name in names.values() if name in set(frame["series"])]
     seeds = frame["seed"].n_unique()

@@ -82,11 +82,10 @@ def _key_table(result: dict[str, Any]) -> list[Block]:
     by = {item["split"]: item["by"] for item in result.get("ruled_out", ())}
     rows = []
     for row in result["rows"]:
-        split = f"{row['num_envs']}x{row['num_steps']}"
-        cells = [f"{row.get('verdict', '')}\n{by.get(split, '')}".strip()] if judged else []
+        cells = [f"{row.get('verdict', '')}\n{by.get(split_figures.name_of(row), '')}".strip()] if judged else []
         cells += [columns.cell(row, c, power) for c in columns.ALL]
         rows.append([split_figures.label(row), *cells, *([str(row.get("seeds", ""))] if len(seeds) > 1 else [])])
-    chosen = [i for i, r in enumerate(result["rows"]) if f"{r['num_envs']}x{r['num_steps']}" == result["recommended"]]
+    chosen = [i for i, r in enumerate(result["rows"]) if split_figures.name_of(r) == result["recommended"]]
     at = f" at step {result['at']:,}" if "at" in result else ""
     unit = f"{raised(power)} gradient²" if power else "gradient²"
     trained = f" Steps/s and mean return over {seeds[0]} seeds." if len(seeds) == 1 and seeds[0] > 1 else ""
@@ -141,7 +140,7 @@ def _stages(result: dict[str, Any], drawn: list[Block]) -> list[Block]:
 
 def _staircase(result: dict[str, Any]) -> str:
     envs = {split_figures.label(row): row["num_envs"] for row in result["rows"]}
-    names = {f"{r['num_envs']}x{r['num_steps']}": split_figures.label(r) for r in result["rows"]}
+    names = {split_figures.name_of(r): split_figures.label(r) for r in result["rows"]}
     return staircase_note(result["curves"].drop_nulls("return").with_columns(pl.col("series").replace(names)), envs)
 
 

@@ -8,7 +8,7 @@ from trimtab.estimate import Estimate
 from trimtab.quantities import quantity
 from trimtab.report.numbers import estimate, raised
 from trimtab.report.split import columns
-from trimtab.wording import steps
+from trimtab.wording import split_name, steps
 
 
 def print_split(result: dict[str, Any]) -> None:
@@ -54,7 +54,7 @@ def _table(result: dict[str, Any], names: tuple[str, ...], power: int) -> Any:
     for name in names:
         table.add_column(quantity(name).label, justify="right")
     for row in result["rows"]:
-        chosen = f"{row['num_envs']}x{row['num_steps']}" == result["recommended"]
+        chosen = split_name(row["num_envs"], row["num_steps"]) == result["recommended"]
         cells = [columns.cell(row, name, power) for name in names]
         mark = " ←" if chosen else ""
         table.add_row(f"{row['num_envs']} × {row['num_steps']}{mark}", *cells, style="bold" if chosen else None)

@@ -18,7 +18,7 @@ from trimtab.studies.declared import Declared, Figure
 from trimtab.studies.job import Job
 from trimtab.studies.split import QUICK, Split, SplitOptions, default_splits
 from trimtab.studies.study import Outcomes
-from trimtab.studies.weighing import FACTOR
+from trimtab.studies.weighing import FACTOR, name_of
 
 SPLITS = {"Pendulum-v1": 1024, "CartPole-v1": 512, "FrozenLake-v1": 512}
 STEPS = 100_000
@@ -71,7 +71,7 @@ class Reliability(Declared):
         rows = []
         for env_id, k, answer in answers:
             by = {entry["split"]: entry["by"] for entry in answer["ruled_out"]}
-            for split in (f"{r['num_envs']}x{r['num_steps']}" for r in answer["rows"]):
+            for split in map(name_of, answer["rows"]):
                 wrong = split in by and not _deserved(split, by[split], references[env_id])
                 fate = "recommended" if split == answer["recommended"] else by.get(split, "left")
                 rows.append((env_id, k, split, fate, split in answer["recommended_set"], wrong))
@@ -112,14 +112,14 @@ def _answer(split: Split, outcomes: Outcomes) -> dict[str, Any]:
 
 def _deserved(split: str, by: str, reference: dict[str, Any]) -> bool:
     """Whether the reference's own means put a split below (in area), above (in error) or behind (in speed) the best."""
-    row = next(r for r in reference["rows"] if f"{r['num_envs']}x{r['num_steps']}" == split)
+    row = next(r for r in reference["rows"] if name_of(r) == split)
     if by == "learned less":
         return float(np.mean(row["areas"])) < max(float(np.mean(r["areas"])) for r in reference["rows"])
     if by == "slower":
         return float(np.mean(row["speeds"])) < max(float(np.mean(r["speeds"])) for r in reference["rows"]) / 1.2
     worse = []
     for stage in reference["stages"]:
-        errors = {f"{r['num_envs']}x{r['num_steps']}": r["mse"]["value"] for r in stage["rows"]}
+        errors = {name_of(r): r["mse"]["value"] for r in stage["rows"]}
         known = [e for e in errors.values() if e is not None]
         if errors.get(split) is not None and known:
             worse.append(errors[split] > min(known) * FACTOR**0.5)
@@ -162,7 +162,7 @@ def _summary(fates: pl.DataFrame) -> pl.DataFrame:
 
 def _reference(references: dict[str, Any]) -> pl.DataFrame:
     rows = [
-        {"env_id": env_id, "split": f"{r['num_envs']}x{r['num_steps']}", "seeds": r["seeds"], **r["auc"]}
+        {"env_id": env_id, "split": name_of(r), "seeds": r["seeds"], **r["auc"]}
         for env_id, answer in references.items()
         for r in answer["rows"]
     ]

@@ -16,6 +16,7 @@ from trimtab.studies.declared import Size
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs import Directions
 from trimtab.studies.study import Outcomes
+from trimtab.wording import split_name, split_text
 
 STEPS: dict[Size, int] = {"quick": 204_800, "default": 1_024_000, "full": 1_024_000}
 SEEDS: dict[Size, int] = {"quick": 4, "default": 10, "full": 20}
@@ -102,12 +103,12 @@ def gathered(jobs: Iterable[Job], outcomes: Outcomes, file: str) -> pl.DataFrame
 
 def words(split: tuple[int, int]) -> str:
     """N × T for people."""
-    return f"{split[0]} × {split[1]}"
+    return split_text(*split)
 
 
 def name_of(split: tuple[int, int]) -> str:
     """N × T as `with_split` writes it."""
-    return f"{split[0]}x{split[1]}"
+    return split_name(*split)
 
 
 def with_split(table: pl.DataFrame) -> pl.DataFrame:
