@@ -1,7 +1,8 @@
 """`make mutations`: break estimators on purpose, one at a time, and see which test goes red.
 
 Each mutant is a copy of the package with one edit, tested in a folder of its own. Writes docs/results/estimators.md. A
-mutant that stays green, or an edit that no longer applies, fails the command.
+mutant that stays green, or an edit that no longer applies, fails the command. `python -m benchmarks.mutations WORDS`
+tries only those whose name holds one of the words, and writes nothing.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ MUTANTS = [
     Mutant(
         "a job starts before what it needs",
         "studies/executor.py",
-        (("if all(n.identity in self.outcomes for n in j.needs)", "if True"),),
+        (("if all(need.identity in self.outcomes for need in job.needs)", "if True"),),
         "tests/studies/test_executor.py::test_every_outcome_comes_once_after_what_it_needs",
     ),
 ]
@@ -181,7 +182,8 @@ def caught(mutant: Mutant) -> str | None:
     return failed[0].split(" - ")[0] if failed else None
 
 
-def main() -> None:
+def page(found: dict[str, str | None]) -> str:
+    """Every mutant, and the test that saw it."""
     lines = [
         "# Broken on purpose",
         "",
@@ -190,15 +192,21 @@ def main() -> None:
         "| broken | in | caught by |",
         "|---|---|---|",
     ]
-    survived = []
     for mutant in MUTANTS:
-        test = caught(mutant)
-        print(f"{mutant.name}: {test or 'SURVIVED'}", flush=True)
-        survived += [] if test else [mutant.name]
-        name = mutant.name.replace("|", "\\|")
+        name, test = mutant.name.replace("|", "\\|"), found[mutant.name]
         lines.append(f"| {name} | `{mutant.file}` | {f'`{test}`' if test else '**nothing**'} |")
-    (ROOT / "docs" / "results" / "estimators.md").write_text("\n".join([*lines, ""]))
-    sys.exit(1 if survived else 0)
+    return "\n".join([*lines, ""])
+
+
+def main() -> None:
+    chosen = [m for m in MUTANTS if not sys.argv[1:] or any(word in m.name for word in sys.argv[1:])]
+    found: dict[str, str | None] = {}
+    for mutant in chosen:
+        found[mutant.name] = caught(mutant)
+        print(f"{mutant.name}: {found[mutant.name] or 'SURVIVED'}", flush=True)
+    if chosen == MUTANTS:
+        (ROOT / "docs" / "results" / "estimators.md").write_text(page(found))
+    sys.exit(1 if None in found.values() else 0)
 
 
 if __name__ == "__main__":
