@@ -45,6 +45,16 @@ def done(store: Store) -> list[str]:
     return sorted(file.read_text().splitlines()) if file.exists() else []
 
 
+def test_two_workers_compile_two_shapes_before_either_compiles_the_others():
+    jobs = [Train(tiny.config(num_envs=n, seed=seed)) for n in (2, 4) for seed in (1, 2)]
+    queue = Queue(jobs)
+    assert queue.ready(2) == [jobs[0], jobs[2]]
+    assert queue.ready(1, under_way=[jobs[2]]) == [jobs[1]]
+    assert queue.ready(2, under_way=[jobs[2]]) == [jobs[3]], "where nothing else is left"
+    numbers = [Train(tiny.config(learning_rate=rate)).shape for rate in (1e-3, 1e-4)]
+    assert numbers[0] == numbers[1], "numbers are swapped in"
+
+
 def test_jobs_on_several_devices_take_as_many_places_and_have_workers_of_their_own(tmp_path):
     queue = Queue([Wide(0), Wide(1), Wide(2, 1), Wide(3, 1), Wide(4, 1)])
     given = [[job.number for job in queue.ready(free)] for free in (-1, 0, 2, 1, 2)]

@@ -84,15 +84,26 @@ class Queue:
                 why = f"needs {failed.job}, which failed: {failed.error}"
                 yield self.settle(Outcome(job, store.place(job), {}, error=why))
 
-    def ready(self, count: int) -> list[Job]:
-        """Jobs that can start now, until they have `count` devices together; they leave the queue."""
-        able: list[Job] = []
-        for job in list(self.waiting.values()):
-            if sum(one.devices for one in able) >= count:
+    def ready(self, count: int, under_way: Iterable[Job] = ()) -> list[Job]:
+        """Jobs that can start now, until they have `count` devices together; they leave the queue.
+
+        Shapes that are under way come last: what one worker compiles another then finds compiled.
+        """
+        chosen: list[Job] = []
+        later: list[Job] = []
+        shapes = {job.shape for job in under_way} - {None}
+        full = lambda: sum(job.devices for job in chosen) >= count
+        for job in self.waiting.values():
+            if full():
                 break
             if all(need.identity in self.outcomes for need in job.needs):
-                able.append(self.waiting.pop(job.identity))
-        return able
+                (later if job.shape in shapes else chosen).append(job)
+                shapes |= {job.shape} - {None}
+        for job in later:
+            chosen += [] if full() else [job]
+        for job in chosen:
+            del self.waiting[job.identity]
+        return chosen
 
 
 class Inline:

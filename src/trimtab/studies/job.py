@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -62,6 +62,11 @@ class Job:
     def devices(self) -> int:
         """JAX's devices that its process must have."""
         return 1
+
+    @property
+    def shape(self) -> Hashable:
+        """What its compiled programs depend on, if known: jobs of one shape need not compile side by side."""
+        return None
 
     @property
     def label(self) -> str:
@@ -132,6 +137,10 @@ class Train(Job):
     @property
     def devices(self) -> int:
         return self.config.devices
+
+    @cached_property
+    def shape(self) -> Hashable:
+        return self.config.replace(seed=Config.seed).static_key()
 
     @property
     def label(self) -> str:

@@ -34,7 +34,9 @@ class Local:
             yield from queue.kept(store)
             while queue.waiting or self._busy():
                 yield from queue.hopeless(store)
-                for job in queue.ready(self.workers - sum(worker.devices for worker in self._busy())):
+                busy = self._busy()
+                room = self.workers - sum(worker.devices for worker in busy)
+                for job in queue.ready(room, [worker.job for worker in busy]):
                     self._idle(job).begin(job, store)
                 for worker in self._speaking():
                     job, word = worker.job, worker.hear()

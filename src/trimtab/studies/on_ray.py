@@ -103,7 +103,8 @@ class OnRay:
             yield from queue.kept(store)
             while queue.waiting or under_way:
                 yield from queue.hopeless(store)
-                for job in queue.ready(self._room() - sum(job.devices for _, job in under_way.values())):
+                going = [job for _, job in under_way.values()]
+                for job in queue.ready(self._room() - sum(job.devices for job in going), going):
                     actor = self._idle([busy for busy, _ in under_way.values()], job.devices)
                     under_way[actor.do.remote(job.as_dict(), self._inputs(job, store))] = (actor, job)
                 done, _ = ray.wait(list(under_way), timeout=LOOK)
