@@ -36,7 +36,7 @@ class Local:
                 yield from queue.hopeless(store)
                 busy = self._busy()
                 room = self.workers - sum(worker.devices for worker in busy)
-                for job in queue.ready(room, [worker.job for worker in busy]):
+                for job in queue.ready(room, [worker.job for worker in busy if worker.job]):
                     self._idle(job).begin(job, store)
                 for worker in self._speaking():
                     job, word = worker.job, worker.hear()
@@ -98,7 +98,8 @@ class Worker:
     """One worker process and the job it has."""
 
     def __init__(self, threads: int, devices: int = 1):
-        self.threads, self.devices, self.job = threads, devices, None
+        self.threads, self.devices = threads, devices
+        self.job: Job | None = None
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by end)
         environment = os.environ | limits(threads) | {"PYTHONUNBUFFERED": "1"}
         paths = [path for path in sys.path if path]  # an environment's module is found there as it is found here
