@@ -202,7 +202,7 @@ def answer_page(folder: Path) -> tuple[str, str]:
     """The page of one of them, and its name."""
     name, kind = folder.resolve().name, json.loads((folder / "study.json").read_text())["kind"]
     answer = json.loads((folder / "result.json").read_text())
-    command = re.sub(r" --(run-dir|store)[ =]\S+", "", answer["command"])
+    command = re.sub(r" --(quiet|(run-dir|store)[ =]\S+)", "", answer["command"])
     where = machine()
     told = _split(answer) if kind == "split" else _tuning(answer)
     shown = [figure for figure in _figures(folder, name) if figure.stem in SHOWN[kind]]
@@ -227,8 +227,8 @@ def answer_page(folder: Path) -> tuple[str, str]:
 def _split(answer: dict[str, Any]) -> list[str]:
     """Every split with what was measured of it, then stage by stage."""
     power = columns.power(answer["rows"])
-    flat = lambda cell: cell.replace("\n", "<br>")
-    lines = ["| N × T | verdict | " + " | ".join(quantity(name).label for name in columns.ALL) + " | seeds |"]
+    flat = lambda cell: cell.strip().replace("\n", "<br>")
+    lines = ["| N × T | verdict | " + " | ".join(_text(quantity(name).label) for name in columns.ALL) + " | seeds |"]
     lines.append("|---" * (len(columns.ALL) + 3) + "|")
     for row in answer["rows"]:
         cells = [flat(columns.cell(row, name, power)) for name in columns.ALL]
