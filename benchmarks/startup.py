@@ -48,10 +48,13 @@ state, wait = engine.launch(state, 1); wait(); mark()
 print(json.dumps([b - a for a, b in zip(marks, marks[1:])]))
 """
 
-COMMANDS = {
-    "tune": ["tune", "CartPole-v1"],
-    "split": ["split", "Pendulum-v1", "--batch", "1024", "--quick"],
-    "demo": ["split", "Pendulum-v1", "--batch", "1024"],
+COMMANDS = {  # what is typed, and what Python is given for it
+    "tune": ("trimtab tune CartPole-v1", "trimtab.cli tune CartPole-v1 --run-dir runs/study"),
+    "split": (
+        "trimtab split Pendulum-v1 --batch 1024 --quick",
+        "trimtab.cli split Pendulum-v1 --batch 1024 --quick --run-dir runs/study",
+    ),
+    "demo": ("make demo", "benchmarks.demo"),
 }
 
 
@@ -103,18 +106,17 @@ def warm_overhead(jobs: int = 6) -> dict[str, float]:
 def commands(checkouts: dict[str, Path], asked: list[str]) -> dict[str, dict[str, dict[str, Any]]]:
     """Seconds of whole commands and what they answer, before and after, compilation caches warm."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
-    for argv in (COMMANDS[name] for name in asked):
-        command = f"trimtab {' '.join(argv)}"
+    for command, words in (COMMANDS[name] for name in asked):
         for name, checkout in checkouts.items():
-            with tempfile.TemporaryDirectory() as folder:
-                environment = os.environ | {"PYTHONPATH": str(checkout / "src")}
-                for _ in range(2):  # the first warms the cache
-                    out = tempfile.mkdtemp(dir=folder)
+            environment = os.environ | {"PYTHONPATH": f"{checkout / 'src'}{os.pathsep}{checkout}"}
+            for _ in range(2):  # the first warms the cache
+                with tempfile.TemporaryDirectory() as folder:
                     begun = time.perf_counter()
-                    words = [sys.executable, "-m", "trimtab.cli", *argv, "--quiet", "--run-dir", f"{out}/study"]
-                    subprocess.run(words, capture_output=True, env=environment, cwd=folder, check=True)
+                    argv = [sys.executable, "-m", *words.split(), "--quiet"]
+                    subprocess.run(argv, capture_output=True, env=environment, cwd=folder, check=True)
                     seconds = round(time.perf_counter() - begun, 1)
-                    answer = json.loads(Path(out, "study", "result.json").read_text())["sentence"]
+                    (written,) = Path(folder).glob("runs/*/result.json")
+                    answer = json.loads(written.read_text())["sentence"]
                     turns = found.setdefault(command, {}).setdefault(name, {"answers": []})
                     turns["seconds"] = seconds
                     turns["answers"] += [answer] if answer not in turns["answers"] else []
@@ -151,7 +153,7 @@ def page(result: dict[str, Any]) -> str:
             lines.append(
                 f"| `{command}` | " + " | ".join(f"{v:.1f}" for v in values) + f" | {values[0] / values[-1]:.1f} |"
             )
-        lines += ["", "What they answered, in two runs with the same seed (once, where both said the same):", ""]
+        lines += ["", "What they answered, in runs with the same seed (once, where all said the same):", ""]
         for command, turns in result["commands"].items():
             lines += [f"- `{command}`"]
             lines += [f"    - {name}: {answer}" for name in names for answer in turns[name]["answers"]]

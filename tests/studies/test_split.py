@@ -181,7 +181,8 @@ class Formula:
             else:
                 probe = stage(1.0) | {"grad_sq": estimate(1.0), "bias_sq": estimate(0.0), "true_grad_sq": estimate(1.0)}
                 lags = [1.0] * job.options.num_steps
-                result = {"probes": [probe | {"lag_covariance": lags, "predicted": {}, "exact": {}} for _ in job.at]}
+                told = probe | {"lag_covariance": lags, "predicted": {}, "exact": {}}
+                result = {"probes": [told | {"step": step} for step in job.at]}
                 yield Outcome(job, store.place(job), result)
 
     def close(self):
@@ -246,7 +247,16 @@ def test_a_run_named_from_here_and_from_elsewhere_is_probed_once(tmp_path, monke
     config = Config(env_id="FrozenLake-v1", num_envs=4, num_steps=16, total_timesteps=64)
     study = Split(config, 64, 4, SplitOptions(run="run", splits="4x16", seeds=0))
     again = Split.again(study.asked())
-    assert [p.identity for p in study.probes().values()] == [p.identity for p in again.probes().values()]
+    named = lambda study: [probe.identity for each in study.probes().values() for probe in each]
+    assert named(study) == named(again)
+
+
+def test_shorter_rows_are_predicted_at_the_stage_that_is_shown_and_every_stage_is_probed_once():
+    config = Config(env_id="FrozenLake-v1", num_envs=4, num_steps=16, total_timesteps=64 * 20)
+    probes = Split(config, 64, 4, SplitOptions(splits="4x16,16x4", points=3)).probes()
+    shown, others = probes[4, 16]
+    assert shown.options.blocks == (8, 2, 1) and others.options.blocks == ()
+    assert sorted((*shown.at, *others.at)) == sorted(probes[16, 4][0].at) and shown.at == (probes[16, 4][0].at[1],)
 
 
 def test_more_seeds_than_usual_raise_their_limit_unless_that_is_given_too():

@@ -200,20 +200,33 @@ class Split(Study):
         chosen = {1: [middle], 2: [steps[0], steps[-1]], 3: [steps[0], middle, steps[-1]]}[self.options.points]
         return sorted(set(chosen))
 
-    def probes(self) -> dict[tuple[int, int], Probe]:
-        """A probe of every split at every stage."""
-        return {split: self._probe(split, first=split == self.splits[0]) for split in self.splits}
+    def probes(self) -> dict[tuple[int, int], list[Probe]]:
+        """Probes of every split at every stage. Shorter rows are predicted from the longest at one stage, the one that
+        the table shows."""
+        steps = self._steps_probed()
+        found = {split: [self._probe(split, steps)] for split in self.splits}
+        if blocks := tuple(self.between()):
+            first, shown = self.splits[0], steps[len(steps) // 2]
+            others = [step for step in steps if step != shown]
+            found[first] = [self._probe(first, [shown], blocks), *([self._probe(first, others)] if others else [])]
+        return found
 
-    def _probe(self, split: tuple[int, int], first: bool) -> Probe:
+    def _probe(self, split: tuple[int, int], steps: list[int], blocks: tuple[int, ...] = ()) -> Probe:
         num_envs, num_steps = split
+        first = split == self.splits[0]
         options = ProbeOptions(
             num_envs=num_envs,
             num_steps=num_steps,
             replicates=max(LEAST_REPLICATES, min(self.options.replicates, MOST_ROWS // num_envs)),
-            blocks=tuple(self.between()) if first else (),
+            blocks=blocks,
             correlations=first or not self.options.quick,
         )
-        return Probe(self.base, tuple(self._steps_probed()), options)
+        return Probe(self.base, tuple(steps), options)
+
+    def _probed(self, split: tuple[int, int], outcomes: Outcomes) -> list[dict[str, Any]]:
+        """What the probes of a split found, stage by stage."""
+        found = [probe for job in self.probes()[split] for probe in outcomes.of(job).result["probes"]]
+        return sorted(found, key=lambda probe: probe["step"])
 
     def between(self) -> list[int]:
         """Smaller T that divide the longest measured one and are not measured themselves."""
@@ -225,7 +238,7 @@ class Split(Study):
         return found[:1] if self.options.quick else found[:3]
 
     def expected_steps(self) -> int:
-        probes = list(self.probes().values())
+        probes = [probe for each in self.probes().values() for probe in each]
         runs = sum(self.trained(s, 0).steps for s in self.splits) * self.options.seeds
         return (
             runs + sum(p.steps for p in probes) + (0 if self.options.seeds or self.options.run else self.config.steps)
@@ -240,17 +253,17 @@ class Split(Study):
         return 1 + max(0, -(-(most - self.options.seeds) // MORE))
 
     def work(self, out: Path) -> Work:
-        probes = self.probes()
+        probes = [probe for each in self.probes().values() for probe in each]
         seeds = {split: self.options.seeds for split in self.splits}
         jobs = lambda: [self.trained(split, s) for split in self.splits for s in range(seeds[split])]
         first = [self.trained(split, s) for s in range(self.options.seeds) for split in self.splits]
         # Probes need the base run only, so they come where other runs still fill the other cores.
-        outcomes = yield [*first[: len(self.splits)], *probes.values(), *first[len(self.splits) :]]
+        outcomes = yield [*first[: len(self.splits)], *probes, *first[len(self.splits) :]]
         while True:
-            rows = [self._row(split, seeds[split], outcomes, probes) for split in self.splits]
+            rows = [self._row(split, seeds[split], outcomes) for split in self.splits]
             open_ = [r for r in contenders(rows, self.looks) if self._may_go_on(r, outcomes)]
             if len(contenders(rows, self.looks)) < 2 or not open_ or not self.options.seeds:
-                return self._answer(rows, outcomes, probes)
+                return self._answer(rows, outcomes)
             for row in open_:
                 seeds[row["num_envs"], row["num_steps"]] += MORE
             outcomes = yield jobs()
@@ -262,9 +275,9 @@ class Split(Study):
         spent = sum(outcome.seconds for outcome in outcomes.values()) / cores()
         return spent < 60 * self.options.budget and row["asked"] + MORE <= 64
 
-    def _row(self, split, seeds: int, outcomes: Outcomes, probes) -> dict[str, Any]:
+    def _row(self, split: tuple[int, int], seeds: int, outcomes: Outcomes) -> dict[str, Any]:
         runs = [o for s in range(seeds) if (o := outcomes[self.trained(split, s).identity]).done]
-        found = outcomes.of(probes[split]).result["probes"]
+        found = self._probed(split, outcomes)
         areas = [o.result["area"] for o in runs if o.result["area"] is not None]
         speeds = [o.result["fps"] for o in runs]
         finals = [o.result["ep_rew_mean"] for o in runs if o.result["ep_rew_mean"] is not None]
@@ -284,11 +297,11 @@ class Split(Study):
 
     # The answer --------------------------------------------------------------------------------------------
 
-    def _answer(self, rows: list[dict[str, Any]], outcomes: Outcomes, probes) -> Answer:
+    def _answer(self, rows: list[dict[str, Any]], outcomes: Outcomes) -> Answer:
         config, steps = self._base_config(), self._steps_probed()
         failed = [f"{o.job} failed, and does not count: {o.error}" for o in outcomes.values() if not o.done]
         middle = len(steps) // 2
-        found = {split: outcomes.of(probe).result["probes"] for split, probe in probes.items()}
+        found = {split: self._probed(split, outcomes) for split in self.splits}
         for row, split in zip(rows, self.splits):
             here = found[split][middle]
             row |= {name: here[name] for name in ESTIMATES}
@@ -342,8 +355,8 @@ class Split(Study):
         from trimtab.report.files import write_page
         from trimtab.report.split import page
 
-        config, probes = self._base_config(), self.probes()
-        tables = [outcomes.of(probe).path / "measurements.parquet" for probe in probes.values()]
+        config, probes = self._base_config(), [probe for each in self.probes().values() for probe in each]
+        tables = [outcomes.of(probe).path / "measurements.parquet" for probe in probes]
         measurements = pl.concat([pl.read_parquet(table) for table in tables])
         write_parquet(out / "measurements.parquet", measurements)
         runs = [
