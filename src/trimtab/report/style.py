@@ -166,7 +166,7 @@ class _Drawing:
 
     @functools.cached_property
     def spec(self) -> dict[str, Any]:
-        return self.chart.to_dict(validate=False)  # the chart was valid when it was made
+        return self.chart.to_dict(validate=False)  # as `drawing`: the tests have checked it
 
     @functools.cached_property
     def svg(self) -> str:

@@ -158,7 +158,8 @@ class OnRay:
                 self._ray.kill(actor)
                 del self._actors[actor]
         # Two threads: one does the job, one says how far it is.
-        made: Any = self._ray.remote(Actor).options(num_cpus=devices, max_concurrency=2).remote(self._study)
+        share = min(devices, self._room())  # one that asks for more than there is would wait without end
+        made: Any = self._ray.remote(Actor).options(num_cpus=share, max_concurrency=2).remote(self._study)
         self._actors[made], self._devices[made] = made.steps.remote(), devices
         return made
 
