@@ -206,8 +206,7 @@ def streamed_and_stepped(env_id: str, num_envs: int, num_steps: int, limit: int 
 
     def act(obs, noise):
         params = policy(obs)
-        action = dist.sample(params, noise)
-        return action, rollout.clip_action(dist, action), params, dist.logp(params, action)
+        return dist.sample(params, noise), params
 
     def start():
         zeros = np.zeros(num_envs, np.float32)
@@ -218,7 +217,7 @@ def streamed_and_stepped(env_id: str, num_envs: int, num_steps: int, limit: int 
     middle, first = streamed(carry, noise[: num_steps // 2])
     carry, last = streamed(middle, noise[num_steps // 2 :])
     rows = jax.tree.map(lambda *halves: np.concatenate(halves), first, last)
-    return (carry, rows), rollout.collect_host(env, jax.jit(act), np.asarray(noise), start())
+    return (carry, rows), rollout.collect_host(env, dist, jax.jit(act), np.asarray(noise), start())
 
 
 @pytest.mark.parametrize("num_envs", [1, 3, 6])

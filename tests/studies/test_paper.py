@@ -252,7 +252,8 @@ def stale_finals(value):
             about = {"environment": game, "regime": regime, "loss": loss, "staleness": k, "seed": seed}
             rows.append(about | {"score": normalized, "iterations": 100} | dict.fromkeys(staleness.WATCHED, 0.5))
     finals = pl.DataFrame(rows)
-    return {"finals": finals, "change": staleness.changes(finals)}
+    tables = {"change": staleness.changes(finals), "distance": staleness.distances(finals)}
+    return {"finals": finals, **tables}
 
 
 def test_staleness_as_in_the_papers_figure():
@@ -261,7 +262,7 @@ def test_staleness_as_in_the_papers_figure():
     assert words(verdicts) == {"H1": "holds", "H2": "holds", "H3": "holds"}
     assert verdicts[0].evidence[0].effect.value == pytest.approx(0.8 - 0.2, abs=0.01)
     assert verdicts[1].evidence[0].effect.value == pytest.approx(0.79 - 0.8, abs=0.01)
-    early, late = (next(e for e in verdicts[2].evidence if mark in e.environment) for mark in ("small", ", 16"))
+    early, late = (next(e for e in verdicts[2].evidence if mark in e.environment) for mark in ("small", "staleness 16"))
     assert early.effect.value == pytest.approx(0.79 - 0.6, abs=0.01)
     assert late.effect.value == pytest.approx(0.6 - 0.3, abs=0.01)
 
@@ -278,8 +279,41 @@ def test_staleness_that_does_no_harm_contradicts_the_figure():
     assert "nats" in verdicts[0].differs, "says why: how far iterations move the policy"
 
 
+def test_only_runs_of_as_many_iterations_as_the_papers_are_judged():
+    tables = stale_finals(lambda loss, k: {"recent": 0.2, "decoupled": 0.79 if k <= 8 else 0.3, "behavior": 0.6}[loss])
+    spoiled = pl.when((pl.col("regime") != staleness.MANY) & (pl.col("staleness") > 0)).then(0.0)
+    finals = tables["finals"].with_columns(spoiled.otherwise(pl.col("score")).alias("score"))
+    verdicts = staleness.Staleness().judge(tables | {"finals": finals})
+    assert words(verdicts)["H2"] == "holds" and f"{staleness.FEW} -0.8" in verdicts[1].sentence
+
+
+def test_distance_is_told_apart_from_what_it_costs():
+    """Stale minus fresh score beside the KL of the same runs, for losses whose weights know who acted."""
+    rows = [
+        {"environment": "a", "regime": "r", "loss": loss, "staleness": k, "seed": seed, "score": 0.9 - cost * k}
+        | {"approx_kl": 0.001 if k < 8 else 0.3}
+        for loss, cost in (("decoupled", 0.01), ("behavior", 0.02), ("recent", 0.1))
+        for k in (0, 1, 2, 8, 9)
+        for seed in (1, 2)
+    ]
+    found = staleness.distances(pl.DataFrame(rows))
+    assert set(found["loss"]) == {"decoupled", "behavior"} and set(found["staleness"]) == {1, 2, 8, 9}
+    mine = found.filter((pl.col("loss") == "behavior") & (pl.col("staleness") == 8)).row(0, named=True)
+    assert mine["nats"] == pytest.approx(0.3) and mine["change"] == pytest.approx(-0.16)
+    said = staleness.by_distance(found)
+    assert "-0.015 [" in said and "-0.085 [" in said and "less than 0.01 nats from its data (2 cases)" in said
+
+
+def test_slower_runs_take_steps_as_much_smaller():
+    study = staleness.Staleness()
+    few, many, once = (study.base("CartPole-v1", regime) for regime in (staleness.FEW, staleness.MANY, staleness.ONCE))
+    assert (few.iterations, many.iterations, once.iterations) == (96, 1536, 1536)
+    assert many.learning_rate == pytest.approx(few.learning_rate / 4), "a sixteenth of the batch"
+    assert once.learning_rate == 2 * many.learning_rate and (many.update_epochs, once.update_epochs) == (3, 1)
+
+
 def test_fresh_data_has_one_loss():
-    base = staleness.Staleness(size="quick").base("CartPole-v1", staleness.LITTLE)
+    base = staleness.Staleness(size="quick").base("CartPole-v1", staleness.MANY)
     assert len({staleness.stale(base, 0, loss) == base for loss in staleness.LOSSES}) == 1
     assert staleness.stale(base, 2, "recent").staleness_loss == "recent"
 

@@ -156,10 +156,9 @@ class Algorithm:
         return rollout.collect_stream(stream, self.dist, policy, carry, noise)
 
     def act(self, params: Params, obs_stats: Moments | None, obs: Array, noise: Array, hypers: Hypers):
-        """One step's actions for host environments: (action, action for the environment, distribution, logp)."""
+        """One step's actions for host environments, and the distributions they were drawn from."""
         dist = self.agent.policy(params.policy, self.seen(obs_stats, obs, hypers))
-        action = self.dist.sample(dist, noise)
-        return action, rollout.clip_action(self.dist, action), dist, self.dist.logp(dist, action)
+        return self.dist.sample(dist, noise), dist
 
     def act_greedily(self, params: Params, obs_stats: Moments | None, obs: Array, hypers: Hypers) -> Array:
         """Actions with exploration off."""

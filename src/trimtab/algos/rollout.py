@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -155,25 +156,36 @@ def collect_stream(
 
 
 def collect_host(
-    env, act: Callable[[Array, Array], tuple[Array, ...]], noise: Float[np.ndarray, "T N ..."], carry: Carry
+    env,
+    dist: Distribution,
+    act: Callable[[Array, Array], tuple[Array, Array]],
+    noise: Float[np.ndarray, "T N ..."],
+    carry: Carry,
 ) -> tuple[Carry, Rollout]:
     """The same for a host vector environment: a Python loop around one compiled call per step.
 
-    `act(obs, noise)` gives (action, clipped action, distribution parameters, logp). Rows that are not experience
-    (`valid` false) count nothing. A row is written while the environments are at the next step.
+    `act(obs, noise)` gives (action, distribution parameters). Rows that are not experience (`valid` false) count
+    nothing. A row is written while the environments are at the next step.
     """
     obs, book = np.asarray(carry.obs), _Book(len(noise), carry)
     row: tuple | None = None
     for t in range(len(noise)):
-        action, clipped, params, logp = act(obs, noise[t])
-        finished = env.begin(np.asarray(clipped))
+        action, params = act(obs, noise[t])
+        action = np.asarray(action)
+        finished = env.begin(clip_action(dist, action))
         if row is not None:
             book.write(*row)
         out = finished()
-        row = t, obs, action, params, logp, out
+        row = t, obs, action, params, out
         obs = out.obs
     book.write(*row)
-    return Carry((), obs, book.total, book.length), book.rollout
+    rows = book.rollout
+    return Carry((), obs, book.total, book.length), rows._replace(logp=np.asarray(_logp(dist, rows.dist, rows.action)))
+
+
+@partial(jax.jit, static_argnums=0)
+def _logp(dist: Distribution, params: Float[Array, "T N outputs"], action: Array) -> Float[Array, "T N"]:
+    return dist.logp(params, action)
 
 
 class _Book:
@@ -185,15 +197,16 @@ class _Book:
         self.num_steps = num_steps
         self.total, self.length = np.array(carry.episode_return), np.array(carry.episode_length)
 
-    def write(self, t: int, obs: np.ndarray, action: Array, params: Array, logp: Array, out: HostStep) -> None:
+    def write(self, t: int, obs: np.ndarray, action: np.ndarray, params: Array, out: HostStep) -> None:
         """Row t."""
         self.total += np.where(out.valid, out.reward, 0.0)
         self.length += out.valid
         ends = out.reward, out.terminated, out.truncated, out.valid
-        row = Rollout(obs, out.next_obs, action, params, logp, *ends, self.total, self.length)
+        row = Rollout(obs, out.next_obs, action, params, None, *ends, self.total, self.length)
         if self.rollout is None:
-            self.rollout = Rollout(*(np.empty((self.num_steps, *x.shape), x.dtype) for x in row))
+            self.rollout = jax.tree.map(lambda x: np.empty((self.num_steps, *x.shape), x.dtype), row)
         for column, x in zip(self.rollout, row):
-            column[t] = x
+            if x is not None:
+                column[t] = x
         done = out.terminated | out.truncated
         self.total[done], self.length[done] = 0.0, 0.0

@@ -120,7 +120,9 @@ class HostSampler:
         noise = np.asarray(self.algorithm.dist.noise(key, (self.num_steps, self.num_envs)))
         given = {name: self.hypers[name] for name in ("clip_obs",) if name in self.hypers}
         act = partial(self._act, self.state.params, self.state.obs_stats)
-        return rollout.collect_host(self.env, lambda obs, noise: act(obs, noise, given), noise, carry)
+        return rollout.collect_host(
+            self.env, self.algorithm.dist, lambda obs, noise: act(obs, noise, given), noise, carry
+        )
 
     def _advantages(self, state: State, hypers, rows: Rollout) -> Rows:
         advantage, target, _, valid, obs = self.algorithm.advantages(state, rows, hypers)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 
@@ -229,5 +230,7 @@ def clip_action(dist: Distribution, action):
     """What the environment receives: Gaussian actions clipped to the box."""
     if not isinstance(dist, Gaussian):
         return action
-    low, high = (jnp.broadcast_to(jnp.asarray(x, action.dtype), action.shape) for x in (dist.low, dist.high))
-    return jnp.clip(action, low, high)
+    low, high = (np.asarray(x, action.dtype) for x in (dist.low, dist.high))
+    if isinstance(action, np.ndarray):
+        return np.clip(action, low, high)
+    return jnp.clip(action, *(jnp.broadcast_to(x, action.shape) for x in (low, high)))

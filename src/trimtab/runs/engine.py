@@ -258,7 +258,8 @@ class HostEngine:
 
         def collect(params, obs_stats, carry, noise, hypers):
             act = lambda obs, noise: step(params, obs_stats, obs, noise, hypers)
-            return jax.tree.map(jnp.asarray, rollout.collect_host(algorithm.env, act, np.asarray(noise), carry))
+            collected = rollout.collect_host(algorithm.env, algorithm.dist, act, np.asarray(noise), carry)
+            return jax.tree.map(jnp.asarray, collected)
 
         return collect
 

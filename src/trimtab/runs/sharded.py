@@ -185,7 +185,8 @@ class ShardedHostEngine(HostEngine):
         known = state.params, state.obs_stats, self._places.shared(self._act_hypers)
         params, obs_stats, hypers = sharding.held(known, self._here)
         act = lambda obs, noise: self._act(params, obs_stats, obs, noise, hypers)
-        collected = rollout.collect_host(self.algorithm.env, act, noise, jax.tree.map(sharding.mine, state.env))
+        mine, dist = jax.tree.map(sharding.mine, state.env), self.algorithm.dist
+        collected = rollout.collect_host(self.algorithm.env, dist, act, noise, mine)
         carry, rows = (
             jax.tree.map(lambda x, at=at: sharding.joined(x, at), part) for part, at in zip(collected, self._cut)
         )

@@ -110,7 +110,7 @@ def _host_parts(algorithm: Algorithm, state: Any, hypers: Any):
         noise = np.asarray(algorithm.noise(jax.random.key(1))[1])
         jax.block_until_ready(step(np.asarray(carry.obs), noise[0]))
         begun = time.perf_counter()
-        _, rows = rollout.collect_host(env, step, noise, carry)
+        _, rows = rollout.collect_host(env, algorithm.dist, step, noise, carry)
         return environment, time.perf_counter() - begun, jax.tree.map(jnp.asarray, rows)
     finally:
         env.close()

@@ -188,6 +188,32 @@ def grid(frame: pl.DataFrame, subtitle: str):
 # Mechanisms ------------------------------------------------------------------------------------------------
 
 
+def against_distance(frame: pl.DataFrame, losses: list[str], regimes: list[str], marks: tuple[float, float]):
+    """Change of the score against the distance between the policy and its data, a point per case."""
+    x = alt.X("nats:Q", title="KL from the policy that acted, nats", scale=alt.Scale(type="log"))
+    y = alt.Y("change:Q", title="score, stale − fresh")
+    shape = alt.Shape("regime:N", sort=regimes, legend=style.legend(regimes, None))
+    points = (
+        alt.Chart(frame)
+        .mark_point(filled=True, size=54, opacity=0.75)
+        .encode(
+            x=x,
+            y=y,
+            color=style.colored("loss", losses, PALETTE[: len(losses)]),
+            shape=shape,
+            tooltip=["environment:N", "regime:N", "loss:N", "staleness:Q", alt.Tooltip("change:Q", format=".3f")],
+        )
+    )
+    none = alt.Chart(pl.DataFrame({"at": [0.0]})).mark_rule(color=GREY, strokeDash=[4, 3]).encode(y="at:Q")
+    edges = alt.Chart(pl.DataFrame({"nats": list(marks)})).mark_rule(color=GREY, opacity=0.5).encode(x="nats:Q")
+    chart = alt.layer(none, edges, points).properties(width=WIDTH, height=HEIGHT + 60)
+    return style.themed(
+        chart,
+        "What distance from the data costs",
+        "Means over seeds; medians of KL over training; lines: the bounds named above.",
+    )
+
+
 def deviations(frame: pl.DataFrame, order: list[str]):
     """Advantage deviation estimates over training, unsmoothed, first seed: how much they oscillate."""
     x = alt.X("share:Q", title="share of training", axis=alt.Axis(format="%", grid=False, tickCount=4))

@@ -132,7 +132,8 @@ def _original(path: Path, step: int) -> Original:
             env, step_compiled = algorithm.make_env(envs), jax.jit(algorithm.act)
             act = lambda obs, noise: step_compiled(state.params, state.obs_stats, obs, noise, hypers)
             carry = rollout.begun(env.reset(config.seed))
-            rows = rollout.collect_host(env, act, np.asarray(algorithm.dist.noise(key, (steps, envs))), carry)[1]
+            noise = np.asarray(algorithm.dist.noise(key, (steps, envs)))
+            rows = rollout.collect_host(env, algorithm.dist, act, noise, carry)[1]
             env.close()
     finally:
         engine.close()
