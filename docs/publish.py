@@ -22,11 +22,13 @@ from trimtab.quantities import quantity
 from trimtab.report import verdicts
 from trimtab.report.numbers import raised
 from trimtab.report.split import columns
+from trimtab.report.study import time_taken
 from trimtab.report.tune import changed
 from trimtab.runs.device import machine
 from trimtab.runs.records import write_atomically, write_json
 from trimtab.studies.catalogue import DECLARED
 from trimtab.studies.ledger import counted, judged_rows
+from trimtab.studies.study import time_of
 from trimtab.wording import plain
 
 RESULTS = Path(__file__).parent / "results"
@@ -71,11 +73,14 @@ def page_of(folder: Path) -> tuple[str, str]:
         lines += ["## What differs from the source", "", *(f"- {note}" for note in answer["notes"]), ""]
     lines += claim_by_claim(answer) + _tables(folder, name)
     where = machine()
+    elsewhere = json.loads((folder / "study.json").read_text())["store"]
+    shared = ", which does not count what other studies had done before" if elsewhere else ""
     lines += [
         "## How this was made",
         "",
         f"`{answer['command']}`: {answer['jobs']} jobs, {answer['steps']:,} environment steps, on "
-        f"{where['processor']}, {where['cores']} cores. Numbers: [{name}.json]({name}.json).",
+        f"{where['processor']}, {where['cores']} cores; {time_taken(time_of(folder))}{shared}. Numbers: "
+        f"[{name}.json]({name}.json).",
         "",
         *(f"- failed: {failure}" for failure in answer["failed"]),
     ]

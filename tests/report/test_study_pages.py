@@ -80,7 +80,16 @@ def drawn():
 def page(**changes):
     machine = {"processor": "x", "cores": 2, "platform": "y"}
     configs = [Config(seed=s, learning_rate=1e-3).as_dict() for s in (1, 2)]
-    return study_page(answer(**changes), drawn(), "Which is it?", "Fig. 1", 60.0, machine, ["numbers"], configs)
+    return study_page(
+        answer(**changes),
+        drawn(),
+        "Which is it?",
+        "Fig. 1",
+        {"work": 60.0, "clock": 40.0},
+        machine,
+        ["numbers"],
+        configs,
+    )
 
 
 @pytest.fixture(scope="module")

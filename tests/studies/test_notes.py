@@ -6,9 +6,9 @@ import math
 import polars as pl
 import pytest
 
+from studies.small import small_variances
 from trimtab import cli
 from trimtab.estimate import Estimate
-from trimtab.report import study as pages
 from trimtab.runs import throughput as measuring
 from trimtab.studies import catalogue
 from trimtab.studies.claims import Claim, Evidence, explained, judge_all
@@ -144,13 +144,8 @@ def test_throughput_until_the_processor_is_loaded(load, expected):
 
 
 def test_a_whole_study_at_a_tiny_size(tmp_path, monkeypatch):
-    monkeypatch.setitem(reward_to_go.STEPS, "quick", 1024)
-    monkeypatch.setitem(reward_to_go.SEEDS, "quick", 2)
-    monkeypatch.setattr(reward_to_go, "LIMITS", {"FrozenLake-v1": 20})
-    if not hasattr(pages, "study_page"):
-        monkeypatch.setattr(pages, "study_page", lambda *given: "<html></html>", raising=False)
     out = tmp_path / "study"
-    answer = begin(reward_to_go.RewardToGo(size="quick"), out, Where(on="inline"))
+    answer = begin(small_variances(monkeypatch), out, Where(on="inline"))
     assert not answer["failed"] and [v["id"] for v in answer["verdicts"]] == ["N2", "N3"]
     table = pl.read_parquet(out / "tables" / "variances.parquet")
     assert len(table) == 2 * 2 * 4 or len(table) == 2 * 3 * 4

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from studies.small import shown, small_grid
 from trimtab import stats
 from trimtab.algos.gradients import PerSample, Samples
 from trimtab.config import Config
@@ -508,16 +509,7 @@ def test_published_returns_are_normalized_by_the_papers_ranges():
 
 
 def test_a_study_trains_judges_and_draws_at_a_tiny_size(tmp_path, monkeypatch):
-    small = {"num_steps": 8, "hidden_sizes": (4,), "num_minibatches": 2}
-    monkeypatch.setattr(suite, "COMMON", suite.COMMON | small)
-    monkeypatch.setattr(
-        suite, "PHASIC", suite.PHASIC | {"policy_iterations": 2, "aux_epochs": 1, "aux_minibatch_size": 8}
-    )
-    monkeypatch.setattr(suite, "SUITE", (suite.Environment("CartPole-v1", 0.0, 500.0, 8192, 8192),))
-    monkeypatch.setitem(suite.BATCHES, "quick", (8, 2))
-    monkeypatch.setitem(proximal_age.SIDE, "quick", 2)
-    monkeypatch.setattr(suite, "num_seeds", lambda size: 2)
-    answer = begin(proximal_age.ProximalAge(size="quick"), tmp_path / "study", Where(on="inline"))
+    answer = begin(small_grid(monkeypatch), tmp_path / "study", Where(on="inline"))
     assert answer["jobs"] == 8 and not answer["failed"]
     [verdict] = answer["verdicts"]
     assert verdict["word"] in ("holds", "does not hold", "not resolved at this size") and verdict["id"] == "H14"
@@ -526,6 +518,8 @@ def test_a_study_trains_judges_and_draws_at_a_tiny_size(tmp_path, monkeypatch):
     assert (tmp_path / "study" / "figures" / "grid.png").is_file() and "H14" in (
         tmp_path / "study" / "page.html"
     ).read_text()
+    begin(small_grid(monkeypatch), tmp_path / "again", Where(on="inline"))
+    assert shown(tmp_path / "again") == shown(tmp_path / "study"), "the same seeds give the same page, byte for byte"
 
 
 def test_workers_know_the_kinds_of_jobs_that_studies_bring():

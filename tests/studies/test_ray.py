@@ -9,12 +9,14 @@ import pytest
 import tiny
 
 from studies.jobs import Add, Count, Fail, Needy
+from studies.small import shown, small_grid, small_variances
 from studies.test_executor import recorded
-from trimtab.runs.records import RunError
+from trimtab.runs.records import RunError, write_json
 from trimtab.studies.executor import Inline
 from trimtab.studies.job import Train
 from trimtab.studies.on_ray import OnRay, _refuse_silence, pack, unpack
 from trimtab.studies.store import Store
+from trimtab.studies.study import Where, begin, conduct
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +74,17 @@ def test_training_there_writes_what_training_here_writes(on_ray, tmp_path):
     assert outcome.done, outcome.error
     assert recorded(outcome.path) == recorded(twin.path) and recorded(outcome.path)
     assert outcome.path == there.place(job) and outcome.result["area"] == twin.result["area"]
+
+
+@pytest.mark.parametrize("small", [small_grid, small_variances])
+def test_a_study_there_shows_what_it_shows_here(small, on_ray, tmp_path, monkeypatch):
+    """Page, tables and answer, byte for byte apart from the time it took."""
+    study = small(monkeypatch)
+    begin(study, tmp_path / "here", Where(on="inline"))
+    answer, outcomes = conduct(study, tmp_path / "there", on_ray, Store(tmp_path / "there" / "store"))
+    write_json(tmp_path / "there" / "result.json", answer)
+    study.present(answer, outcomes, tmp_path / "there")
+    assert answer["verdicts"] and shown(tmp_path / "there") == shown(tmp_path / "here")
 
 
 def test_a_lost_node_loses_nothing(on_ray, cluster, tmp_path):

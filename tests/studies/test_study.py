@@ -96,6 +96,20 @@ def test_an_interrupted_study_says_how_to_go_on_and_does_what_is_left(store, tmp
     assert catalogue.resume(out, INLINE)["sum"] == 16 and len(done(kept)) == 4
 
 
+def test_the_time_of_interrupted_attempts_counts(tmp_path, monkeypatch):
+    """On the clock, and the work of all jobs, whoever did them."""
+    clock = iter([100.0, 130.0, 500.0, 507.5])
+    monkeypatch.setattr(study.time, "monotonic", lambda: next(clock))
+    interrupted(monkeypatch, after=1)
+    with pytest.raises(KeyboardInterrupt):
+        study.begin(Sums((2, 3)), tmp_path / "out", INLINE)
+    assert study.time_of(tmp_path / "out") == {"work": 0.0, "clock": 30.0}
+    catalogue.resume(tmp_path / "out", INLINE)
+    taken = study.time_of(tmp_path / "out")
+    jobs = [json.loads(f.read_text())["seconds"] for f in (tmp_path / "out" / "store").glob("*/outcome.json")]
+    assert taken["clock"] == 37.5 and taken["work"] == pytest.approx(sum(jobs), abs=0.01)
+
+
 def test_studies_that_share_a_store_do_a_job_once(tmp_path):
     where = Where(on="inline", store=str(tmp_path / "store"))
     assert study.begin(Sums((2, 3)), tmp_path / "a", where)["sum"] == 9

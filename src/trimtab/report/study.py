@@ -23,7 +23,7 @@ from trimtab.report.blocks import (
     Table,
 )
 from trimtab.report.page import page
-from trimtab.wording import plain
+from trimtab.wording import duration, plain
 
 SHOWN = 2  # figures that stand open; the rest are folded
 MOST = 12  # values of a field that are listed
@@ -34,7 +34,7 @@ def study_page(
     figures: dict[str, Any],
     summary: str,
     source: str,
-    seconds: float,
+    taken: dict[str, float],
     machine: dict[str, Any],
     tables: list[str],
     configs: list[dict[str, Any]],
@@ -54,13 +54,18 @@ def study_page(
     blocks += [Folded("Tables and figures as files", _files(tables, list(figures)), "CSV, Parquet, SVG, PNG, PDF")]
     rows = [
         ["size", f"{answer['size']}, {answer['jobs']} jobs, {answer['steps']:,} environment steps"],
-        ["time", f"{seconds / 60:.1f} minutes of work"],
+        ["time", time_taken(taken)],
         ["machine", f"{machine['processor']}, {machine['cores']} cores, {machine['platform']}"],
         *configurations(configs),
     ]
     made = [Paragraph(answer["command"], "code"), Table(["", ""], rows, words=(0, 1))]
     blocks += [Folded("How this was made", made, "command, configurations, machine"), _next(answer)]
     return page(f"{answer['study']}: {summary} ({source})", blocks)
+
+
+def time_taken(taken: dict[str, float]) -> str:
+    """What a study took: its jobs one after another, and on the clock."""
+    return f"{duration(taken['work'])} of work, {duration(taken['clock'])} on the clock"
 
 
 def _answer(answer: dict[str, Any]) -> Answer:

@@ -20,7 +20,7 @@ from trimtab.runs.records import write_atomically, write_parquet
 from trimtab.studies.claims import Claim, Verdict, explained
 from trimtab.studies.executor import Queue
 from trimtab.studies.job import Job
-from trimtab.studies.study import Answer, Outcomes, Study, Work
+from trimtab.studies.study import Answer, Outcomes, Study, Work, time_of
 
 Size = Literal["quick", "default", "full"]
 SIZES: tuple[Size, ...] = ("quick", "default", "full")
@@ -134,9 +134,9 @@ class Declared(Study):
         tables = {file.stem: pl.read_parquet(file) for file in sorted((out / "tables").glob("*.parquet"))}
         with style.drawing():
             figures = self.figures(tables)
-        seconds = sum(o.seconds for o in outcomes.values())
+        taken = time_of(out)
         configs = [o.job.config.as_dict() for o in outcomes.values() if hasattr(o.job, "config")]
-        page = study_page(answer, figures, self.summary, self.source, seconds, machine(), list(tables), configs)
+        page = study_page(answer, figures, self.summary, self.source, taken, machine(), list(tables), configs)
         write_page(out / "page.html", page, {name: figure.chart for name, figure in figures.items()})
 
 

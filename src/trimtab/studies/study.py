@@ -3,6 +3,7 @@
     STUDY/study.json     what was asked
     STUDY/store/         its jobs, unless they are kept elsewhere (`--store DIR`)
     STUDY/result.json, page.html, figures/, ...    the answer
+    STUDY/time.json      what it took, interrupted attempts too
 
 A study says what it wants in rounds: `work` yields jobs and is sent their outcomes, until it returns its answer. Rounds
 follow from outcomes alone, so an interrupted study asks for the same jobs again and finds what was done.
@@ -10,9 +11,11 @@ follow from outcomes alone, so an interrupted study asks for the same jobs again
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import threading
+import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,11 +25,12 @@ from typing import Any, ClassVar
 from trimtab import markup
 from trimtab.runs.progress import Progress
 from trimtab.runs.records import RunError, write_json
-from trimtab.studies.executor import Executor, executor
+from trimtab.studies.executor import Executor, Queue, executor
 from trimtab.studies.job import Job
 from trimtab.studies.store import Outcome, Store
 
 SPEC = "study.json"
+TIME = "time.json"
 SCHEMA = 1
 Answer = dict[str, Any]
 
@@ -130,8 +134,9 @@ def go_on(study: Study, out: Path, where: Where, store: str | None, quiet: bool 
 
 def _carry_out(study: Study, out: Path, doer: Executor, store: str | None, quiet: bool) -> Answer:
     try:
-        with ending_on_request():
+        with ending_on_request(), _timed(out) as taken:
             answer, outcomes = conduct(study, out, doer, Store(Path(store) if store else out / "store"), quiet)
+            taken["work"] = sum(outcome.seconds for outcome in outcomes.values())
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"`trimtab resume {out}` does what is left") from None
     finally:
@@ -139,6 +144,22 @@ def _carry_out(study: Study, out: Path, doer: Executor, store: str | None, quiet
     write_json(out / "result.json", answer)
     study.present(answer, outcomes, out)
     return answer | {"run": str(out), "page": str(out / "page.html")}
+
+
+@contextmanager
+def _timed(out: Path) -> Iterator[dict[str, float]]:
+    """Seconds on the clock are added to those of earlier attempts, however this one ends."""
+    taken, begun = time_of(out), time.monotonic()
+    try:
+        yield taken
+    finally:
+        write_json(out / TIME, taken | {"clock": round(taken["clock"] + time.monotonic() - begun, 1)})
+
+
+def time_of(out: Path) -> dict[str, float]:
+    """Seconds a study took: `work` of all its jobs, also those done before by others, and on the `clock`."""
+    file = out / TIME
+    return {"work": 0.0, "clock": 0.0} | (json.loads(file.read_text()) if file.is_file() else {})
 
 
 @contextmanager
@@ -163,9 +184,12 @@ def conduct(study: Study, out: Path, doer: Executor, store: Store, quiet: bool =
             while True:
                 wanted = [job for job in jobs if job.identity not in outcomes]
                 display.expect(wanted)
+                came = {}
                 for outcome in doer.run(wanted, store, display.tick):
-                    outcomes[outcome.job.identity] = outcome
+                    came[outcome.job.identity] = outcome
                     display.settle(outcome)
+                # In the order they were asked for: which of two is done first must not be seen in an answer.
+                outcomes.update((i, came[i]) for i in Queue(wanted).waiting if i in came)
                 jobs = work.send(outcomes)
         except StopIteration as end:
             return end.value, outcomes
