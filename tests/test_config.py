@@ -119,7 +119,6 @@ def test_derived_numbers_follow_from_the_fields():
     c = Config(num_envs=8, num_steps=32, minibatch_size=64, total_timesteps=1000, update_epochs=3, algo="ppo-ewma")
     assert (c.batch, c.minibatches, c.minibatch, c.iterations, c.steps) == (256, 4, 64, 3, 768)
     assert c.gradient_steps == 36 and c.proximal_com == 12.0 and c.proximal_decay == pytest.approx(12 / 13)
-    assert Config(norm_adv="ewma", norm_adv_span=9.0).adv_decay == pytest.approx(0.8)
     assert Config(num_envs=3, num_steps=5, total_timesteps=15).minibatches == 3
     assert Config(num_envs=10, num_steps=2, minibatch_by="rows").minibatches == 2
     assert c.traced()["prox_com"] == 12.0 and "clip_vloss" not in c.traced()

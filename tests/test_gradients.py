@@ -7,7 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trimtab.algos.gradients import FullObjective, PerSample, Samples, factor_sum
+from trimtab.algos.gradients import FullObjective, PerSample, Samples, row_sums
+from trimtab.algos.light import light_probe
+from trimtab.algos.rollout import Rollout
+from trimtab.algos.state import Batch
+from trimtab.anatomy import decompose
 from trimtab.anatomy.measure import lag_sums
 from trimtab.nets.agent import Agent
 from trimtab.nets.heads import Bernoullis, Categorical, Gaussian, MultiCategorical
@@ -116,8 +120,9 @@ def test_the_projection_keeps_inner_products_within_its_stated_error():
 def test_sums_over_samples_need_no_vectors():
     agent, params, samples = case("dense gaussian")
     way = PerSample(agent)
-    weight = jax.random.normal(jax.random.key(5), (3, 12))
-    both = jax.jit(lambda p, s: (factor_sum(way.factors(p, s), weight), weight @ way.vectors(p, s)))
+    weight = jax.random.normal(jax.random.key(5), (4, 3))
+    slow = lambda p, s: jnp.einsum("tn,tnp->np", weight, way.vectors(p, s).reshape(4, 3, -1))
+    both = jax.jit(lambda p, s: (row_sums(way.factors(p, s), weight), slow(p, s)))
     assert np.allclose(*both(params, samples), atol=1e-5)
 
 
@@ -145,3 +150,44 @@ def test_automatic_choice_follows_network_and_size():
 def test_lag_sums_are_sums_of_diagonals():
     gram = np.random.default_rng(0).normal(size=(7, 7)).astype(np.float32)
     assert np.allclose(lag_sums(jnp.asarray(gram)), [np.trace(gram, k) for k in range(7)], atol=1e-5)
+
+
+# The light probe -------------------------------------------------------------------------------------------
+
+
+def light_batch(samples, weight):
+    """A batch and rollout of [T, N] samples, as far as the light probe looks at them."""
+    never = jnp.zeros(weight.shape, bool)
+    rows = Rollout(*[None] * 5, jnp.zeros(weight.shape), never, never, never, None, None)
+    given = samples.obs, samples.action, None, None, None, samples.target, samples.advantage, weight.reshape(-1)
+    return Batch(*given), rows
+
+
+@pytest.mark.parametrize("share", [1.0, 0.6])
+@pytest.mark.parametrize("name", ["dense gaussian", "convolutional"])
+def test_a_light_probe_sees_the_variance_of_its_rows(name, share):
+    """As `decompose` of every gradient, one by one; with rows that are not experience too."""
+    num_steps, num_envs = 6, 5
+    agent, params, samples = case(name, num_steps * num_envs)
+    valid = np.random.default_rng(2).random((num_steps, num_envs)) < share
+    weight = jnp.asarray(valid / valid.mean(), jnp.float32)
+    found = jax.jit(lambda p, s: light_probe(agent, p, *light_batch(s, weight)))(params, samples)
+    gradients = np.asarray(jax.jit(PerSample(agent, "chunks").vectors)(params, samples), np.float64)
+    by_row = np.moveaxis(gradients.reshape(num_steps, num_envs, -1), 1, 0)
+    wanted = decompose(by_row, num_envs, mask=valid.T)
+    assert float(found["grad/variance"]) == pytest.approx(wanted.variance.value, rel=1e-3)
+    mean = gradients[valid.reshape(-1)].mean(0)
+    assert float(found["grad/policy_norm"]) == pytest.approx(np.linalg.norm(mean), rel=1e-4)
+    if name == "dense gaussian":
+        centred = gradients[valid.reshape(-1)] - mean
+        individual = (centred**2).sum() / (valid.sum() - 1) / valid.sum()
+        assert float(found["grad/individual"]) == pytest.approx(individual, rel=1e-3)
+
+
+def test_a_light_probe_takes_memory_by_samples_not_by_pairs():
+    def taken(num_envs: int, num_steps: int = 8) -> int:
+        agent, params, samples = case("dense categorical", num_envs * num_steps)
+        look = lambda p, s: light_probe(agent, p, *light_batch(s, jnp.ones((num_steps, num_envs))))
+        return jax.jit(look).lower(params, samples).compile().memory_analysis().temp_size_in_bytes
+
+    assert taken(512) < 3 * taken(256)

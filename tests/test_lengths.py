@@ -52,6 +52,11 @@ def test_an_unfinished_run_made_longer_is_repeated_from_where_it_was(tmp_path):
     assert rates(whole.path)[2:] == rates(tmp_path / "one")[2:] and rates(whole.path) != rates(tmp_path / "one")
 
 
+def test_a_stop_beyond_the_end_is_the_end(tmp_path):
+    run = loop.train(CONFIG, tmp_path / "run", checkpoints=1, until=10 * CONFIG.total_timesteps)
+    assert run.files.checkpoints()[-1].step == CONFIG.steps
+
+
 def test_a_kill_while_a_run_is_made_longer_loses_nothing(tmp_path, monkeypatch):
     loop.train(CONFIG, tmp_path / "short", checkpoints=2)
     shutil.copytree(tmp_path / "short", tmp_path / "long")

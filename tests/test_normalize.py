@@ -93,6 +93,14 @@ def test_advantage_span_one_is_the_standardization_of_this_batch_alone():
     np.testing.assert_allclose(out, (batches[-1] - batches[-1].mean()) / batches[-1].std(), atol=1e-4)
 
 
+@pytest.mark.parametrize("std", [0.5, 0.1])
+def test_advantages_far_from_zero_keep_their_spread(std):
+    """E[x²] − mean² would have lost it: 1000² leaves float32 no digits for it."""
+    batches = np.random.default_rng(7).normal(1000, std, size=(2, 4096))
+    found = moments_of(batches, np.ones_like(batches), 3.0)
+    assert float(found.std) == pytest.approx(batches.std(), rel=0.02)
+
+
 @pytest.mark.parametrize("span", [3.0, 9.0])
 def test_advantage_moments_over_iterations_equal_a_loop(span):
     rng = np.random.default_rng(6)

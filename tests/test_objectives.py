@@ -91,6 +91,18 @@ def test_ratio_cap_bounds_the_weight_and_keeps_its_gradient():
     np.testing.assert_allclose(slope, [100.0, np.e], rtol=1e-5)
 
 
+@pytest.mark.parametrize("advantage", [-1.0, 1.0])
+@pytest.mark.parametrize("logp, prox, behav", [(0.0, -95.0, -95.0), (0.0, -90.0, 0.0), (-200.0, 0.0, 0.0)])
+def test_samples_far_from_the_proximal_policy_stay_finite(logp, prox, behav, advantage):
+    """π/π_prox alone is beyond float32; the objective is not."""
+    given = f32([logp], [prox], [behav], [advantage])
+    found, slope = objectives.clipped(*given, 0.2), gradient(objectives.clipped, *given, 0.2)
+    with np.errstate(over="ignore"):
+        slow = twins.clipped(logp, prox, behav, advantage, 0.2, 100.0)
+    np.testing.assert_allclose(found, [slow], rtol=1e-4, atol=1e-30)
+    assert np.isfinite(slope).all()
+
+
 def test_clip_binds_on_one_side_only():
     log_ratio = jnp.log(jnp.array([1.5, 1.5, 0.5, 0.5, 1.1]))
     advantage = jnp.array([1.0, -1.0, 1.0, -1.0, 1.0])

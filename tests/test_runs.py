@@ -16,6 +16,7 @@ import pytest
 import tiny
 
 from trimtab import cli, envs
+from trimtab.algos.algorithm import hypers_of, replace
 from trimtab.config import from_dict
 from trimtab.runs import device, loop, opening
 from trimtab.runs.engine import HostEngine, build
@@ -350,6 +351,25 @@ def test_several_seeds_are_several_runs(tmp_path):
     assert "already exists" in one_line(
         trimtab("train", *flags_of([]), "--seeds", "2", "--seed", "6", "--run-dir", tmp_path / "all")
     )
+
+
+@pytest.mark.parametrize("backend", ["native", "gymnasium", "envpool"])
+def test_episodes_under_way_when_a_run_begins_are_counted_whole(backend, tmp_path):
+    """Pendulum ends at its limit only: staggered or not, no recorded episode is shorter."""
+    config = tiny.config(
+        env_id="Pendulum-v1", backend=backend, stagger_resets=True, time_limit=20, num_steps=32, total_timesteps=128
+    )
+    episodes = loop.train(config, tmp_path / "run", checkpoints=1).episodes
+    assert episodes.height and set(episodes["length"].to_list()) == {20}, "nothing of an episode is forgotten"
+
+
+def test_rewards_of_other_episodes_do_not_count_where_every_iteration_restarts():
+    config = tiny.config(algo="reinforce", baseline=False, norm_reward=True, time_limit=8, num_steps=8)
+    bench = tiny.bench(config)
+    state = bench.init(jax.random.key(0), hypers_of(config))
+    scale = state.reward_scale._replace(total=state.reward_scale.total + 7.0)
+    state, _ = bench.collect(replace(state, reward_scale=scale), hypers_of(config))
+    assert not state.reward_scale.total.any()
 
 
 @pytest.mark.parametrize("backend", ["gymnasium", "envpool"])

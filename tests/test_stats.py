@@ -125,6 +125,14 @@ def test_the_effect_size_is_a_difference_of_differences():
     assert not stats.effect_size([stats.Ablation([1.0], [1.0], [1.0], [0.5])]).resolved
 
 
+def test_runs_on_both_sides_of_an_effect_cancel():
+    """Where an ablation changes nothing at the largest batch its runs are the same ones, and add no spread."""
+    large, small, ablated = [0.1, 0.9, 0.5], [0.4, 0.5, 0.6], [0.2, 0.3, 0.1]
+    found = stats.effect_size([stats.Ablation(large, small, large, ablated)])
+    alone = stats.contrast([small, ablated], [1, -1])
+    assert (found.value, found.lo, found.hi) == pytest.approx((alone.value, alone.lo, alone.hi))
+
+
 def test_effect_sizes_cover_with_three_seeds_and_unlike_spreads():
     rng, held = np.random.default_rng(2), 0
     for _ in range(1000):
@@ -147,7 +155,7 @@ def test_a_contrast_of_two_groups_is_welchs_test():
 
 def test_bonferroni_of_sixteen_hypotheses():
     assert stats.z_needed(0.001, 16) == pytest.approx(3.84, abs=0.005)  # as the paper states
-    assert stats.bonferroni([0.001, 0.04, 0.5]) == pytest.approx([0.003, 0.12, 1.0])
+    assert [stats.bonferroni(p, 3) for p in (0.001, 0.04, 0.5)] == pytest.approx([0.003, 0.12, 1.0])
     assert stats.max_attainable_z([(range(3), range(3))] * 3) < stats.z_needed(0.001, 16)
 
 

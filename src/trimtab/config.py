@@ -140,7 +140,7 @@ class Config:
     """Environment steps over which the step size rises linearly from 0."""
     adam_beta1: float = traced(0.9, ADAM, low=0.0, high=0.999999)
     """Decay of Adam's first moment."""
-    adam_beta2: float = traced(0.999, ADAM, low=0.0, high=0.99999999)
+    adam_beta2: float = traced(0.999, ADAM, low=0.0, high=0.9999999)  # more would be 1 in float32
     """Decay of Adam's second moment."""
     adam_eps: float = traced(1e-5, ADAM, low=0.0, high=1.0)
     """Adam's ε."""
@@ -184,7 +184,7 @@ class Config:
     """Discount of the sum whose deviation normalizes rewards."""
 
     prox_com: float | None = traced(None, EWMA, low=0.0, high=1e9)
-    """Centre of mass, in gradient steps, of the proximal EWMA; gradient steps per iteration and epoch if not given."""
+    """Centre of mass, in gradient steps, of the proximal EWMA; minibatches × epochs of an iteration if not given."""
     staleness: int = static(0, STALE, low=0, high=10_000)
     """Iterations a batch waits before it is used (an experiment)."""
     staleness_loss: Literal["decoupled", "behavior", "recent"] = static("decoupled", STALENESS)
@@ -377,11 +377,6 @@ class Config:
     def proximal_decay(self) -> float:
         """β of the proximal EWMA: COM / (1 + COM)."""
         return self.proximal_com / (1.0 + self.proximal_com)
-
-    @property
-    def adv_decay(self) -> float:
-        """β of the advantage moments: 1 - 2/(span + 1)."""
-        return 1.0 - 2.0 / (self.norm_adv_span + 1.0)
 
     @property
     def aux_minibatch(self) -> int:

@@ -65,6 +65,11 @@ def is_traced(item: dataclasses.Field) -> bool:
     return item.metadata["declared"].traced
 
 
+def declared_of(cls: Any, name: str) -> Declared:
+    """What stands on a field."""
+    return next(item for item in dataclasses.fields(cls) if item.name == name).metadata["declared"]
+
+
 # Reading types ---------------------------------------------------------------------------------------------
 
 

@@ -95,19 +95,18 @@ def popart(old: Moments, new: Moments) -> tuple[Float[Array, ""], Float[Array, "
 
 
 class AdvantageMoments(NamedTuple):
-    """EWMA over iterations of the count, sum and sum of squares of advantages."""
+    """Moments of advantages in which earlier iterations count less and less.
+
+    Deviations from the mean, not squares: E[x²] − mean² has no digits left where the mean is large.
+    """
 
     count: Float[Array, ""]
-    total: Float[Array, ""]
-    square: Float[Array, ""]
-
-    @property
-    def mean(self) -> Float[Array, ""]:
-        return self.total / jnp.maximum(self.count, 1e-8)
+    mean: Float[Array, ""]
+    deviation: Float[Array, ""]
 
     @property
     def std(self) -> Float[Array, ""]:
-        return jnp.sqrt(jnp.maximum(self.square / jnp.maximum(self.count, 1e-8) - self.mean**2, 0.0))
+        return jnp.sqrt(self.deviation / jnp.maximum(self.count, 1e-8))
 
 
 def advantage_moments() -> AdvantageMoments:
@@ -117,9 +116,9 @@ def advantage_moments() -> AdvantageMoments:
 def update_advantage_moments(
     old: AdvantageMoments, advantage: Float[Array, "*B"], weight: Float[Array, "*B"], decay: Scalar
 ) -> AdvantageMoments:
-    """x̄ ← β x̄ + x for each sum; decay 0 forgets all but this batch."""
-    sums = across.sum((weight.sum(), (weight * advantage).sum(), (weight * advantage**2).sum()))
-    return AdvantageMoments(*(decay * before + now for before, now in zip(old, sums)))
+    """x̄ ← β x̄ + x for the count, the sum and the sum of squares; decay 0 forgets all but this batch."""
+    kept = Moments(decay * old.count, old.mean, decay * old.deviation)
+    return AdvantageMoments(*merge(kept, advantage.reshape(-1), weight.reshape(-1)))
 
 
 def standardize(advantage: Float[Array, "*B"], mean: Float[Array, ""], std: Float[Array, ""]) -> Float[Array, "*B"]:

@@ -34,13 +34,13 @@ def clipped(
 ) -> Samples:
     """(π_prox / π_behav) min( r A, clip(r, 1-ε, 1+ε) A ),  r = π / π_prox.
 
-    With π_prox = π_behav this is PPO's clipped objective; with ε = ∞ the proximal policy drops out.
+    With π_prox = π_behav this is PPO's clipped objective; with ε = ∞ the proximal policy drops out. Ratios are bounded
+    as logarithms: r alone overflows where a sample is far from the proximal policy, though the product does not.
     """
     logp_behav = cap_ratio(logp, logp_behav, imp_samp_max)
-    ratio = jnp.exp(logp - logp_prox)
-    weight = jnp.exp(logp_prox - logp_behav)
-    bounded = jnp.clip(ratio, 1.0 - clip_coef, 1.0 + clip_coef)
-    return weight * jnp.minimum(ratio * advantage, bounded * advantage)
+    low, high = jnp.log(jnp.maximum(1.0 - clip_coef, 0.0)), jnp.log1p(clip_coef)
+    bounded = logp_prox - logp_behav + jnp.clip(logp - logp_prox, low, high)
+    return jnp.minimum(jnp.exp(logp - logp_behav) * advantage, jnp.exp(bounded) * advantage)
 
 
 def kl_penalized(

@@ -75,9 +75,9 @@ def z_needed(level: float, comparisons: int = 1) -> float:
     return float(-special.ndtri(level / comparisons))
 
 
-def bonferroni(p_values: Sequence[float]) -> list[float]:
-    """p-values of several hypotheses, each as if it had been picked for being the smallest: min(1, m p)."""
-    return [min(1.0, len(p_values) * float(p)) for p in p_values]
+def bonferroni(p: float, comparisons: int) -> float:
+    """The p-value of one of several hypotheses, as if it had been picked for being the smallest: min(1, m p)."""
+    return min(1.0, comparisons * float(p))
 
 
 # Effects over environments ---------------------------------------------------------------------------------
@@ -110,9 +110,18 @@ def effect_size(environments: Sequence[Ablation], confidence: float = 0.95) -> E
     """How much more an ablation loses by a smaller batch: the effect size of Hilton et al. 2021, Table 5.
 
     mean over environments of (largest − smaller)_ablated − (largest − smaller)_original
+
+    At the largest batch an ablation may change nothing: the same runs then stand on both sides, and cancel.
     """
-    weights = np.tile([-1.0, 1.0, 1.0, -1.0], len(environments)) / max(len(environments), 1)
-    return contrast([group for environment in environments for group in environment], weights, confidence)
+    groups, weights = [], []
+    for one in environments:
+        shared = list(one.original_largest) == list(one.ablated_largest)
+        groups += [one.original_smaller, one.ablated_smaller]
+        weights += [1.0, -1.0]
+        if not shared:
+            groups += [one.original_largest, one.ablated_largest]
+            weights += [-1.0, 1.0]
+    return contrast(groups, np.divide(weights, max(len(environments), 1)), confidence)
 
 
 def contrast(groups: Sequence[Values], weights: Values, confidence: float = 0.95) -> Estimate:

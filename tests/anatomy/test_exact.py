@@ -159,6 +159,7 @@ def test_a_slice_of_the_calibration(cell):
     assert lo - (hi - lo) <= 0 <= hi + (hi - lo)
     shares = coverage(outcome)
     assert min(shares.values()) >= 0.7, shares
+    assert np.isfinite(outcome.estimates).all(axis=2).mean() >= 0.9, "an interval that claims nothing covers everything"
     mean_bias = outcome.estimates[:, 4, 0]
     assert abs(mean_bias.mean() - outcome.exact_bias_sq) < 4 * mean_bias.std() / np.sqrt(24) + 1e-12
 

@@ -180,6 +180,15 @@ def test_masked_samples_do_not_count(drifting):
     assert_same(decompose(drifting, 4, mask=np.ones((12, 5))), decompose(drifting, 4))
 
 
+def test_lag_covariances_of_masked_rows_add_up_to_the_variance(drifting):
+    gradients = np.asarray(drifting)
+    mask = np.random.default_rng(4).random(gradients.shape[:2]) < 0.3
+    found, num_steps = decompose(gradients, num_envs=3, mask=mask), gradients.shape[1]
+    taper = 2 * (1 - np.arange(num_steps) / num_steps)
+    taper[0] = 1
+    assert taper @ found.lag_covariance / (3 * num_steps) == pytest.approx(found.variance.value, rel=1e-6)
+
+
 def test_masked_variance_is_that_of_the_ratio():
     """Batches drawn with random masks: the variance of their ratio means is the predicted one."""
     rng = np.random.default_rng(2)

@@ -101,7 +101,6 @@ def test_proximal_age_stays_in_environment_steps():
 def test_advantages_over_the_batch_become_an_ewma_of_as_many_samples():
     new = rescale(SMALL.replace(norm_adv="batch"), num_envs=4).config
     assert (new.norm_adv, new.norm_adv_span) == ("ewma", 4.0)
-    assert new.adv_decay == pytest.approx(1 - 2 / 5)
     back = rescale(new, num_envs=16).config
     assert (back.norm_adv, back.norm_adv_span) == ("batch", 1.0)
 
@@ -160,8 +159,8 @@ def test_weight_decay_times_step_size_falls_by_c():
     config = SMALL.replace(weight_decay=0.01)
     new = rescale(config, num_envs=4).config
     assert new.weight_decay == pytest.approx(0.005, rel=1e-15)
-    for old in (config, config.replace(optimizer="sgd")):
-        new = rescale(old, num_envs=4).config
+    for old, rule in ((config, "invariant"), (config.replace(optimizer="sgd"), "invariant"), (config, "linear")):
+        new = rescale(old, num_envs=4, rule=rule).config
         assert new.weight_decay * new.learning_rate == pytest.approx(0.01 * 1e-3 / 4, rel=1e-14)
 
 

@@ -109,6 +109,16 @@ def test_the_claim_of_table_5_is_judged_at_the_smallest_batch(loss, word):
     assert verdict.word == word and (verdict.needed != "") == (word == "not resolved at this size")
 
 
+def test_seeds_are_paired_with_themselves_where_a_run_is_missing():
+    """Losses are those of runs of one seed; a seed that lacks a run counts in no pair."""
+    finals = made(costs, games=GAMES[:1])
+    gone = (pl.col("seed") == SEEDS[0]) & (pl.col("num_envs") == SIZES[0])
+    groups = batches.grouped(finals.filter(~gone))
+    losses = table5._losses(groups, GAMES[0], batches.ADJUSTED, SIZES[0], SIZES[-1])
+    whole = table5._losses(batches.grouped(finals), GAMES[0], batches.ADJUSTED, SIZES[0], SIZES[-1])
+    assert losses == whole[1:]
+
+
 def test_too_few_runs_cannot_resolve_table_5_and_it_says_how_many_could():
     separated = made(lambda v, n, g: 0.5 * (v != batches.ADJUSTED and n < 64), games=GAMES[:2])
     [verdict] = table5.Table5().judge({"table5": table5.table5(separated, SIZES)})

@@ -15,7 +15,16 @@ from trimtab.config import Config, ConfigError
 from trimtab.runs.device import cores
 from trimtab.runs.records import RunDir
 from trimtab.studies.split import Split, SplitOptions, check_split, default_splits, effort, improved, parse_splits
-from trimtab.studies.weighing import contenders, least_error, least_gap, marginal, say_stage, stage_sentence, weigh
+from trimtab.studies.weighing import (
+    contenders,
+    least_error,
+    least_gap,
+    marginal,
+    name_of,
+    say_stage,
+    stage_sentence,
+    weigh,
+)
 
 
 def estimate(value, lo=None, hi=None, resolved=True):
@@ -33,7 +42,7 @@ def stage(mse, covariance=0.0, **more):
 def row(n, t, mse=1.0, areas=(9.0, 10.0, 11.0), speeds=(100.0,), **more):
     return {
         "num_envs": n, "num_steps": t, "areas": list(areas), "speeds": list(speeds), "stages": [stage(mse)],
-        "improved": True, "lag_covariance": [1.0] * t, "variance": estimate(mse),
+        "improved": True, "seeds": len(areas), "failed": 0, "lag_covariance": [1.0] * t, "variance": estimate(mse),
     } | more  # fmt: skip
 
 
@@ -85,6 +94,20 @@ def test_only_a_much_slower_split_is_ruled_out_by_speed():
     answer = weigh([slow, close, fast], own=4)
     assert [(out["split"], out["by"]) for out in answer["ruled_out"]] == [("4x256", "slower")]
     assert answer["recommended_set"] == ["16x64", "64x16"]
+
+
+def test_a_split_whose_runs_all_fail_is_ruled_out_and_one_with_some_is_not_taken():
+    broken = row(16, 64, areas=()) | {"failed": 3}
+    answer = weigh([row(4, 256), broken, row(64, 16)], own=16)
+    assert [(out["split"], out["by"]) for out in answer["ruled_out"]] == [("16x64", "did not finish")]
+    assert answer["recommended"] == "4x256" and "16x64 did not finish" in answer["sentence"]
+    assert name_of(broken) not in map(name_of, contenders([row(4, 256), broken, row(64, 16)], 1))
+    flattered = row(16, 64, areas=(10.0, 11.0)) | {"failed": 1}
+    answer = weigh([row(4, 256), flattered], own=16)
+    assert answer["recommended"] == "4x256" and "16x64" in answer["recommended_set"]
+    assert any("some runs of 16x64 failed" in doubt for doubt in answer["doubts"])
+    everywhere = [row(4, 256, areas=()) | {"failed": 2}, broken]
+    assert not weigh(everywhere, own=16)["ruled_out"], "where nothing finishes nothing is told apart"
 
 
 def test_where_nothing_was_learned_learning_rules_nothing_out():
@@ -205,6 +228,11 @@ def test_more_seeds_go_where_the_decision_is_open(tmp_path):
     count = lambda n: sum(m == n for m, _ in asked)
     assert (count(4), count(8), count(16)) == (7, 7, 3), "the hopeless one gets no more"
     assert answer["recommended_set"] == ["4x16", "8x8"] and answer["ruled_out"][0]["split"] == "16x4"
+
+
+def test_all_the_seeds_that_are_allowed_are_used(tmp_path):
+    _, asked = conducted(split_of(seeds=3, max_seeds=4), lambda n, seed: float(seed % 3), tmp_path)
+    assert [sum(m == n for m, _ in asked) for n in (4, 8, 16)] == [4, 4, 4], "though rounds add two"
 
 
 def test_no_more_seeds_once_it_is_decided_and_as_many_as_time_allows(tmp_path):

@@ -118,6 +118,19 @@ def test_studies_that_share_a_store_do_a_job_once(tmp_path):
     assert not (tmp_path / "a" / "store").exists()
 
 
+def test_what_was_done_with_another_default_is_not_taken_for_the_same(tmp_path):
+    """An identity does not hold what is at its default; a default that has changed since is seen all the same."""
+    store, job = Store(tmp_path), Train(tiny.config())
+    store.keep(job, {"area": 1.0}, 1.0)
+    assert store.outcome(job).result == {"area": 1.0}
+    file = store.place(job) / "job.json"
+    kept = json.loads(file.read_text())
+    kept["config"] |= {"gamma": 0.5, "a_field_of_then": 1}
+    file.write_text(json.dumps(kept))
+    with pytest.raises(RunError, match=r"was done with gamma 0.5, the default then; now it is 0.99"):
+        store.outcome(job)
+
+
 def test_a_directory_of_no_known_study_is_refused(tmp_path):
     with pytest.raises(RunError, match="cannot be read"):
         catalogue.read(tmp_path)

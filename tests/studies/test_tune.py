@@ -102,7 +102,7 @@ def test_where_there_is_nothing_to_try_it_says_so(tmp_path, monkeypatch):
 )
 def test_the_sentence_claims_no_more_than_the_interval(gain, said):
     best, start = Trial(1, {"gamma": 0.9}, [2.0, 3.0]), Trial(0, {}, [1.0, 1.0])
-    assert tune._sentence(best, start, Estimate(*gain)).startswith(said)
+    assert tune._sentence(best, start, Estimate(*gain), 3).startswith(said)
 
 
 def test_every_field_swept_is_a_field_of_the_configuration_and_its_values_are_valid():

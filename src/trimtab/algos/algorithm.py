@@ -140,10 +140,18 @@ class Algorithm:
         """One batch from compiled environments."""
         key, *keys = jax.random.split(state.key, 3)
         collect_key, reset_key = map(across.fold, keys)
-        carry = rollout.start(self.env, reset_key, len(state.env.obs)) if self.restarts else state.env
+        if self.restarts:
+            state = self._restarted(state, reset_key)
         policy = self.policy(state.params, state.obs_stats, hypers)
-        carry, rows = rollout.collect(self.env, self.dist, policy, carry, collect_key, self.config.num_steps)
+        carry, rows = rollout.collect(self.env, self.dist, policy, state.env, collect_key, self.config.num_steps)
         return replace(state, env=carry, key=key), rows
+
+    def _restarted(self, state: State, key: PRNGKeyArray) -> State:
+        """New episodes in every environment: nothing of the old ones counts any more."""
+        scale = state.reward_scale
+        if scale is not None:
+            scale = scale._replace(total=jnp.zeros_like(scale.total))
+        return replace(state, env=rollout.start(self.env, key, len(state.env.obs)), reward_scale=scale)
 
     def noise(self, key: PRNGKeyArray) -> tuple[PRNGKeyArray, Array]:
         """The randomness of one batch of actions in host environments."""
@@ -274,7 +282,7 @@ class Algorithm:
         """Look at the batch before it is learned from, in the iterations whose turn it is."""
         if not self.config.probe_every or self.watch is None:
             return {}
-        look = lambda: self.watch(self.config, self.agent, state.params, batch, rows)
+        look = lambda: self.watch(self.agent, state.params, batch, rows)
         absent = lambda: jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), jax.eval_shape(look))
         return jax.lax.cond((state.iteration + 1) % self.config.probe_every == 0, look, absent)
 

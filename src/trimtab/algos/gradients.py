@@ -195,16 +195,19 @@ def _products(x: Float[Array, "B i"]) -> Float[Array, "B B"]:
     return sum(column[:, None] * column[None] for column in x.T) if x.shape[1] <= FEW else x @ x.T
 
 
-def factor_sum(factors: Factors, weight: Float[Array, "K B"]) -> Float[Array, "K P"]:
-    """Σ_i weight_ki g_i for every k, by one product per layer."""
+def row_sums(factors: Factors, weight: Float[Array, "T N"]) -> Float[Array, "N P"]:
+    """Σ_t weight_tn g_tn for every row n, sample (t, n) being at t N + n: one product per layer."""
+    num_steps, num_envs = weight.shape
+    apart = lambda x: x.reshape(num_steps, num_envs, -1)
     parts = []
     for layer in factors.layers:
-        weighted = weight[:, :, None] * layer.sensitivity[None]
-        parts += [jnp.einsum("bi,kbo->kio", layer.inputs, weighted).reshape(weight.shape[0], -1), weighted.sum(1)]
+        weighted = weight[:, :, None] * apart(layer.sensitivity)
+        outer = jnp.einsum("tni,tno->nio", apart(layer.inputs), weighted)
+        parts += [outer.reshape(num_envs, -1), weighted.sum(0)]
     if factors.free is not None:
-        parts.append(weight @ factors.free)
+        parts.append((weight[:, :, None] * apart(factors.free)).sum(0))
     if factors.unused:
-        parts.append(jnp.zeros((weight.shape[0], factors.unused)))
+        parts.append(jnp.zeros((num_envs, factors.unused)))
     return jnp.concatenate(parts, axis=1)
 
 

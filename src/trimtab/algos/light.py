@@ -12,32 +12,31 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from trimtab import across
-from trimtab.algos.gradients import Factors, PerSample, Samples, factor_sum
+from trimtab.algos.gradients import Factors, PerSample, Samples, row_sums
 from trimtab.algos.rollout import Rollout
 from trimtab.algos.state import Batch
-from trimtab.config import Config
 from trimtab.nets.agent import Agent, Params
 
 LAGS = (1, 5, 20)
 
 
-def light_probe(
-    config: Config, agent: Agent, params: Params, batch: Batch, rows: Rollout
-) -> dict[str, Float[Array, ""]]:
+def light_probe(agent: Agent, params: Params, batch: Batch, rows: Rollout) -> dict[str, Float[Array, ""]]:
     """Metrics under grad/ from the samples of one iteration, flattened as (t, n) at t N + n."""
     num_envs = rows.reward.shape[1]
-    num_steps = batch.weight.shape[0] // num_envs
     per_sample = PerSample(agent, "auto")
     samples = Samples(batch.obs, batch.action, batch.advantage, batch.target)
-    mine = jnp.tile(jnp.eye(num_envs), (1, num_steps)) * batch.weight[None]  # [N, B]: which samples are whose
+    weight = batch.weight.reshape(-1, num_envs)
     if per_sample.method != "layers":
-        sums = jax.lax.map(lambda w: per_sample.mean_gradient(params, samples, w), mine)
-        return _of_sums(sums, num_steps)
+        by_row = jax.tree.map(
+            lambda x: jnp.moveaxis(x.reshape(weight.shape + x.shape[1:]), 1, 0), (samples, batch.weight)
+        )
+        sums = jax.lax.map(lambda row: per_sample.mean_gradient(params, *row), by_row)
+        return _of_sums(sums, weight)
     factors = per_sample.factors(params, samples)
-    sums = factor_sum(factors, mine)
-    metrics = _of_sums(sums, num_steps)
+    sums = row_sums(factors, weight)
+    metrics = _of_sums(sums, weight)
     mean = across.mean(sums.sum(0) / batch.weight.shape[0])
-    square, along = _squares(factors), _along(factors, mean, agent, per_sample)
+    square, along = _squares(factors), _along(factors, mean, agent)
     valid = (batch.weight > 0).astype(jnp.float32)
     count = across.sum(valid.sum())
     centred = jnp.maximum(square - 2 * along + mean @ mean, 0.0)
@@ -53,20 +52,21 @@ def light_probe(
     done = (rows.terminated | rows.truncated).astype(jnp.int32)
     episode = jnp.cumsum(done, axis=0) - done
     for lag in LAGS:
-        if lag < num_steps:
+        if lag < len(weight):
             metrics[f"grad/cosine_lag{lag}"] = _cosine_at(
                 factors, lag * num_envs, along, centred, mean, valid, episode, lag
             )
     return metrics
 
 
-def _of_sums(sums: Float[Array, "N P"], num_steps: int) -> dict[str, Float[Array, ""]]:
-    """Var(G_B) and |G| from row sums."""
-    num_envs = across.whole(sums.shape[0])
-    mean = across.mean(sums.mean(0))
-    spread = across.sum(((sums - mean[None]) ** 2).sum()) / max(num_envs - 1, 1)
+def _of_sums(sums: Float[Array, "N P"], weight: Float[Array, "T N"]) -> dict[str, Float[Array, ""]]:
+    """Var(G_B) and |G| from row sums S_n: of S_n − w_n G, for rows that have fewer samples count for less."""
+    num_steps, num_envs = len(weight), across.whole(sums.shape[0])
+    mean = across.mean(sums.mean(0)) / num_steps
+    residual = sums - weight.sum(0)[:, None] * mean[None]
+    spread = across.sum((residual**2).sum()) / max(num_envs - 1, 1)
     variance = spread / (num_envs * num_steps**2) if num_envs > 1 else jnp.full((), jnp.nan)
-    return {"grad/policy_norm": jnp.linalg.norm(mean) / num_steps, "grad/variance": variance}
+    return {"grad/policy_norm": jnp.linalg.norm(mean), "grad/variance": variance}
 
 
 def _squares(factors: Factors) -> Float[Array, " B"]:
@@ -75,7 +75,7 @@ def _squares(factors: Factors) -> Float[Array, " B"]:
     return total if factors.free is None else total + (factors.free**2).sum(1)
 
 
-def _along(factors: Factors, mean: Float[Array, " P"], agent: Agent, per_sample: PerSample) -> Float[Array, " B"]:
+def _along(factors: Factors, mean: Float[Array, " P"], agent: Agent) -> Float[Array, " B"]:
     """g_i·G, layer by layer: x_iᵀ M d_i."""
     net = agent.policy_net(mean)
     total = jnp.zeros(())

@@ -65,11 +65,10 @@ def stagger(env, dist: Distribution, carry: Carry, key: PRNGKeyArray, longest: i
         action_key, step_key = jax.random.split(jax.random.fold_in(key, t))
         action = dist.uniform(action_key, num_envs)
         env_state, out = jax.vmap(env.step)(jax.random.split(step_key, num_envs), carry.env_state, action)
-        moving = t < phase
-        kept = jax.tree.map(
-            lambda new, old: where_rows(moving, new, old), (env_state, out.obs), (carry.env_state, carry.obs)
-        )
-        return Carry(*kept, carry.episode_return, carry.episode_length)
+        moving, done = t < phase, out.terminated | out.truncated
+        total, length = carry.episode_return + out.reward, carry.episode_length + 1.0
+        moved = Carry(env_state, out.obs, jnp.where(done, 0.0, total), jnp.where(done, 0.0, length))
+        return jax.tree.map(lambda new, old: where_rows(moving, new, old), moved, carry)
 
     return jax.lax.fori_loop(0, longest, step, carry)
 

@@ -102,7 +102,7 @@ class Bench:
         self.measurer = Measurer(PerSample(self.algorithm.agent), params)
         obs = env.state_obs()
         policy_table, self.score = exact.policy_tables(self.algorithm.agent, params, obs)
-        self.critic = exact.critic_table(self.algorithm.agent, params, obs)
+        self.critic = exact.critic_table(self.algorithm, state, obs)
         self.problem = exact.problem(cell.mdp, policy_table, cell.gamma, env.spec.time_limit)
 
     @property

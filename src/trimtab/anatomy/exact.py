@@ -244,8 +244,8 @@ def _tables_of(agent):
     )
 
 
-def critic_table(agent, params, obs: Float[np.ndarray, S * shape]) -> Float[np.ndarray, " S"]:
-    """V̂ on every state's observation."""
+def critic_table(algorithm, state, obs: Float[np.ndarray, S * shape]) -> Float[np.ndarray, " S"]:
+    """V̂ on every state's observation, in the units of rewards."""
     import jax.numpy as jnp
 
-    return np.asarray(agent.value(params, jnp.asarray(obs)), np.float64)
+    return np.asarray(algorithm.critic(state, jnp.asarray(obs)[None])[0], np.float64)

@@ -245,7 +245,7 @@ class Prober:
 
         Blocks of one row are not independent, so the interval resamples rows, each with the mean of its blocks.
         """
-        if self.num_steps % num_steps or self.options.start != "stationary":
+        if self.num_steps % num_steps or self.options.start != "stationary" or self.config.whole_episodes:
             return UNRESOLVED
         count = self.num_steps // num_steps
         if num_steps not in self._cut:
@@ -254,7 +254,7 @@ class Prober:
         cut = lambda r: self._cut[num_steps](self.sampler.state, self.rows(r, gae_lambda).rollout, hypers)
         rows = self._measured(cut, tick, f"blocks of {num_steps}, ").rows
         terms = rows.row_terms.reshape(self.options.replicates, count, self.num_envs).mean(1).reshape(-1)
-        scale = 1 / (self.num_envs * self.num_steps * num_steps)
+        scale = 1 / (self.num_envs * count * rows.mean_steps**2)
         columns = resample(scale * terms[:, None], bootstrap_weights(len(terms), self.options.seed))
         return positive_estimate(columns, 0, len(terms))
 
@@ -276,7 +276,7 @@ class Prober:
         state = self.sampler.state
         obs = self.algorithm.seen(state.obs_stats, env.state_obs(), self.hypers)
         policy, score = exact.policy_tables(self.algorithm.agent, state.params, obs)
-        critic = exact.critic_table(self.algorithm.agent, state.params, obs)
+        critic = exact.critic_table(self.algorithm, state, obs)
         p = exact.problem(env.mdp, policy, config.gamma, env.spec.time_limit)
         true, returns = exact.true_gradient(p, score), exact.return_gradient(p, score)
         expected = exact.expected_gradient(p, score, critic, gae_lambda, self.num_steps)

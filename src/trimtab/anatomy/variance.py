@@ -101,9 +101,12 @@ class RowStatistics:
 
     @property
     def lag_terms(self) -> Float[np.ndarray, "rows lags"]:
-        """One number per row and lag whose mean is C_k, with M − 1."""
+        """One number per row and lag whose mean is C_k, with M − 1.
+
+        Where samples are masked, per sample that counts, as the variance: Σ (1 − k/T) C_k is still T Var(G_B) N.
+        """
         lags = self.lag_products.shape[1]
-        return self._unbiased(self.lag_products) / (lags - np.arange(lags))
+        return self._unbiased(self.lag_products) / (lags - np.arange(lags)) * (lags / self.mean_steps) ** 2
 
     def _unbiased(self, squares: Float[np.ndarray, "rows ..."]) -> Float[np.ndarray, "rows ..."]:
         """Mean times c/(c−1), spread times √((c−1)/(c−2)) (right for Gaussian rows), c rows in a stratum."""

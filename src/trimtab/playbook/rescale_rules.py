@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any, Literal, NamedTuple
 
 from trimtab.config import Config, nearest_divisors
+from trimtab.fields import declared_of
 
 Rule = Literal["invariant", "linear", "none", "fixed-inner"]
 
@@ -119,7 +120,8 @@ def _learning_rate(work: Work) -> None:
 
 def _adam_betas(work: Work) -> None:
     """β^(1/c_opt): averages over the same number of samples (the paper, Appendix E; it leaves them alone otherwise)."""
-    for name, highest in (("adam_beta1", 0.999999), ("adam_beta2", 0.99999999)):
+    for name in ("adam_beta1", "adam_beta2"):
+        highest = declared_of(Config, name).high
         if not work.adam_betas:
             work.reasons[name] = (
                 "kept",
@@ -199,9 +201,9 @@ def _max_grad_norm(work: Work) -> None:
 
 
 def _weight_decay(work: Work) -> None:
-    """÷ √c_opt with Adam, so that step size × decay falls by c_opt; SGD's step size falls by c_opt on its own."""
-    if work.old.optimizer == "sgd":
-        work.reasons["weight_decay"] = ("kept", "SGD's step size, which multiplies it, falls by c_opt already")
+    """÷ √c_opt where the step size is, so that step size × decay falls by c_opt; a step size ÷ c_opt does so alone."""
+    if _step_divisor(work, work.c_opt)[1] == "c":
+        work.reasons["weight_decay"] = ("kept", "the step size, which multiplies it, falls by c_opt already")
         return
     why = "step size × decay falls by c_opt, and shrinks weights as much per sample; not from the paper"
     work.set("weight_decay", work.old.weight_decay / math.sqrt(work.c_opt), "÷ √c_opt", why)

@@ -27,6 +27,7 @@ _SUITES = {
     "minigrid": "minigrid",
     "mujoco.dmc": "dm_control",
     "mujoco.gym": "mujoco",
+    "mujoco.playground": "playground",
     "procgen": "procgen",
 }
 

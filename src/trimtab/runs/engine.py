@@ -206,26 +206,28 @@ class HostEngine:
 
     def _carry(self, seed: int) -> Carry:
         config, env = self.algorithm.config, self.algorithm.env
-        obs = env.reset(seed)
-        if config.stagger_resets:
-            obs = self._stagger(obs, seed)
-        return rollout.begun(obs)
+        carry = rollout.begun(env.reset(seed))
+        return self._stagger(carry, seed) if config.stagger_resets else carry
 
     def _begun(self, seed: int) -> Carry:
         """New episodes, where a program takes them from."""
         return jax.tree.map(jnp.asarray, self._carry(seed))
 
-    def _stagger(self, obs: np.ndarray, seed: int) -> np.ndarray:
+    def _stagger(self, carry: Carry, seed: int) -> Carry:
         """Random actions, each environment being reset at a random moment, so that episodes are out of step."""
         config, env = self.algorithm.config, self.algorithm.env
         longest = env.spec.time_limit or config.num_steps
         phase = np.random.default_rng(seed).integers(0, longest, env.num_envs)
         sample = jax.jit(lambda key: self.algorithm.dist.uniform(key, env.num_envs))
+        total, length = carry.episode_return, carry.episode_length
         for t in range(longest):
-            obs = env.step(np.asarray(sample(jax.random.fold_in(jax.random.key(seed), t)))).obs
+            out = env.step(np.asarray(sample(jax.random.fold_in(jax.random.key(seed), t))))
+            obs, over = out.obs, out.terminated | out.truncated | (phase == t)
+            total, length = total + np.where(out.valid, out.reward, 0.0), length + out.valid
+            total, length = (np.where(over, 0.0, x).astype(np.float32) for x in (total, length))
             if (phase == t).any():
                 obs = env.reset_some(phase == t)
-        return obs
+        return Carry((), obs, total, length)
 
     def init(self, seed: int) -> State:
         return strong(jax.jit(self.algorithm.init)(jax.random.key(seed), self.hypers, self._begun(seed)))

@@ -243,7 +243,7 @@ class _Loop:
 
     def __init__(self, config: Config, engine: Engine, run: RunDir, options: Options, until: int | None = None):
         self.config, self.engine, self.run, self.options = config, engine, run, options
-        self.last = config.iterations if until is None else until // config.batch
+        self.last = config.iterations if until is None else min(until // config.batch, config.iterations)
         self.window: deque[tuple[float, float]] = deque(maxlen=WINDOW)
         self.pending: list[dict[str, np.ndarray]] = []
         self.shard_from = 0

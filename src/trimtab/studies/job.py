@@ -186,13 +186,17 @@ class OfRun(Job):
 
 @dataclass(frozen=True)
 class Probe(Job):
-    """Probe checkpoints of a run: that of a job, or one that is there already (by its path)."""
+    """Probe checkpoints of a run: that of a job, or one that is there already (by its path).
+
+    `sha256` are then those of its checkpoints: trained again, it is another run.
+    """
 
     kind: ClassVar[str] = "probe"
     run: Train | str
     at: tuple[int, ...]
     options: ProbeOptions = field(default_factory=ProbeOptions)
     gae_lambda: tuple[float, ...] = ()
+    sha256: tuple[str, ...] = ()
 
     @property
     def config(self) -> Config:

@@ -55,14 +55,16 @@ class Actor:
         self._workshop, self._steps = Workshop(), 0
         self._store = Store(Path(tempfile.gettempdir()) / f"trimtab-{study}")
 
-    def do(self, asked: dict[str, Any], inputs: dict[str, bytes]) -> dict[str, Any]:
-        """The archive of what a job made, or the words of what went wrong."""
+    def do(self, asked: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
+        """The archive of what a job made, or the words of what went wrong; `inputs` are archives in Ray's store."""
+        import ray
+
         job, self._steps = from_dict(asked), 0
         try:
             for need in job.needs:
                 with self._store.doing(need):  # actors of one node share the directory
                     if self._store.outcome(need) is None:
-                        unpack(inputs[need.identity], self._store.place(need))
+                        unpack(ray.get(inputs[need.identity]), self._store.place(need))
             outcome = self._workshop.do(job, self._store, self._tick)
             return {"archive": pack(outcome.path)}
         except Exception as error:
@@ -188,7 +190,7 @@ class OnRay:
     def _inputs(self, job: Job, store: Store) -> dict[str, Any]:
         for need in job.needs:
             if need.identity not in self._sent:
-                self._sent[need.identity] = pack(store.place(need))
+                self._sent[need.identity] = self._ray.put(pack(store.place(need)))
         return {need.identity: self._sent[need.identity] for need in job.needs}
 
     def _look(self, under_way: dict[Any, tuple[Any, Job]], tick: Tick) -> None:

@@ -33,6 +33,7 @@ LEAST_REPLICATES = 5  # whose means are compared
 CHECKPOINTS = 10  # of every run; stages are chosen among them
 STAGES = {1: ("middle",), 2: ("early", "late"), 3: ("early", "middle", "late")}
 MORE = 2  # seeds that a round adds to every split in question
+MOST_SEEDS = 64  # of a split, where time is what is limited
 NONE = {"value": None, "lo": None, "hi": None, "resolved": False}
 
 
@@ -221,7 +222,14 @@ class Split(Study):
             blocks=blocks,
             correlations=first or not self.options.quick,
         )
-        return Probe(self.base, tuple(steps), options)
+        return Probe(self.base, tuple(steps), options, sha256=self._checksums(steps))
+
+    def _checksums(self, steps: list[int]) -> tuple[str, ...]:
+        """Of the checkpoints of a run that is there already: trained again, its probes are other ones."""
+        if not isinstance(self.base, str):
+            return ()
+        run = load(self.base).files
+        return tuple(run.checkpoint_at(step).meta.get("sha256", "") for step in steps)
 
     def _probed(self, split: tuple[int, int], outcomes: Outcomes) -> list[dict[str, Any]]:
         """What the probes of a split found, stage by stage."""
@@ -249,8 +257,12 @@ class Split(Study):
     @property
     def looks(self) -> int:
         """Times at which learning may rule something out, at the most."""
-        most = 64 if self.options.budget else self.options.max_seeds
-        return 1 + max(0, -(-(most - self.options.seeds) // MORE))
+        return 1 + max(0, -(-(self._most - self.options.seeds) // MORE))
+
+    @property
+    def _most(self) -> int:
+        """Seeds of a split, at the most."""
+        return MOST_SEEDS if self.options.budget else self.options.max_seeds
 
     def work(self, out: Path) -> Work:
         probes = [probe for each in self.probes().values() for probe in each]
@@ -265,15 +277,14 @@ class Split(Study):
             if len(contenders(rows, self.looks)) < 2 or not open_ or not self.options.seeds:
                 return self._answer(rows, outcomes)
             for row in open_:
-                seeds[row["num_envs"], row["num_steps"]] += MORE
+                seeds[row["num_envs"], row["num_steps"]] += min(MORE, self._most - row["asked"])
             outcomes = yield jobs()
 
     def _may_go_on(self, row: dict[str, Any], outcomes: Outcomes) -> bool:
         """Whether a split may have more seeds: of seeds, or of time as the jobs themselves took it."""
-        if self.options.budget is None:
-            return row["asked"] + MORE <= self.options.max_seeds
         spent = sum(outcome.seconds for outcome in outcomes.values()) / cores()
-        return spent < 60 * self.options.budget and row["asked"] + MORE <= 64
+        timely = self.options.budget is None or spent < 60 * self.options.budget
+        return timely and row["asked"] < self._most
 
     def _row(self, split: tuple[int, int], seeds: int, outcomes: Outcomes) -> dict[str, Any]:
         runs = [o for s in range(seeds) if (o := outcomes[self.trained(split, s).identity]).done]
@@ -292,6 +303,7 @@ class Split(Study):
             "final_return": over_seeds(finals),
             "improved": any(improved(o.path) for o in runs),
             "seeds": len(runs),
+            "failed": seeds - len(runs),
             "asked": seeds,
         }
 

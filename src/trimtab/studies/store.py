@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trimtab.runs.records import write_json
+from trimtab.runs.records import RunError, write_json
 from trimtab.studies.job import Job
 
 OUTCOME = "outcome.json"
@@ -40,6 +40,16 @@ class Outcome:
         return self.error is None
 
 
+def _differing(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Entries that both have and that differ: name, before, now."""
+    for name in before.keys() & now.keys():
+        old, new = before[name], now[name]
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _differing(old, new)
+        elif old != new:
+            yield name, old, new
+
+
 class Store:
     """Finished jobs by identity."""
 
@@ -58,7 +68,19 @@ class Store:
             kept = json.loads((place / OUTCOME).read_text())
         except (OSError, json.JSONDecodeError):
             return None
-        return Outcome(job, place, kept["result"], kept["seconds"]) if kept["identity"] == job.identity else None
+        if kept["identity"] != job.identity:
+            return None
+        self._refuse_other_defaults(job, place)
+        return Outcome(job, place, kept["result"], kept["seconds"])
+
+    def _refuse_other_defaults(self, job: Job, place: Path) -> None:
+        """An identity leaves out what is at its default, so that new fields change nothing. But defaults may change."""
+        before = json.loads((place / "job.json").read_text())
+        now = json.loads(json.dumps(job.as_dict()))
+        for name, old, new in _differing(before, now):
+            raise RunError(
+                f"{place} was done with {name} {old}, the default then; now it is {new}: use another --store"
+            )
 
     def keep(self, job: Job, result: dict[str, Any], seconds: float) -> Outcome:
         """Write a job's outcome: from now on it is done."""

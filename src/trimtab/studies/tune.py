@@ -233,7 +233,8 @@ class Tune(Study):
         if not others:
             raise RunError("none of the best few came through on the new seeds; keep the start")
         best = max(others, key=lambda t: t.area)
-        gain = stats.mean_interval(np.subtract(best.areas, start.areas))
+        # The best of several is picked by the areas it is then judged by: the interval allows for the choice.
+        gain = stats.mean_interval(np.subtract(best.areas, start.areas), 1 - 0.05 / len(others))
         config = self.config_of(best).replace(seed=self.start.seed)
         return {
             "env_id": config.env_id,
@@ -242,7 +243,7 @@ class Tune(Study):
             "changes": best.changes,
             "gain": gain.as_dict(),
             "better": gain.lo > 0,
-            "sentence": _sentence(best, start, gain),
+            "sentence": _sentence(best, start, gain, len(others)),
             "sweeps": sweeps,
             "final": [{"trial": t.number, "changes": t.changes, "areas": t.areas, **_interval(t.areas)} for t in final],
             "failed": [f"{report.changed(t.changes)}: {t.failed}" for t in trials if t.failed],
@@ -267,10 +268,11 @@ def _interval(areas: list[float]) -> dict[str, float]:
     return {"area": found.value, "lo": found.lo, "hi": found.hi}
 
 
-def _sentence(best: Trial, start: Trial, gain: Estimate) -> str:
+def _sentence(best: Trial, start: Trial, gain: Estimate, among: int) -> str:
     """What the comparison on new seeds says, no more."""
     areas = f"the area under the learning curve is {best.area:.4g}, against {start.area:.4g} at the start"
     difference = f"{gain.value:+.3g} ({gain.lo:+.3g} to {gain.hi:+.3g}) on {len(best.areas)} new seeds"
+    difference += f", an interval that allows for its being the best of {among}" if among > 1 else ""
     said = f"with {report.changed(best.changes)} {areas}: {difference}"
     if gain.lo > 0:
         return f"Better: {said}."

@@ -2,8 +2,10 @@
 take.
 
 A row holds what was found of one split: its areas and speeds by seed, and estimates of its gradient at every stage of
-training as {"value", "lo", "hi", "resolved"}. A split is ruled out by one of three things, in this order:
+training as {"value", "lo", "hi", "resolved"}. A split is ruled out by one of four things, in this order:
 
+0. *did not finish*: all its runs failed, and not all of some other split's did. One with some failed runs is judged by
+   the others, which flatters it, so it is taken only if nothing else is left.
 1. *learned less*: another split's area under the learning curve is larger, by Welch's t-test at a level shared by all
    ordered pairs of splits and all times one looks (so that of many tests hardly one errs).
 2. *larger error*: at every stage where it is resolved, the mean squared error of its gradient is at least twice the
@@ -38,12 +40,13 @@ def name_of(row: Row) -> str:
 def weigh(rows: list[Row], own: int, looks: int = 1) -> dict[str, Any]:
     """What is ruled out, what is left, and which of those to take: the one nearest to `own` environments."""
     out: dict[str, dict[str, str]] = {}
-    for by, rule in (("learned less", _learned_less), ("larger error", _larger_error), ("slower", _slower)):
+    for by, rule in RULES:
         left = [r for r in rows if name_of(r) not in out]
         for name, reason in rule(left, rows, looks).items():
             out[name] = {"split": name, "by": by, "reason": reason}
     left = [r for r in rows if name_of(r) not in out]
-    best = min(left, key=lambda r: (abs(math.log2(r["num_envs"] / own)), r["num_envs"]))
+    whole = [r for r in left if not r["failed"]] or left
+    best = min(whole, key=lambda r: (abs(math.log2(r["num_envs"] / own)), r["num_envs"]))
     for row in rows:
         row["verdict"] = "recommended" if row is best else "ruled out" if name_of(row) in out else "left"
     tie_break = _tie_break(best, left, own)
@@ -61,9 +64,16 @@ def weigh(rows: list[Row], own: int, looks: int = 1) -> dict[str, Any]:
 
 def contenders(rows: list[Row], looks: int) -> list[Row]:
     """The splits that learning and error have not ruled out: where more seeds may still decide something."""
-    out = _learned_less(rows, rows, looks)
+    out = _unfinished(rows, rows, looks) | _learned_less(rows, rows, looks)
     left = [r for r in rows if name_of(r) not in out]
     return [r for r in left if name_of(r) not in _larger_error(left, rows, looks)]
+
+
+def _unfinished(left: list[Row], rows: list[Row], looks: int) -> dict[str, str]:
+    if not any(r["seeds"] for r in rows):
+        return {}
+    broken = [r for r in left if r["failed"] and not r["seeds"]]
+    return {name_of(r): f"no run of {name_of(r)} came to its end ({r['failed']} failed)" for r in broken}
 
 
 def _learned_less(left: list[Row], rows: list[Row], looks: int) -> dict[str, str]:
@@ -128,6 +138,14 @@ def _slower(left: list[Row], rows: list[Row], looks: int) -> dict[str, str]:
     }
 
 
+RULES = (
+    ("did not finish", _unfinished),
+    ("learned less", _learned_less),
+    ("larger error", _larger_error),
+    ("slower", _slower),
+)
+
+
 # Words ---------------------------------------------------------------------------------------------------------
 
 
@@ -143,8 +161,9 @@ def _sentence(best: Row, left: list[Row], out: list[dict[str, str]], tie_break: 
     gone: dict[str, list[str]] = {}
     for entry in out:
         gone.setdefault(entry["by"], []).append(entry["split"])
-    words = {"learned less": "learned less", "larger error": "have a larger error", "slower": "are slower"}
-    single = {"learned less": "learned less", "larger error": "has a larger error", "slower": "is slower"}
+    same = {"did not finish": "did not finish", "learned less": "learned less"}
+    words = same | {"larger error": "have a larger error", "slower": "are slower"}
+    single = same | {"larger error": "has a larger error", "slower": "is slower"}
     ruled = "; ".join(f"{names(who)} {(single if len(who) == 1 else words)[by]}" for by, who in gone.items())
     size = f"{best['num_envs']} environments × {best['num_steps']} steps"
     if len(left) == 1:
@@ -155,7 +174,8 @@ def _sentence(best: Row, left: list[Row], out: list[dict[str, str]], tie_break: 
 
 
 def _doubts(rows: list[Row], left: list[Row]) -> list[str]:
-    doubts = []
+    some = [name_of(r) for r in left if r["failed"]]
+    doubts = [f"some runs of {', '.join(some)} failed: what is said of it is said of the others"] if some else []
     trained = [r for r in rows if r["areas"]]
     if trained and not any(r["improved"] for r in trained):
         doubts.append("no split's returns rose within these steps: learning decides nothing yet")

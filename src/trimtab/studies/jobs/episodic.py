@@ -49,7 +49,7 @@ def variances(config: Config, algorithm: Any, state: Any) -> list[dict[str, Any]
     made = {
         "whole return": episodic.whole_return(*given),
         "reward to go": episodic.reward_to_go(*given),
-        "learned baseline": episodic.reward_to_go(*given, exact.critic_table(algorithm.agent, state.params, obs)),
+        "learned baseline": episodic.reward_to_go(*given, exact.critic_table(algorithm, state, obs)),
         "mean returns as baseline": episodic.reward_to_go(*given, best),
     }
     return [{"estimator": name, "variance": e.variance, "grad_sq": float(e.mean @ e.mean)} for name, e in made.items()]

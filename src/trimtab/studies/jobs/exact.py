@@ -51,7 +51,7 @@ class ExactBias(OfRun):
         env = algorithm.env
         obs = algorithm.seen(state.obs_stats, env.state_obs(), hypers_of(config))
         policy, score = exact.policy_tables(algorithm.agent, state.params, obs)
-        critic = exact.critic_table(algorithm.agent, state.params, obs)
+        critic = exact.critic_table(algorithm, state, obs)
         p = exact.problem(env.mdp, policy, config.gamma, env.spec.time_limit)
         true, found = exact.true_gradient(p, score), []
         for gae_lambda in self.gae_lambda:

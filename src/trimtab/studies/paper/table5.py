@@ -46,7 +46,7 @@ def table5(finals: pl.DataFrame, batches: tuple[int, ...]) -> pl.DataFrame:
                     "hi": size.hi,
                     "z": test.z,
                     "p": test.p,
-                    "p_bonferroni": min(1.0, HYPOTHESES * test.p),
+                    "p_bonferroni": stats.bonferroni(test.p, HYPOTHESES),
                     "max_z": stats.max_attainable_z(strata),
                     "environments": len(environments),
                     "seeds": min(len(x) for x, _ in strata),
@@ -56,8 +56,9 @@ def table5(finals: pl.DataFrame, batches: tuple[int, ...]) -> pl.DataFrame:
 
 
 def _losses(groups: Groups, environment: str, variant: str, largest: int, num_envs: int) -> list[float]:
-    """Largest − smaller batch, seed by seed."""
-    return [a - b for a, b in zip(groups(environment, variant, largest), groups(environment, variant, num_envs))]
+    """Largest − smaller batch, for every seed that has both."""
+    large, small = (groups.by_seed(environment, variant, n) for n in (largest, num_envs))
+    return [large[seed] - small[seed] for seed in large if seed in small]
 
 
 def seeds_for(environments: int, threshold: float = THRESHOLD) -> int:

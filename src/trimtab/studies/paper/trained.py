@@ -128,13 +128,17 @@ class Groups:
 
     def __init__(self, finals: pl.DataFrame, *labels: str, value: str = "score"):
         self.environments = list(dict.fromkeys(finals["environment"]))
-        self._values: dict[tuple, list[float]] = {}
+        self._values: dict[tuple, dict[int, float]] = {}
         for row in finals.sort("seed").iter_rows(named=True):
             key = (row["environment"], *(row[name] for name in labels))
-            self._values.setdefault(key, []).append(row[value])
+            self._values.setdefault(key, {})[row["seed"]] = row[value]
 
     def __call__(self, environment: str, *labels: Any) -> list[float]:
-        return self._values.get((environment, *labels), [])
+        return list(self.by_seed(environment, *labels).values())
+
+    def by_seed(self, environment: str, *labels: Any) -> dict[int, float]:
+        """The same by seed: a seed whose run failed is missing."""
+        return self._values.get((environment, *labels), {})
 
     def with_all(self, *wanted: tuple) -> list[str]:
         """Environments that have runs under every one of these labels."""
