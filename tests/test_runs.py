@@ -18,7 +18,7 @@ import tiny
 from trimtab import cli, envs
 from trimtab.algos.algorithm import hypers_of, replace
 from trimtab.config import from_dict
-from trimtab.runs import device, loop, opening
+from trimtab.runs import device, loop, opening, snapshot
 from trimtab.runs.engine import HostEngine, build
 from trimtab.runs.evaluate import evaluate_run
 from trimtab.runs.records import RunDir, RunError
@@ -177,6 +177,29 @@ def test_a_process_killed_while_it_trains_resumes_to_the_same_bits(tmp_path):
     assert process.wait() == -signal.SIGKILL
     assert trimtab("resume", tmp_path / "run", "--checkpoints", "250", "--quiet", given=plain).returncode == 0
     assert_same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_run_none_of_whose_checkpoints_can_be_read_keeps_its_records(tmp_path):
+    run = loop.train(tiny.config(), tmp_path / "run", checkpoints=2).files
+    for checkpoint in run.checkpoints():
+        (checkpoint.path / "state.safetensors").write_bytes(b"damaged")
+    before = (tmp_path / "run" / "metrics.jsonl").read_text()
+    with pytest.raises(RunError, match=r"no checkpoint of .* can be read, and its records would be lost"):
+        loop.resume(tmp_path / "run", say=lambda text: None)
+    assert before and (tmp_path / "run" / "metrics.jsonl").read_text() == before
+    assert len(run.checkpoints()) == 3
+
+
+def test_runs_of_the_first_version_are_read(tmp_path):
+    """Their moments of advantages were sums; a checkpoint in its words goes on as one in ours does."""
+    loop.train(tiny.config(norm_adv="ewma", norm_adv_span=5.0), tmp_path / "run", checkpoints=2)
+    _, engine, state, _ = opening.opened(tmp_path / "run", None)
+    now = snapshot.pack(engine.algorithm, state)
+    count, mean, deviation = (np.float64(now.pop(f"state.advantages.{n}")) for n in ("count", "mean", "deviation"))
+    sums = {"count": count, "total": count * mean, "square": deviation + count * mean**2}
+    then = now | {f"state.advantages.{name}": np.float32(value) for name, value in sums.items()}
+    back = snapshot.unpack(engine.algorithm, state, then).advantages
+    np.testing.assert_allclose([back.count, back.mean, back.std], [count, mean, state.advantages.std], rtol=1e-3)
 
 
 def test_a_damaged_checkpoint_is_passed_over_with_a_message(tmp_path):

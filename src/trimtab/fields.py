@@ -153,6 +153,10 @@ _WANTED: dict[Any, str] = {
 }
 
 
+def _bound(value: float) -> str:
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e12 else f"{value:.9g}"
+
+
 def check_ranges(instance: Any) -> None:
     """Every number lies in the range declared on its field."""
     kinds = types_of(instance.__class__)
@@ -162,8 +166,8 @@ def check_ranges(instance: Any) -> None:
             continue
         low, high = declared.low, declared.high
         if not low <= value <= high:
-            near = f"{min(max(value, low), high):.9g}"
-            raise ConfigError(item.name, value, f"must be from {low:,.9g} to {high:,.9g}; nearest: {near}")
+            near = _bound(min(max(value, low), high)).replace(",", "")
+            raise ConfigError(item.name, value, f"must be from {_bound(low)} to {_bound(high)}; nearest: {near}")
         if declared.positive and value == 0:
             off = "; none switches it off" if optional(kinds[item.name])[1] else ""
             raise ConfigError(item.name, 0, f"must be above 0{off}")

@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny
+from gymnasium.spaces import Box
 
 import trimtab
 from trimtab import envs
+from trimtab.config import Config, ConfigError
 from trimtab.envs.base import EnvError
 
 HERE = Path(__file__).parent
@@ -106,13 +108,63 @@ def test_a_run_whose_environment_fails_stays_readable_and_another_process_finds_
     assert run.config.env_id == "brought:Corridor" and run.metrics.height == 1 and run.checkpoints
 
 
-def test_a_function_of_this_program_trains_and_must_be_given_again(runs):
+def test_a_function_of_this_program_trains_and_must_be_given_again(runs, monkeypatch):
     from corridors import limited
+
+    from trimtab.envs import own
 
     config = tiny.config(num_steps=2, total_timesteps=8, num_minibatches=1)
     run = trimtab.train(config, "inside", env=lambda: limited())
     assert run.config.env_id.startswith("test_own:") and run.metrics.height == 2
+    monkeypatch.setattr(own, "_HANDED_OVER", {})  # as in another program
     with pytest.raises(EnvError, match="give it again"):
         trimtab.resume("inside")
     assert trimtab.resume("inside", env=limited).finished
     assert trimtab.train(config, "outside", env=limited).config.env_id == "corridors:limited"
+
+
+def test_a_name_and_a_constructor_are_enough(runs):
+    """The name is only a name: the quick start is that of the spaces, also where the name has a preset of its own."""
+    import corridors
+
+    short = {"num_envs": 2, "num_steps": 8, "total_timesteps": 16, "num_minibatches": 2}
+    for name in ("Corridor", "Pendulum-v1"):
+        run = trimtab.train(name, env=corridors.Corridor, **short)
+        assert run.config.env_id == "corridors:Corridor" and run.config.gamma == Config().gamma
+    for wrong in (corridors.Corridor(), "CartPole-v1", 3):
+        with pytest.raises(ConfigError, match="must be a class or function that makes the environment"):
+            trimtab.train("Corridor", env=wrong)
+
+
+def test_what_was_handed_over_is_known_in_this_program(runs):
+    """Evaluated, probed and trained on without being given again, though nobody could import it."""
+    import corridors
+
+    def made():
+        return corridors.Corridor()
+
+    short = {"num_envs": 2, "num_steps": 8, "total_timesteps": 32, "num_minibatches": 2, "time_limit": 20}
+    run = trimtab.train("mine", env=made, **short)
+    assert "<locals>" in run.config.env_id
+    assert trimtab.evaluate(run, episodes=1)["eval/mean_reward"] is not None
+    assert trimtab.probe(run, replicates=2, correlations=False, bias=False).num_envs == 2
+    assert trimtab.train(run, seed=2).config.env_id == run.config.env_id
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda env: setattr(env, "observation_space", None), "has no observation_space"),
+        (lambda env: setattr(env, "observation_space", Box(-1, 1, (0,))), "observes nothing"),
+    ],
+)
+def test_spaces_that_are_not_there_are_told(change, message):
+    import corridors
+
+    def made():
+        env = corridors.Corridor()
+        change(env)
+        return env
+
+    with pytest.raises(EnvError, match=message):
+        envs.make("made", num_envs=1, constructor=made)

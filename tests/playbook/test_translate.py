@@ -134,3 +134,17 @@ def test_mistakes_end_in_one_line(argv, words, capsys):
         cli.main(["translate", *argv])
     error = capsys.readouterr().err
     assert stopped.value.code == 2 and words in error and len(error.strip().splitlines()) == 1
+
+
+def test_a_translated_file_trains_what_was_translated(tmp_path, capsys):
+    """Whatever preset the environment has: the file says everything."""
+    argv = ["sb3", "n_envs=4", "n_steps=256", "batch_size=64", "--env-id", "Pendulum-v1"]
+    assert cli.main(["translate", *argv]) == 0
+    (tmp_path / "sb3.yaml").write_text(capsys.readouterr().out)
+    read = presets.layered(presets.read_file(tmp_path / "sb3.yaml"))
+    assert read == translate("sb3", {"n_envs": 4, "n_steps": 256, "batch_size": 64}).config("Pendulum-v1")
+    assert read.gamma == 0.99 and not read.norm_obs and read != presets.layered({"env_id": "Pendulum-v1"})
+    without = [word for word in argv if word not in ("--env-id", "Pendulum-v1")]
+    assert cli.main(["translate", *without]) == 0
+    (tmp_path / "any.yaml").write_text(capsys.readouterr().out)
+    assert presets.layered(presets.read_file(tmp_path / "any.yaml"), {"env_id": "Pendulum-v1"}) == read

@@ -149,7 +149,9 @@ def test_stages_are_told_and_whether_another_split_would_be_better_early_or_late
     assert least_error(early) == ["64x16"] and "covariance is 60% of the variance" in say_stage(early)
     moved = [{"stage": "early", "rows": early}, {"stage": "late", "rows": late}]
     assert "64x16 early, 4x256 late" in stage_sentence(moved)
-    assert "64x16 has the least error throughout" in stage_sentence([moved[0], {"stage": "late", "rows": early}])
+    assert "64x16 has the least error of the gradient throughout" in stage_sentence(
+        [moved[0], {"stage": "late", "rows": early}]
+    )
     assert "not resolved" in stage_sentence([moved[0]])
 
 

@@ -75,7 +75,7 @@ class Algorithm:
                 )
         state = State(
             params=params,
-            optimizer=self._optimizer(hypers, params),
+            optimizer=self._optimizer(params),
             prox=ewma.init(params.policy) if config.is_ewma else None,
             obs_stats=normalize.moments(self.env.spec.obs_shape) if config.norm_obs else None,
             reward_scale=normalize.RewardScale(jnp.zeros(config.num_envs), normalize.moments())
@@ -86,13 +86,13 @@ class Algorithm:
             key=key,
             iteration=jnp.zeros((), jnp.int32),
             gradient_steps=jnp.zeros((), jnp.int32),
-            auxiliary=self._optimizer(hypers, params) if config.is_ppg else None,
+            auxiliary=self._optimizer(params) if config.is_ppg else None,
             learning_rate=hypers["learning_rate"] if config.anneal_lr == "adaptive" else None,
             value_stats=normalize.moments() if config.norm_value == "popart" else None,
         )
         return self._with_buffers(state)
 
-    def _optimizer(self, hypers: Hypers, params: Params) -> Optimizer:
+    def _optimizer(self, params: Params) -> Optimizer:
         kind = self.config.optimizer
         return Optimizer(begin(kind, params.policy), begin(kind, params.value))
 
@@ -347,9 +347,10 @@ class Algorithm:
         hypers = self.annealed(state, hypers)
         rates, learner = self.rates(state, hypers), self.learner(state)
         learner, watched = update.update(config, self.agent, hypers, rates, learner, batch, proximal, key)
+        moved = learner.learning_rate  # by the adaptive schedule
         metrics = {f"train/{name}": value for name, value in watched.items()}
         metrics |= {
-            "train/learning_rate": rates.learning_rate if learner.learning_rate is None else learner.learning_rate,
+            "train/learning_rate": rates.learning_rate if moved is None else moved * rates.share,
             "train/ent_coef": rates.ent_coef,
             "train/adv_mean": this.mean,
             "train/adv_std": this.std,

@@ -189,7 +189,7 @@ def minibatch_step(
         rate = adaptive * rates.share
         value_rate = rate if config.value_learning_rate is None else value_rate
     policy, policy_state = params.policy, learner.optimizer.policy
-    if train_policy or config.arch == "shared":
+    if train_policy:
         policy, policy_state = descend(hypers, params.policy, gradient.policy, policy_state, rate)
     value, value_state = params.value, learner.optimizer.value
     if train_value:

@@ -125,21 +125,6 @@ def trajectory_alignment(gram: ArrayLike, episode: ArrayLike, valid: ArrayLike |
     return TrajectoryAlignment(cosine, step, int(np.sum(valid & (sample_sq < SMALLEST_NORM**2))))
 
 
-def mean_alignment(
-    gram: ArrayLike, num_replicates: int = 1, valid: ArrayLike | None = None
-) -> Float[np.ndarray, "replicates samples"]:
-    """cos(g_i of batch 0, mean of batch j), from the Gram matrix of equal batches one after another.
-
-    Row 0 is cos(g_i, the mean of its own batch), which g_i is part of.
-    """
-    gram, share = _replicates(gram, num_replicates, valid)
-    size = gram.shape[0] // num_replicates
-    along = share @ gram[:, :size]
-    mean_sq = np.einsum("ri,ij,rj->r", share, gram, share, optimize=True)
-    sample_sq = np.diagonal(gram)[:size]
-    return _cosine(along, sample_sq, mean_sq[:, None], share[0, :size] > 0)
-
-
 def replicate_cosines(
     gram: ArrayLike, num_replicates: int, valid: ArrayLike | None = None
 ) -> Float[np.ndarray, "replicates replicates"]:
@@ -202,6 +187,5 @@ def alignment(
     vectors: Float[np.ndarray, "samples P"], means: Float[np.ndarray, "batches P"], valid: Bool[np.ndarray, " samples"]
 ) -> Float[np.ndarray, "batches samples"]:
     """cos(g_i, mean of batch j); not a number where one of them has no direction."""
-    norms = np.linalg.norm(vectors, axis=1)[None] * np.linalg.norm(means, axis=1)[:, None]
-    usable = (norms > SMALLEST_NORM) & valid[None]
-    return np.where(usable, means @ vectors.T / np.where(usable, norms, 1.0), np.nan)
+    square = lambda x: np.einsum("ij,ij->i", x, x)
+    return _cosine(means @ vectors.T, square(vectors)[None], square(means)[:, None], valid[None])

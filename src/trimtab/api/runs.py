@@ -47,7 +47,7 @@ def train(
     if take_optimizer and start_from is None:
         raise ConfigError("take_optimizer", True, "there is no run to take it from; give start_from")
     return loop.train(
-        configure(source, preset=preset, **fields),
+        configure(source, preset=preset, env=env, **fields),
         run_dir,
         env,
         quiet=is_quiet(quiet),

@@ -12,6 +12,7 @@ from typing import Any, Unpack, cast
 from trimtab import config as configuration
 from trimtab import presets
 from trimtab.config import Config, ConfigError
+from trimtab.envs.own import Constructor
 from trimtab.keywords import Fields
 from trimtab.runs.progress import interactive
 from trimtab.runs.records import RunDir, RunError
@@ -21,13 +22,18 @@ Place = str | PathLike[str]  # a directory or a file
 Source = Config | Run | Place
 
 
-def configure(source: Source, *, preset: str | None = None, **fields: Unpack[Fields]) -> Config:
+def configure(
+    source: Source, *, preset: str | None = None, env: Constructor | None = None, **fields: Unpack[Fields]
+) -> Config:
     """The configuration of a source, with some fields changed.
 
     An environment id and a YAML file of fields lie over the environment's own preset, as on the command line; `preset`
-    names another, "none" is none. A Config, a Run and its directory are taken as they are. `fields` are those of
+    names another, "none" is none. A Config, a Run and its directory are taken as they are. Where `env` makes the
+    environment the source's id is only a name, and the quick start for its spaces is taken. `fields` are those of
     `Config`; an unknown one is refused with the nearest.
     """
+    if env is not None and not callable(env):
+        raise ConfigError("env", env, "must be a class or function that makes the environment")
     base, given = _complete(source), cast(dict[str, Any], fields)
     if isinstance(source, Config | Run) or base is not None:
         if preset not in (None, "none"):
@@ -36,7 +42,7 @@ def configure(source: Source, *, preset: str | None = None, **fields: Unpack[Fie
     if str(source) in presets.names():
         return presets.layered(given, preset=str(source))
     layer = presets.read_file(source) if Path(source).is_file() else {"env_id": str(source)}
-    return presets.layered(layer, given, preset=preset)
+    return presets.layered(layer, given, preset=preset, env=env)
 
 
 def _complete(source: Source) -> Config | None:
@@ -45,6 +51,8 @@ def _complete(source: Source) -> Config | None:
         return source
     if isinstance(source, Run):
         return source.config
+    if not isinstance(source, str | PathLike):
+        raise ConfigError("source", source, "must be an environment id, a preset, a path, a Config or a Run")
     return load(source).config if RunDir.began(source) else None
 
 
@@ -54,6 +62,8 @@ def run_of(source: Run | Place) -> Run:
         return source
     if isinstance(source, Config):
         raise RunError("a Config is not a run; `trimtab.train` makes one of it")
+    if not isinstance(source, str | PathLike):
+        raise RunError(f"{type(source).__name__} {source!r:.40} is not a run; give a Run or its directory")
     if not Path(source).exists():
         raise RunError(f"{source} is not a run directory; `trimtab.train` makes one")
     return load(source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 from trimtab.api.source import Place, Source, configure, is_quiet
 from trimtab.config import ConfigError
@@ -97,11 +97,14 @@ def study(
 ) -> Studied:
     """A study of the sources by its name (`trimtab study list`), at one of its sizes."""
     from trimtab.studies.catalogue import DECLARED
+    from trimtab.studies.declared import Size
     from trimtab.wording import nearest
 
     if name not in DECLARED:
         near = ", ".join(nearest(name, DECLARED) or DECLARED)
         raise ConfigError("study", name, f"no such study; nearest: {near}")
+    if size not in (sizes := get_args(Size)):
+        raise ConfigError("size", size, f"must be one of {', '.join(sizes)}")
     asked = DECLARED[name](size=size, seed=seed, command=f"trimtab.study({name!r}, size={size!r})")
     return _studied(asked, run_dir, f"study-{name}", on, workers, store, quiet)
 

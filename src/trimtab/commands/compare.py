@@ -37,7 +37,7 @@ def compare(argv: list[str]) -> int:
 def _show(found) -> None:
     """Tables of fields, results and findings, then all curves on the same axes."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from trimtab.playbook.compare import plain
     from trimtab.report.terminal import WIDTH, draw_together
@@ -48,7 +48,8 @@ def _show(found) -> None:
         ("results", found.results),
         ("findings to act on or to watch", found.findings),
     ):
-        table = Table("", *found.names, title=title, title_justify="left")
+        columns = [Column(name, overflow="fold") for name in found.names]
+        table = Table("", *columns, title=title, title_justify="left")
         for name, values in rows.items():
             table.add_row(name, *map(plain, values))
         console.print(table if rows else f"[italic]{title}[/italic]: none\n")

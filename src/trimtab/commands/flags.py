@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
         known, unknown = self.parse_known_args(words)
         if unknown:
             flag = next((u for u in unknown if u.startswith("-")), unknown[0])
-            self._refuse(flag) if flag.startswith("-") else fail(f"{flag}: one value too many; see --help")
+            self._refuse(flag) if flag.startswith("-") else fail(f"{flag}: {_too_many(flag, words)}")
         return known
 
     def format_help(self) -> str:
@@ -94,6 +94,14 @@ def _placeholder(action: argparse.Action) -> str:
 
 def _unreadable(message: str) -> NoReturn:
     raise ValueError(message)
+
+
+def _too_many(word: str, words: list[str]) -> str:
+    """What is wrong with a word that nothing takes; after a switch it was meant for that."""
+    before = words[words.index(word) - 1]
+    if before.endswith("=true"):
+        return f"{before.removesuffix('=true')} takes true or false"
+    return "one value too many; see --help"
 
 
 def _joined(argv: list[str], switches: set[str]) -> list[str]:

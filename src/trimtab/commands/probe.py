@@ -33,6 +33,8 @@ def probe(argv: list[str]) -> int:
     at: Any = None
     if given.at:
         named = given.at in (["all"], ["last"])
+        if not named and {"all", "last"} & set(given.at):
+            raise ConfigError("at", " ".join(given.at), "last and all stand alone; or give steps only")
         at = given.at[0] if named else [flags.parse("at", int, step) for step in given.at]
     if given.save and Path(given.save).is_file():
         raise ConfigError("save", given.save, "is a file; name a directory")

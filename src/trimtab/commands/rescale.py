@@ -51,7 +51,11 @@ class RescaleFlags:
 
 def rescale(argv: list[str]) -> int:
     made = parser(
-        "rescale", RescaleFlags, Output, positional="source", help="run directory, YAML file of fields, or preset"
+        "rescale",
+        RescaleFlags,
+        Output,
+        positional="source",
+        help="run directory, YAML file of fields, environment or preset",
     )
     made.add_argument("--out", metavar="FILE", help="write the new configuration, for `trimtab train --config FILE`")
     made.add_argument("--force", action="store_true", help="let --out overwrite a file")
@@ -101,7 +105,7 @@ def _show_rescaled(result, source: str) -> None:
 
 
 def _rescale_source(source: str) -> tuple[dict[str, Any], float | None]:
-    """The fields of a run, file or preset, and the noise scale a run's probes resolved, if any."""
+    """The fields of a run, file, environment or preset, and the noise scale a run's probes resolved, if any."""
     from trimtab.runs.run import load
 
     if Path(source).is_dir():
@@ -110,6 +114,8 @@ def _rescale_source(source: str) -> tuple[dict[str, Any], float | None]:
         return run.files.config(), newest["value"] if newest else None
     if Path(source).is_file():
         return presets.read_file(source), None
+    if (own := presets.find(source, "ppo")) is not None:  # an environment's
+        return presets.load(own) | {"env_id": source}, None
     try:
         return presets.load(source), None
     except ConfigError as error:

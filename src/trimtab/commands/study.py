@@ -148,6 +148,9 @@ def _claims(argv: list[str]) -> int:
     given = made.parse(argv)
     from trimtab.studies.ledger import claims_page, gathered, print_ledger
 
+    for place in given.dirs:
+        if not Path(place).is_dir():
+            raise ConfigError("claims", place, "is not a directory")
     rows = gathered([Path(d) for d in given.dirs] or [Path("runs")])
     if given.page:
         from trimtab.runs.records import write_atomically

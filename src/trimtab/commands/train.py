@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from trimtab import presets
@@ -161,7 +162,7 @@ def finish(run, output: Output) -> int:
         done = took if steps else f"already complete: {summary['total_timesteps']:,} steps"
         returned = "no episode finished" if mean is None else f"mean return of the last {episodes} episodes: {mean:.4g}"
         print(f"{done}; {returned}")
-        print(f"run: {run.path}    look at it: trimtab show {run.path}")
+        print(f"run: {run.path}    look at it: trimtab show {quote(str(run.path))}")
     return 0
 
 

@@ -42,6 +42,11 @@ def translate(argv: list[str]) -> int:
     for name, why in found.left_out.items():
         print(f"# not carried over: {name} ({why})")
     print(yaml.safe_dump(fields, sort_keys=False), end="")
+    if not given.no_defaults:
+        rest = {name: value for name, value in config.as_dict().items() if name not in ("env_id", *fields)}
+        other = {"minibatch_size": "num_minibatches", "num_minibatches": "minibatch_size"}
+        print("# the rest, so that no preset is laid under it")
+        print(yaml.safe_dump({n: v for n, v in rest.items() if other.get(n) not in fields}, sort_keys=False), end="")
     return 0
 
 

@@ -47,6 +47,9 @@ class Checked(gymnasium.Wrapper):
             self._refuse(f"returned the reward {reward!r}, which is not one number")
         if not np.isfinite(number).all():
             self._refuse(f"returned the reward {float(number.reshape(())):g}")
+        for name, flag in (("terminated", terminated), ("truncated", truncated)):
+            if np.asarray(flag).size != 1 or np.asarray(flag).dtype.kind not in "biu":
+                self._refuse(f"returned {name} {flag!r}, which is neither true nor false")
         return self._observed(obs), float(number.reshape(())), bool(terminated), bool(truncated), info
 
     def _run(self, work) -> Any:

@@ -127,6 +127,9 @@ def _probe(make_one: Any) -> tuple[int | None, Any, Any]:
     env_id = make_one.args[0]
     try:
         limit = getattr(env.spec, "max_episode_steps", None)
+        for name in ("observation_space", "action_space"):
+            if getattr(env, name, None) is None:
+                raise EnvError(f"env_id: {env_id} has no {name}; Gymnasium's environments declare one")
         return limit, layout_of_space(env_id, env.observation_space), actions_of(env_id, env.action_space)
     finally:
         env.close()

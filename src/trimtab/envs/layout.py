@@ -98,6 +98,8 @@ def layout_of_space(env_id: str, space: Any) -> Layout | FlatLayout:
     from gymnasium import spaces
 
     if isinstance(space, spaces.Box):
+        if not math.prod(space.shape):
+            raise EnvError(f"env_id: {env_id} observes nothing: its observations have shape {space.shape}")
         return layout_of(space.shape, space.dtype)
     if isinstance(space, spaces.MultiBinary):
         return Layout(space.shape, "float32", channels_first=False)

@@ -16,6 +16,7 @@ from typing import Any
 from .base import EnvError, nearest
 
 Constructor = Callable[..., Any]
+_HANDED_OVER: dict[str, Constructor] = {}  # by their names: what was made in a notebook can be made again there
 
 
 def registered(env_id: str) -> Any:
@@ -23,6 +24,8 @@ def registered(env_id: str) -> Any:
     import gymnasium
 
     module_name, colon, name = env_id.rpartition(":")
+    if env_id in _HANDED_OVER:
+        return described(_HANDED_OVER[env_id], name)
     if not colon:
         try:
             return gymnasium.spec(env_id)
@@ -52,8 +55,16 @@ def described(constructor: Constructor, name: str) -> Any:
 
 
 def name_of(constructor: Constructor) -> str:
-    """`module:name` of a constructor; other processes can import it from there unless it is in __main__ or inside."""
-    return f"{constructor.__module__}:{getattr(constructor, '__qualname__', type(constructor).__qualname__)}"
+    """`module:name` of a constructor; other processes can import it from there unless it is in __main__ or inside.
+
+    This process knows it by that name from now on.
+    """
+    if not callable(constructor):
+        raise EnvError(f"env: {constructor!r:.60} is not a class or function that makes an environment")
+    module = getattr(constructor, "__module__", None) or type(constructor).__module__
+    name = f"{module}:{getattr(constructor, '__qualname__', type(constructor).__qualname__)}"
+    _HANDED_OVER[name] = constructor
+    return name
 
 
 def _imported(env_id: str, module_name: str) -> Any:

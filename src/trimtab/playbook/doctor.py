@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -163,4 +164,4 @@ def _command(run: Run, first: Finding | None) -> str | None:
     if first is None or not first.change:
         return None
     words = [f"--{name.replace('_', '-')} {str(value).lower()}" for name, value in first.change.items()]
-    return f"trimtab train --config {run.path}/config.yaml {' '.join(words)}"
+    return f"trimtab train --config {quote(f'{run.path}/config.yaml')} {' '.join(words)}"

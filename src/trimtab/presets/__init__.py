@@ -16,6 +16,7 @@ import yaml
 from trimtab import envs
 from trimtab.config import Config, ConfigError, from_dict
 from trimtab.envs.names import PROCGEN_ALIASES, canonical
+from trimtab.envs.own import Constructor
 from trimtab.envs.table import by_id
 from trimtab.wording import nearest
 
@@ -56,11 +57,17 @@ def _suite(env_id: str) -> str | None:
     return _SUITES.get(row.family) if row else None
 
 
-def quick_start(env_id: str, algo: str, backend: str = "auto", env_kwargs: dict[str, Any] | None = None) -> str | None:
+def quick_start(
+    env_id: str,
+    algo: str,
+    backend: str = "auto",
+    env_kwargs: dict[str, Any] | None = None,
+    env: Constructor | None = None,
+) -> str | None:
     """Where nothing fits: the start for images, continuous or discrete actions, if the algorithm has one."""
     from trimtab.nets.choice import choose_network
 
-    spec = envs.look(env_id, backend, env_kwargs)
+    spec = envs.look(env_id, backend, env_kwargs, constructor=env)
     images = choose_network("auto", spec.obs_shape) == "nature"
     kind = "images" if images else "continuous" if isinstance(spec.action, envs.Continuous) else "discrete"
     name = f"{algo}/{kind}"
@@ -91,12 +98,17 @@ def load(name: str) -> dict[str, Any]:
     return yaml.safe_load((_ROOT / f"{name}.yaml").read_text()) or {}
 
 
-def layered(*layers: dict[str, Any], preset: str | None = None, base: dict[str, Any] | None = None) -> Config:
+def layered(
+    *layers: dict[str, Any],
+    preset: str | None = None,
+    base: dict[str, Any] | None = None,
+    env: Constructor | None = None,
+) -> Config:
     """A configuration from layers of fields, later over earlier, over a preset, over `base`.
 
     The preset is the environment's own for the algorithm unless one is named; "none" is none at all.
     """
-    name = chosen(*layers, preset=preset)
+    name = chosen(*layers, preset=preset, env=env)
     merged: dict[str, Any] = dict(base or {})
     for layer in (load(name) if name else {}, *layers):
         merged |= layer
@@ -106,22 +118,29 @@ def layered(*layers: dict[str, Any], preset: str | None = None, base: dict[str, 
     return from_dict(merged)
 
 
-def chosen(*layers: dict[str, Any], preset: str | None = None) -> str | None:
+def chosen(*layers: dict[str, Any], preset: str | None = None, env: Constructor | None = None) -> str | None:
     """The preset that goes under these layers: as asked, else the one for the environment and algorithm.
 
-    A layer that has every field (a run's own file, say) says everything already.
+    A layer that has every field (a run's own file, say) says everything already. An environment that `env` makes is
+    another one than its name may say.
     """
     if preset is not None:
         return None if preset == "none" else full_name(preset)
     named: dict[str, Any] = {}
     for layer in layers:
         named |= layer
-    every = {item.name for item in dataclasses.fields(Config)}
-    if "env_id" not in named or any(every <= layer.keys() for layer in layers):
+    if "env_id" not in named or any(map(_says_everything, layers)):
         return None
     env_id, algo = named["env_id"], named.get("algo", "ppo")
-    found = find(env_id, algo)
-    return found or quick_start(env_id, algo, named.get("backend", "auto"), named.get("env_kwargs"))
+    if env is None and (found := find(env_id, algo)):
+        return found
+    return quick_start(env_id, algo, named.get("backend", "auto"), named.get("env_kwargs"), env)
+
+
+def _says_everything(layer: dict[str, Any]) -> bool:
+    """Whether a layer has every field but the environment; of the two ways to give the minibatch one is enough."""
+    missing = {item.name for item in dataclasses.fields(Config)} - layer.keys() - {"env_id"}
+    return not missing or missing in ({"minibatch_size"}, {"num_minibatches"})
 
 
 class Strict(yaml.SafeLoader):

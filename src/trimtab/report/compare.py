@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any
 
 from trimtab.report import curves
@@ -112,10 +113,10 @@ def _next(runs: list[dict[str, Any]], differing: dict[str, list[Any]]) -> list[B
     best = _best(runs)
     if best is None:
         return []
-    path = best.get("path", best["name"])
+    path, config = (quote(f"{best.get('path', best['name'])}{end}") for end in ("", "/config.yaml"))
     if any(name != "seed" for name in differing):
         why = f"More seeds of {best['name']}, which ends highest; the same for the others, and it can be decided."
-        return [Next(f"trimtab train --config {path}/config.yaml --seeds 5", why)]
+        return [Next(f"trimtab train --config {config} --seeds 5", why)]
     if any(finding["verdict"] == "solved" for finding in best["findings"]):
         return [Next(f"trimtab eval {path}", "What it returns with exploration off.")]
     return [Next(f"trimtab doctor {path}", "What to try next.")]

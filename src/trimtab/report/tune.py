@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import polars as pl
@@ -112,7 +113,7 @@ def write_page(result: dict[str, Any], curves: pl.DataFrame, manifest: dict[str,
 def _next(result: dict[str, Any]) -> tuple[str, str]:
     """Train with what is better; where that is not decided, compare on more seeds, which keeps what was done."""
     if result["better"]:
-        return f"trimtab train --config {result['config']}", "Train with what was found."
+        return f"trimtab train --config {quote(result['config'])}", "Train with what was found."
     if result["gain"]["hi"] < 0 or all(sweep["kept"] == sweep["before"] for sweep in result["sweeps"]):
         return f"trimtab train {result['env_id']}", "Nothing better was found: train with the start."
     seeds = 2 * len(result["final"][0]["areas"])

@@ -171,6 +171,9 @@ def resume(
     run, options = hosts.directory().open(run_dir), Options(quiet, checkpoints, tensorboard, track, tick)
     old = configuration.from_dict(run.config())
     config = old if total_timesteps is None else old.replace(total_timesteps=total_timesteps)
+    if config != old and config.iterations == old.iterations:
+        problem = f"iterations of {config.batch:,} steps make {config.steps:,} of it, as before"
+        raise ConfigError("total_timesteps", total_timesteps, f"{problem}; nearest: {config.steps + config.batch}")
     if devices is not None:
         refuse_moving(config, devices)
         config = shared_by(config, devices)

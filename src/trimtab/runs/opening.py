@@ -70,6 +70,8 @@ def restore(run: RunDir, config: Config, engine: Engine, say: Callable[[str], No
         run.rewind(checkpoint)
         iteration = int(state.iteration)
         return engine.adopt(state, iteration) if iteration else state
+    if run.metrics():
+        raise RunError(f"no checkpoint of {run.path} can be read, and its records would be lost; begin another run")
     run.rewind(Checkpoint(0, run.path, {"lengths": {"metrics.jsonl": 0, "evaluations.jsonl": 0}, "iteration": 0}))
     begun_from = run.manifest().get("started_from")
     return begin(engine, template, Start(**begun_from["start"])) if begun_from else template

@@ -210,10 +210,7 @@ class RunDir:
         """One shard of finished episodes: step, environment, return, length."""
         import polars as pl
 
-        path = self.path / "episodes" / f"{first_iteration:010d}.parquet"
-        data = io.BytesIO()
-        pl.DataFrame(columns).write_parquet(data)
-        write_atomically(path, data.getvalue())
+        write_parquet(self.path / "episodes" / f"{first_iteration:010d}.parquet", pl.DataFrame(columns))
 
     def episodes(self):
         """All finished episodes as a polars frame."""

@@ -46,6 +46,7 @@ def pack(algorithm: Algorithm, state: State) -> dict[str, np.ndarray]:
 
 def unpack(algorithm: Algorithm, template: State, tensors: dict[str, np.ndarray]) -> State:
     """A state of the template's structure with these tensors; its buffers stay the template's."""
+    tensors = _of_today(tensors)
     layouts = {"policy": algorithm.agent.policy_layout, "value": algorithm.agent.value_layout}
     params = {}
     for network in NETWORKS:
@@ -60,6 +61,17 @@ def unpack(algorithm: Algorithm, template: State, tensors: dict[str, np.ndarray]
         raise Damaged(f"the checkpoint lacks {missing[0]}")
     rest = filled(rest, [tensors[name] for name in names])
     return replace(rest, params=type(template.params)(**params), queue=template.queue, phase=template.phase)
+
+
+def _of_today(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Runs of version 0.1.0 kept the sums of advantages and of their squares, not mean and deviation."""
+    names = [f"state.advantages.{name}" for name in ("count", "total", "square")]
+    if not all(name in tensors for name in names):
+        return tensors
+    count, total, square = (np.float64(tensors[name]) for name in names)
+    mean = total / max(count, 1e-8)
+    today = {"mean": mean, "deviation": max(square - count * mean**2, 0.0)}
+    return tensors | {f"state.advantages.{name}": np.asarray(value, np.float32) for name, value in today.items()}
 
 
 def vector(layout: dict[str, tuple[int, ...]], tensors: dict[str, np.ndarray], network: str) -> jax.Array:

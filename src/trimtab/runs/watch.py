@@ -116,7 +116,9 @@ class Drawn:
     def __init__(self, config: Config, env: dict[str, Any]):
         import gymnasium
 
+        from trimtab.envs.base import EnvError
         from trimtab.envs.layout import actions_of, layout_of_space, without_precision_warnings
+        from trimtab.envs.own import registered
 
         options = dict(config.env_kwargs)
         options.pop("vectorization", None)
@@ -124,10 +126,9 @@ class Drawn:
             raise RunError(f"{config.env_id} cannot be watched: env_kwargs={options} are not Gymnasium's own options")
         try:
             with without_precision_warnings():
-                made = gymnasium.make(
-                    config.env_id, max_episode_steps=env.get("time_limit"), render_mode="rgb_array", **options
-                )
-        except (gymnasium.error.Error, ImportError) as error:
+                spec = registered(config.env_id) if ":" in config.env_id else config.env_id
+                made = gymnasium.make(spec, max_episode_steps=env.get("time_limit"), render_mode="rgb_array", **options)
+        except (gymnasium.error.Error, ImportError, EnvError, TypeError) as error:
             raise RunError(f"{config.env_id} cannot be watched: Gymnasium cannot draw it ({error})") from None
         self._env: Any = made
         self._layout = layout_of_space(config.env_id, made.observation_space)

@@ -20,6 +20,7 @@ from trimtab import stats
 from trimtab.anatomy.noise import predict_variance
 from trimtab.anatomy.options import ProbeOptions
 from trimtab.config import Config, ConfigError
+from trimtab.fields import divisors
 from trimtab.runs.device import cores
 from trimtab.runs.records import RunDir, write_parquet
 from trimtab.runs.run import learning_frame, load
@@ -116,8 +117,7 @@ def parse_splits(text: str, batch: int) -> list[tuple[int, int]]:
         except ValueError:
             raise ConfigError("splits", word, "must look like 4x256") from None
         if num_envs * num_steps != batch:
-            divisors = [d for d in range(1, batch + 1) if batch % d == 0]
-            near = min(divisors, key=lambda d: abs(d - max(num_envs, 1)))
+            near = min(divisors(batch), key=lambda d: abs(d - max(num_envs, 1)))
             raise ConfigError(
                 "splits", word, f"does not multiply to the batch {batch}; nearest: {near}x{batch // near}"
             )
@@ -130,9 +130,8 @@ def default_splits(batch: int, quick: bool) -> list[tuple[int, int]]:
     all divisors where there are few."""
     found = [(n, batch // n) for n in (4**k for k in range(1, 10)) if batch % n == 0 and batch // n >= 4]
     if len(found) < 2:
-        divisors = [d for d in range(1, batch + 1) if batch % d == 0]
-        chosen = divisors[:: max(1, len(divisors) // 4)]
-        found = [(n, batch // n) for n in chosen]
+        every = divisors(batch)
+        found = [(n, batch // n) for n in every[:: max(1, len(every) // 4)]]
     return [found[0], found[1], found[-1]] if quick and len(found) > 3 else found
 
 

@@ -21,8 +21,8 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import special
 
+from trimtab import stats
 from trimtab.anatomy.noise import predict_variance
 from trimtab.wording import split_name
 
@@ -96,12 +96,7 @@ def _learned_less(left: list[Row], rows: list[Row], looks: int) -> dict[str, str
 
 def least_gap(x: list[float], y: list[float], level: float) -> float:
     """Lower end of Welch's one-sided interval of mean(x) − mean(y) at a level."""
-    vx, vy = np.var(x, ddof=1) / len(x), np.var(y, ddof=1) / len(y)
-    gap = float(np.mean(x) - np.mean(y))
-    if vx + vy == 0:
-        return gap
-    freedom = (vx + vy) ** 2 / (vx**2 / (len(x) - 1) + vy**2 / (len(y) - 1))
-    return gap - float(special.stdtrit(freedom, 1 - level) * math.sqrt(vx + vy))
+    return stats.contrast([x, y], [1.0, -1.0], confidence=1 - 2 * level).lo
 
 
 def _larger_error(left: list[Row], rows: list[Row], looks: int) -> dict[str, str]:
@@ -211,7 +206,7 @@ def stage_sentence(stages: list[dict[str, Any]]) -> str:
         return "Whether another split would be better early or late is not resolved."
     shared = [name for name in known[0][1] if all(name in names for _, names in known)]
     if shared:
-        return f"No change of split over training is called for: {' or '.join(shared)} has the least error throughout."
+        return f"Early and late the same: {' or '.join(shared)} has the least error of the gradient throughout."
     said = ", ".join(f"{' or '.join(names)} {when}" for when, names in known)
     return f"Another split has the least error at another stage of training: {said}."
 

@@ -24,7 +24,7 @@ TITLES = {
 }
 
 
-def by_size(table: pl.DataFrame, stages: list[str]) -> Chart:
+def by_size(table: pl.DataFrame) -> Chart:
     """Variance of a minibatch gradient by size, relative to independent samples, a line for each way of cutting."""
     keys = ["stage", "split", "seed"]
     pick = lambda name: table.filter(pl.col("quantity") == name).select(*keys, pl.col("value").alias(name))

@@ -142,9 +142,9 @@ def _with_means(vectors: np.ndarray, valid, replicate: int, means: np.ndarray, s
     """cos(g_i, mean of batch j): its own (j = replicate, of which g_i is a part) and the others."""
     import numpy as np
 
-    norms = np.linalg.norm(vectors, axis=1)[None] * np.linalg.norm(means, axis=1)[:, None]
-    usable = (norms > 1e-12) & valid.reshape(-1)[None]
-    cosines = np.where(usable, means @ vectors.T / np.where(usable, norms, 1.0), np.nan)
+    from trimtab.anatomy.correlation import alignment
+
+    cosines = alignment(vectors, means, valid.reshape(-1))
     for j, own in enumerate(cosines):
         here = own[np.isfinite(own)]
         if len(here):

@@ -113,7 +113,7 @@ class Minibatch(Declared):
         table, stages = tables["minibatches"], list(STAGES)
         return {
             "ways": Figure(
-                minibatch.by_size(table, stages), "Lines apart: how minibatches are cut matters; together: it does not."
+                minibatch.by_size(table), "Lines apart: how minibatches are cut matters; together: it does not."
             ),
             "drift": Figure(
                 minibatch.by_epoch(table, "drift", stages), "A falling line: later updates follow another gradient."
