@@ -71,6 +71,8 @@ def test_the_auxiliary_step_size_is_its_own():
 )
 def test_changing_traced_numbers_changes_results_without_compiling_again(kind, changes):
     config = tiny.config(**KINDS[kind])
+    if kind == "ppo-ewma":
+        config = config.replace(clip_coef=0.001)  # tight: the proximal policy acts through the clip alone
     bench = tiny.bench(config)
     reference = bench.run(config, 2)[0][-1].params
     compiled = bench.step._cache_size()
