@@ -114,7 +114,7 @@ def _rescale_source(source: str) -> tuple[dict[str, Any], float | None]:
         return run.files.config(), newest["value"] if newest else None
     if Path(source).is_file():
         return presets.read_file(source), None
-    if (own := presets.find(source, "ppo")) is not None:  # an environment's
+    if (own := presets.find(source, configuration.Config.algo)) is not None:  # an environment's
         return presets.load(own) | {"env_id": source}, None
     try:
         return presets.load(source), None
