@@ -102,6 +102,32 @@ MUTANTS = [
         "tests/anatomy/test_variance.py",
     ),
     Mutant(
+        "lag covariances of masked rows by position, not by sample",
+        "anatomy/variance.py",
+        (("(lags - np.arange(lags)) * (lags / self.mean_steps) ** 2", "(lags - np.arange(lags))"),),
+        "tests/anatomy/test_variance.py",
+    ),
+    Mutant(
+        "a light probe whose rows all count as whole ones",
+        "algos/light.py",
+        (("weight.sum(0)[:, None] * mean[None]", "num_steps * mean[None]"),),
+        "tests/test_gradients.py",
+    ),
+    Mutant(
+        "the spread of advantages as E[x²] − mean²",
+        "normalize.py",
+        (
+            (
+                "    return AdvantageMoments(*merge(kept, advantage.reshape(-1), weight.reshape(-1)))\n",
+                "    sums = weight.sum(), (weight * advantage).sum(), (weight * advantage**2).sum()\n"
+                "    before = kept.count, kept.count * kept.mean, kept.deviation + kept.count * kept.mean**2\n"
+                "    count, total, square = (a + b for a, b in zip(before, sums))\n"
+                "    return AdvantageMoments(count, total / count, square - total**2 / count)\n",
+            ),
+        ),
+        "tests/test_normalize.py",
+    ),
+    Mutant(
         "GAE without λ",
         "returns.py",
         (("gamma * gae_lambda * keep", "gamma * keep"),),
