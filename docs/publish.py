@@ -38,7 +38,7 @@ SHOWN = {  # figures of answers
     "split": ("split_error", "learning_curves", "split_stages", "lag_covariance"),
     "tune": ("learning_curves", "sweeps"),
 }
-MOST_ROWS = 30  # of a table on a page; the whole table stands beside it
+MOST_ROWS, MOST_COLUMNS = 30, 12  # of a table on a page, but for a summary; all of it stands beside it
 
 
 def studies(places: list[Path]) -> list[Path]:
@@ -146,7 +146,7 @@ def _tables(folder: Path, name: str) -> list[str]:
     lines = []
     for file in sorted((folder / "tables").glob("*.parquet"), key=lambda f: (f.stem != "summary", f.stem)):
         frame = pl.read_parquet(file)
-        if frame.height <= MOST_ROWS and frame.width <= 12:
+        if frame.height <= MOST_ROWS and (frame.width <= MOST_COLUMNS or file.stem == "summary"):
             lines += [f"## Table: {file.stem}", "", "| " + " | ".join(frame.columns) + " |", "|---" * frame.width + "|"]
             lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in frame.iter_rows()]
             lines.append("")
