@@ -96,7 +96,7 @@ BREAKOUT = Row(
 LONG = (
     _million("Hopper-v4", ("2383 ± 272 at 1M; 2410 at 1M (v3)", f"{CLEANRL}; {ZOO}"), 2383),
     _million("Walker2d-v4", ("2288 ± 572 at 1M; 3479 at 1M (v3)", f"{CLEANRL}; {ZOO}"), 2288),
-    # Some seeds learn to run on the back and stay at half of what the others reach: three say little.
+    # Final returns of seeds differ by a factor of three: three seeds say little.
     _million("HalfCheetah-v4", ("1443 ± 46 at 1M; 5819 at 1M (v3)", f"{CLEANRL}; {ZOO}"), 1443, seeds=10),
     _million("Humanoid-v4", ("716 ± 49 at 1M", CLEANRL), 716),
     _million("Ant-v4", ("1824 ± 906 at 8M; 1327 at 1M (v3)", f"{RPO}; {ZOO}"), 1327),
