@@ -262,7 +262,8 @@ def test_tails_are_as_long_as_the_discount_needs():
 
 
 @pytest.mark.parametrize(
-    "options", [{"replicates": 1}, {"start": "middle"}, {"num_steps": 0}, {"start": "carry", "replicates": 4}]
+    "options",
+    [{"at": []}, {"replicates": 1}, {"start": "middle"}, {"num_steps": 0}, {"start": "carry", "replicates": 4}],
 )
 def test_what_means_nothing_is_refused(pendulum, options):
     with pytest.raises(ConfigError):

@@ -130,7 +130,10 @@ def _steps(run: Run, at: int | Sequence[int] | str | None) -> tuple[list[int], s
         return [c.step for c in run.checkpoints][0 if at == "all" else -1 :], None
     if isinstance(at, str):
         raise ConfigError("at", at, "must be a step, several, last or all; nearest: last, all")
-    return (list(at), None) if isinstance(at, list | tuple) else ([at], None)
+    steps = list(at) if isinstance(at, list | tuple) else [at]
+    if not steps:
+        raise ConfigError("at", at, "names no step; nearest: last, all")
+    return steps, None
 
 
 def _prober(run: Run, step: int, options: ProbeOptions) -> Prober:

@@ -181,6 +181,7 @@ def finish_seeds(answer: dict[str, Any], output: Output) -> int:
             table.add_row(str(s["seed"]), "none" if mean is None else f"{mean:.4g}", f"{s['fps']:,.0f}", place)
         Console().print(table)
         print(f"all seeds together: {summaries[0]['aggregate_fps']:,.0f} steps/s    study: {answer['run']}")
+        print(f"look at them: trimtab view {quote(str(Path(summaries[0]['run']).parent))}")
     for failure in answer.get("failed", ()):
         print(f"trimtab: failed: {failure}", file=sys.stderr)
     return 1 if answer.get("failed") else 0

@@ -106,7 +106,7 @@ LONG = (
     _million("BipedalWalker-v3", ("172 ± 96 at 8M; 288 at 5M", f"{RPO}; {ZOO}"), 172),
     _million("CheetahRun-v1", ("433 ± 83", CLEANRL)),
     _million("WalkerWalk-v1", ("393 ± 56", CLEANRL)),
-    Row("Go1JoystickFlatTerrain-v1", seeds=1, bar=Bar(2, times_first=True), changes={"total_timesteps": 500_000}),
+    Row("Go1JoystickFlatTerrain-v1", seeds=3, bar=Bar(2, times_first=True), changes={"total_timesteps": 500_000}),
     _million("Pong-v5", ("-20.7, random play; 20.4 ± 0.2 at 10M", f"Mnih et al. 2015; {CLEANRL}"), -15.7, seeds=1),
 )
 GAMES = (
