@@ -163,8 +163,11 @@ def claims(answers: list[dict[str, Any]]) -> str:
     lines = ["# Claims of the sources, and what was measured", "", f"**{counted(rows)}.**", ""]
     lines += [
         "Each claim is judged by the rule that its study declares beforehand: the study's page has the rule, every "
-        "effect and the figures. The effect shown is the middle one of those measured, with its 95% interval. Run a "
-        "study: `trimtab study run NAME`; this table: `trimtab study claims DIR`.",
+        "effect and the figures. The effect shown is the middle one of those measured (of those over all environments, "
+        "where there are such), with its 95% interval. Run a study: `trimtab study run NAME`; this table: "
+        "`trimtab study claims DIR`.",
+        "",
+        verdicts.RULE,
         "",
         "| | claim | verdict | effect [95%] | would resolve it | study |",
         "|---|---|---|---|---|---|",

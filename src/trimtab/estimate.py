@@ -37,6 +37,12 @@ class Estimate:
         """In other units; factor > 0."""
         return Estimate(self.value * factor, self.lo * factor, self.hi * factor, self.resolved)
 
+    def within(self, margin: float) -> Estimate:
+        """margin − |x|: positive where x is smaller than the margin, with the interval that follows."""
+        ends = abs(self.lo), abs(self.hi)
+        nearest = 0.0 if self.lo <= 0 <= self.hi else min(ends)
+        return Estimate(margin - abs(self.value), margin - max(ends), margin - nearest, self.resolved)
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON, where what is not a finite number is None."""
         ends = {name: getattr(self, name) for name in ("value", "lo", "hi")}

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from scipy import special
 
 from trimtab.estimate import Estimate, unresolved
 from trimtab.studies.catalogue import DECLARED
@@ -29,6 +31,45 @@ ABOVE, BELOW, NEITHER = Estimate(1.0, 0.5, 1.5), Estimate(-1.0, -1.5, -0.5), Est
 def test_verdicts_follow_the_rule(effects, word):
     evidence = [Evidence(f"env {k}", effect, 4) for k, effect in enumerate(effects)]
     assert judge(CLAIM, "effect", evidence, "").word == word
+
+
+def test_one_effect_of_many_that_is_barely_on_the_other_side_contradicts_nothing():
+    """Of 20 effects one is beyond its 95% interval by chance; jointly it is not."""
+    barely = Estimate(-1.0, -1.9, -0.1)
+    assert judge(CLAIM, "effect", [Evidence("env", barely, 10)], "").word == "does not hold"
+    evidence = [Evidence(f"env {k}", effect, 10) for k, effect in enumerate([barely, *[ABOVE] * 19])]
+    assert judge(CLAIM, "effect", evidence, "").word == "holds"
+    certain = [Evidence("env 0", Estimate(-1.0, -1.1, -0.9), 10), *evidence[1:]]
+    assert judge(CLAIM, "effect", certain, "").word == "depends"
+
+
+@pytest.mark.parametrize(
+    "pooled, single, word",
+    [
+        (ABOVE, [NEITHER, NEITHER, NEITHER], "holds"),
+        (ABOVE, [NEITHER, Estimate(-1.0, -1.01, -0.99)], "depends"),
+        (NEITHER, [ABOVE, ABOVE, NEITHER], "not resolved at this size"),
+        (BELOW, [NEITHER, NEITHER], "does not hold"),
+    ],
+)
+def test_an_effect_over_all_environments_decides_and_single_ones_can_only_contradict(pooled, single, word):
+    evidence = [Evidence("all", pooled, 4, pooled=True), *(Evidence(f"env {k}", e, 4) for k, e in enumerate(single))]
+    assert judge(CLAIM, "effect", evidence, "").word == word
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10, 20])
+def test_the_size_named_would_do_four_times_out_of_five(seeds):
+    """Effects of 0.3 standard deviations, measured as they are: drawn again at the size named, most are resolved."""
+    rng = np.random.default_rng(0)
+    half = special.stdtrit(seeds - 1, 0.975) / seeds**0.5
+    named = judge(CLAIM, "effect", [Evidence("env", Estimate(0.3, 0.3 - half, 0.3 + half), seeds)], "").needed
+    if "about" not in named:
+        assert seeds < 4, "from three seeds a t of 4.3 asks for more than 100"
+        return
+    count = int(named.split()[1])
+    draws = rng.normal(0.3, 1.0, (2000, count))
+    lo = draws.mean(1) - special.stdtrit(count - 1, 0.975) * draws.std(1, ddof=1) / count**0.5
+    assert (lo > 0).mean() > 0.75
 
 
 def test_what_is_not_resolved_says_what_would_resolve_it():

@@ -44,7 +44,7 @@ def study_page(
     blocks: list[Block] = [_answer(answer), Contents()]
     if answer["verdicts"]:
         rows = [verdicts.claim_block(v) for v in answer["verdicts"]]
-        blocks += [Heading("Claims"), Claims(rows)]
+        blocks += [Heading("Claims"), Claims(rows), Paragraph(verdicts.RULE, "soft")]
     blocks += [Heading("Figures"), *drawn[:SHOWN]] if drawn else []
     blocks += [Heading("How sure"), *(Note(text, "doubt") for text in answer["failed"])] if answer["failed"] else []
     if answer["notes"]:

@@ -16,6 +16,12 @@ STYLES = {"holds": "green", "does not hold": "red", "depends": "yellow", "not re
 SIGNS = {"holds": "✓", "does not hold": "✗", "depends": "±", "not resolved": "?", NOT_RUN: "–"}
 PLURAL = {"holds": "hold", "does not hold": "do not hold", "depends": "depend"}
 
+RULE = (
+    "How rules are applied: of the effects of one part at least half must be beyond the threshold with their 95% "
+    "intervals (one over all environments decides alone); an effect on the other side contradicts them if it is beyond "
+    "the threshold with an interval widened for their number (Bonferroni). A claim of several parts needs them all."
+)
+
 
 def word(verdict: Verdict | None) -> str:
     """One of STYLES; that it is not resolved at this size goes without saying beside the size."""
@@ -56,7 +62,8 @@ def _middle(verdict: Verdict) -> dict[str, Any]:
         half = (e.hi - e.lo) / 2
         return (e.value - threshold) / half if half > 0 else math.copysign(math.inf, e.value - threshold)
 
-    known = [item for item in verdict["evidence"] if item["effect"]["resolved"]] or verdict["evidence"]
+    deciding = [item for item in verdict["evidence"] if item.get("pooled")] or verdict["evidence"]
+    known = [item for item in deciding if item["effect"]["resolved"]] or deciding
     return sorted(known, key=distance)[(len(known) - 1) // 2]
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from scipy import special
+
 from trimtab.estimate import Estimate
 
 Word = Literal["holds", "does not hold", "depends", "not resolved at this size"]
@@ -36,11 +38,15 @@ class Claim:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one environment says of a claim: an effect, positive where the claim holds, with its interval."""
+    """What one environment says of a claim: an effect, positive where the claim holds, with its interval.
+
+    A pooled effect is over all environments: it decides, and single ones can only contradict it.
+    """
 
     environment: str
     effect: Estimate
     seeds: int
+    pooled: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,37 +68,63 @@ class Verdict:
 
 
 def judge(claim: Claim, measured: str, evidence: Sequence[Evidence], sentence: str, least: float = 0.0) -> Verdict:
-    """The verdict of the common rule: the effect is above `least` beyond its interval, environment by environment.
-
-    Resolved on both sides: depends. Resolved on one side only: holds or does not hold, if that is at least half of the
-    effects; of many effects one or two are beyond their intervals by chance. Else not resolved.
-    """
-    above = [e for e in evidence if e.effect.resolved and e.effect.lo > least]
-    below = [e for e in evidence if e.effect.resolved and e.effect.hi <= least]
-    word = _word(len(above), len(below), len(evidence))
-    size = needed(evidence, least) if word == UNDECIDED else ""
-    return Verdict(claim, word, measured, tuple(evidence), sentence, size, least)
+    """The verdict of the common rule on a claim of one part: the effect is above `least`."""
+    return judge_all(claim, measured, [evidence], sentence, least)
 
 
-def _word(above: int, below: int, count: int) -> Word:
-    if above and below:
-        return "depends"
-    if 2 * above >= count > 0:
-        return "holds"
-    return "does not hold" if 2 * below >= count > 0 else UNDECIDED
-
-
-def judge_all(claim: Claim, measured: str, parts: Sequence[Sequence[Evidence]], sentence: str) -> Verdict:
-    """The verdict on a claim of several parts, each judged by the common rule (effect above 0): all of them are needed.
+def judge_all(
+    claim: Claim, measured: str, parts: Sequence[Sequence[Evidence]], sentence: str, least: float = 0.0
+) -> Verdict:
+    """The verdict on a claim of several parts, each judged by the common rule: all of them are needed.
 
     Every part holds: holds. One does not: does not hold. Else one depends: depends. Else not resolved.
     """
-    found = [judge(claim, measured, part, sentence) for part in parts]
-    words = [verdict.word for verdict in found]
-    word = next((w for w in ("does not hold", "depends", UNDECIDED) if w in words), "holds")
-    sizes = [verdict.needed for verdict in found if verdict.word == word and verdict.needed]
+    words = [_word(part, least) for part in parts]
+    word = next((w for w in ("does not hold", "depends", UNDECIDED) if w in words), "holds") if parts else UNDECIDED
+    open_ = [part for part, found in zip(parts, words) if found == UNDECIDED]
+    sizes = dict.fromkeys(needed(part, least) for part in open_) if word == UNDECIDED else {}
     evidence = tuple(e for part in parts for e in part)
-    return Verdict(claim, word, measured, evidence, sentence, "; ".join(dict.fromkeys(sizes)))
+    return Verdict(claim, word, measured, evidence, sentence, "; ".join(sizes), least)
+
+
+def _word(part: Sequence[Evidence], least: float) -> Word:
+    """The common rule for one part.
+
+    At least half of its effects (a pooled one alone) are beyond the threshold with their intervals; one on the other
+    side contradicts them if it is beyond it with an interval widened for their number.
+    """
+    deciding = _deciding(part)
+    sides = [beyond(e, least) for e in deciding]
+    mostly_above, mostly_below = (2 * sides.count(side) >= len(sides) > 0 for side in (1, -1))
+    surely = [beyond(e, least, len(part)) for e in part]
+    if (mostly_above or 1 in surely) and (mostly_below or -1 in surely):
+        return "depends"
+    if mostly_above:
+        return "holds"
+    return "does not hold" if mostly_below else UNDECIDED
+
+
+def _deciding(part: Sequence[Evidence]) -> list[Evidence]:
+    return [e for e in part if e.pooled] or list(part)
+
+
+def beyond(e: Evidence, least: float, among: int = 1) -> int:
+    """1 where an effect is above `least` with its interval, -1 where it is below, 0 where that is open.
+
+    `among` so many effects, all of whose intervals should hold together.
+    """
+    if not e.effect.resolved:
+        return 0
+    wider = _wider(e, among)
+    lo = e.effect.value - wider * (e.effect.value - e.effect.lo)
+    hi = e.effect.value + wider * (e.effect.hi - e.effect.value)
+    return 1 if lo > least else -1 if hi <= least else 0
+
+
+def _wider(e: Evidence, among: int) -> float:
+    """What a 95% interval over seeds is multiplied by to hold together with as many others (Student's t)."""
+    freedom = max(1, e.seeds - 1)
+    return float(special.stdtrit(freedom, 1 - 0.025 / among) / special.stdtrit(freedom, 0.975))
 
 
 def explained(verdicts: Sequence[Verdict], different: str) -> list[Verdict]:
@@ -101,39 +133,42 @@ def explained(verdicts: Sequence[Verdict], different: str) -> list[Verdict]:
     return [replace(v, differs=different) if silent(v) else v for v in verdicts]
 
 
-def needed(evidence: Sequence[Evidence], least: float = 0.0) -> str:
-    """How many seeds would decide by the common rule, if effects stay as they were measured.
-
-    Intervals shrink with the root of the number. From a few seeds, whose t is large, that asks for two to three times
-    as many as would do half of the time: about what a probability of 80% asks for.
-    """
-    spread = [e for e in evidence if e.effect.resolved and e.seeds > 1 and e.effect.hi > e.effect.lo]
+def needed(part: Sequence[Evidence], least: float = 0.0) -> str:
+    """How many seeds would decide one part by the common rule, with a probability of 80% or more, if effects stay as
+    they were measured."""
+    deciding = _deciding(part)
+    spread = [e for e in deciding if e.effect.resolved and e.seeds > 1 and e.effect.hi > e.effect.lo]
     if not spread:
         return "no spread was measured, so no size can be named: at least two seeds that finish"
-    seeds, nearest = _deciding(spread, evidence, least)
+    alone = {e: _alone(e, least) for e in spread}
+    seeds, nearest = min(alone.values()), min(spread, key=alone.__getitem__)
+    for e in sorted(spread, key=alone.__getitem__):
+        resolved = [other for other in spread if alone[other] <= alone[e]]
+        above = sum(other.effect.value > least for other in resolved)
+        seeds, nearest = alone[e], e
+        if 2 * max(above, len(resolved) - above) >= len(deciding):
+            break
+    else:
+        seeds = math.inf
     here = min(e.seeds for e in spread)
     if seeds <= REACH:
-        return f"about {max(seeds, here + 1)} seeds ({here} here)"
+        return f"about {max(round(seeds), here + 1)} seeds ({here} here)"
     shown = _half(nearest) * math.sqrt(nearest.seeds / REACH)
     what = f"differ from {least:g} by nothing" if least else "be nil"
     return f"out of reach: over {REACH} seeds; the effect may {what} ({REACH} would show one of {shown:.2g})"
 
 
-def _deciding(spread: Sequence[Evidence], evidence: Sequence[Evidence], least: float) -> tuple[float, Evidence]:
-    """The fewest seeds at which enough effects would be beyond their intervals, and the effect that decides."""
-    alone = {e: _alone(e, least) for e in spread}
-    for e in sorted(spread, key=alone.__getitem__):
-        resolved = [other for other in spread if alone[other] <= alone[e]]
-        above = sum(other.effect.value > least for other in resolved)
-        if _word(above, len(resolved) - above, len(evidence)) != UNDECIDED:
-            return alone[e], e
-    return math.inf, min(spread, key=alone.__getitem__)
-
-
 def _alone(e: Evidence, least: float) -> float:
-    """Seeds at which this effect would be told from `least`."""
+    """Seeds at which this effect would be told from `least` with a probability of at least 80%.
+
+    Intervals shrink with the root of the number. Where it is small, Student's t already asks for more than a normal
+    distribution does for that probability, (1.96 + 0.84) standard errors; else the rest is added.
+    """
     distance = abs(e.effect.value - least)
-    return math.floor(e.seeds * (_half(e) / distance) ** 2) + 1 if distance else math.inf
+    if not distance:
+        return math.inf
+    enough = max(1.0, 2.8 / float(special.stdtrit(e.seeds - 1, 0.975)))
+    return math.floor(e.seeds * (enough * _half(e) / distance) ** 2) + 1
 
 
 def _half(e: Evidence) -> float:

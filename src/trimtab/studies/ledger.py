@@ -128,7 +128,7 @@ def print_answer(answer: dict[str, Any]) -> None:
 
 def claims_page(rows: list[dict[str, Any]], beside: Path) -> str:
     """The table of all claims as a page that lies in `beside`: by source, what is judged first."""
-    from trimtab.report.blocks import Answer, Block, Bullets, Claims, Contents, Folded, Heading, Next
+    from trimtab.report.blocks import Answer, Block, Bullets, Claims, Contents, Folded, Heading, Next, Paragraph
     from trimtab.report.page import page
 
     judged = [row["verdict"] for row in rows if row["verdict"]]
@@ -142,6 +142,7 @@ def claims_page(rows: list[dict[str, Any]], beside: Path) -> str:
         if mine:
             claims = [verdicts.claim_block(row["verdict"], link=_link(row, beside)) for row in mine]
             blocks += [Heading(f"The {source}"), Claims(claims)]
+    blocks += [Paragraph(verdicts.RULE, "soft")] if judged else []
     waiting = [f"{r['id']}. {r['claim']} ({r['where']}; {r['study']})" for r in rows if not r["verdict"]]
     blocks += [Folded("Not run", [Bullets(waiting)], f"{len(waiting)} claims")] if waiting else []
     first = next((row["study"] for row in rows if not row["verdict"]), None)

@@ -7,18 +7,20 @@ from typing import Any
 
 from trimtab import stats
 from trimtab.estimate import UNRESOLVED, Estimate
+from trimtab.studies.courses import course
 from trimtab.studies.job import Train
 from trimtab.studies.study import Outcomes
 
 
 def areas_of(runs: Iterable[Train], outcomes: Outcomes) -> list[dict[str, Any]]:
-    """Seed, area under the learning curve and final return of every run that finished an episode."""
+    """Seed, area under the learning curve and final return of every run in which an episode ended."""
     found = []
     for run in runs:
         outcome = outcomes[run.identity]
-        if outcome.done and outcome.result["area"] is not None:
-            result = outcome.result
-            found.append({"seed": run.config.seed, "area": result["area"], "final": result["ep_rew_mean"]})
+        curve = course(outcome)
+        if curve is not None:
+            final = outcome.result["ep_rew_mean"] if outcome.done else float(curve.value[-1])
+            found.append({"seed": run.config.seed, "area": curve.area, "final": final})
     return found
 
 

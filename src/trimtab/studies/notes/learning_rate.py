@@ -9,7 +9,7 @@ from typing import ClassVar
 import polars as pl
 
 from trimtab.config import Config
-from trimtab.studies.claims import Claim, Evidence, Verdict, judge
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge_all
 from trimtab.studies.declared import Declared, Figure, Size
 from trimtab.studies.job import Job, Train
 from trimtab.studies.notes.learning import areas_of, contrast
@@ -27,7 +27,7 @@ N8 = Claim(
     "N8",
     "Linear scaling of the learning rate with the batch holds up to about 4 ×.",
     "notes, 2) Core optimizer sweep",
-    f"At 2 × and 4 × the batch with the rate scaled linearly, the area under the curve, less {1 - LOST:.0%} "
+    f"At 2 × and at 4 × the batch, each, with the rate scaled linearly, the area under the curve, less {1 - LOST:.0%} "
     "of what the base configuration learns above an untrained policy, is above 0 beyond Welch's interval over seeds: "
     f"no more than {LOST:.0%} is lost.",
 )
@@ -75,18 +75,20 @@ class LearningRate(Declared):
         return {"learning": pl.DataFrame(rows)}
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        evidence, told = [], []
+        parts: dict[int, list[Evidence]] = {factor: [] for factor in FACTORS if factor <= HOLDS}
+        told = []
         for environment in self.environments:
             base = learned(tables["learning"], environment, 1, "base")
             for factor in FACTORS:
                 linear = learned(tables["learning"], environment, factor, "linear")
                 kept = contrast([linear], [[(1 - LOST) * value for value in base]])
                 if factor <= HOLDS:
-                    evidence.append(Evidence(f"{environment}, {factor} ×", kept, len(linear)))
+                    parts[factor].append(Evidence(f"{environment}, {factor} ×", kept, len(linear)))
                 share = sum(linear) / len(linear) / (sum(base) / len(base)) if base and linear else math.nan
                 told.append(f"{environment} {factor} × {share:.0%}")
         sentence = f"Linear scaling keeps, of what the base configuration learns: {', '.join(told)}."
-        return [judge(N8, f"area above an untrained policy, minus {1 - LOST:.0%} of the base's", evidence, sentence)]
+        measured = f"area above an untrained policy, minus {1 - LOST:.0%} of the base's"
+        return [judge_all(N8, measured, list(parts.values()), sentence)]
 
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
         from trimtab.report.studies import notes

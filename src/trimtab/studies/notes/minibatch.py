@@ -10,7 +10,7 @@ import polars as pl
 
 from trimtab.config import Config
 from trimtab.estimate import UNRESOLVED
-from trimtab.studies.claims import Claim, Evidence, Verdict, judge, judge_all
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge_all
 from trimtab.studies.declared import Declared, Figure, Size
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs import Minibatches
@@ -38,16 +38,17 @@ N4 = Claim(
     "notes, Batch size",
     "Two parts, both needed, beyond the interval over seeds: the variance of a minibatch gradient of 16 samples over "
     "that of 256 is above 1 (its logarithm above 0); the area under the learning curve with the whole batch as one "
-    "minibatch is below that of the best number of minibatches, by environment.",
+    f"minibatch is below that with {FEWEST}, the fewest that the notes advise, by environment.",
 )
 N7 = Claim(
     "N7",
     "PPO with 4 to 32 minibatches, a minibatch of at least 10 × the action dimension, samples of several environments "
     "in each.",
     "notes, Batch size, rules of thumb",
-    "Each rule, by environment: the mean area under the learning curve on its inside minus that on its outside is "
-    "above 0 beyond Welch's interval over seeds. Rules: 4 to 32 minibatches, against fewer and against more; at least "
-    "10 samples per policy output, against fewer; 8 × 128 against 1 × 1024, whose minibatches have one environment.",
+    "Each rule, all needed, by environment: the mean area under the learning curve on its inside minus that on its "
+    "outside is above 0 beyond Welch's interval over seeds. Rules: 4 to 32 minibatches, against fewer and against "
+    "more; at least 10 samples per policy output, against fewer; 8 × 128 against 1 × 1024, whose minibatches have one "
+    "environment.",
 )
 DIFFERENT = (
     "The notes name no environment and give ranges for problems that run for long. Here one learning rate serves every "
@@ -124,15 +125,14 @@ class NotesMinibatch(Declared):
             learned = _own(tables["learning"], environment)
             means = learned.group_by("minibatches").agg(pl.col("area").mean()).sort("area", descending=True)
             best = int(means["minibatches"][0])
-            other = best if best != 1 else int(means["minibatches"][1])
-            e = contrast(_areas(learned, [other]), _areas(learned, [1]))
-            slow.append(Evidence(f"{environment}, {other} minibatches over 1", e, SEEDS[self.size]))
+            e = contrast(_areas(learned, [FEWEST]), _areas(learned, [1]))
+            slow.append(Evidence(f"{environment}, {FEWEST} minibatches over 1", e, SEEDS[self.size]))
             told.append(f"{environment}: best with {best} ({BATCH // best} samples each)")
         sentence = f"By area under the learning curve, {'; '.join(told)}."
         return judge_all(N4, "log variance ratio; difference of area under the learning curve", [noise, slow], sentence)
 
     def _thresholds(self, learning: pl.DataFrame) -> Verdict:
-        evidence = []
+        parts: list[list[Evidence]] = [[], [], [], []]  # a rule each
         for environment in self.environments:
             here = _own(learning, environment)
             counts = COUNTS[self.size]
@@ -146,15 +146,15 @@ class NotesMinibatch(Declared):
                 [c for c in counts if BATCH // c >= least],
                 [c for c in counts if BATCH // c < least],
             )
-            for name, (good, bad) in sides.items():
+            for rule, (name, (good, bad)) in zip(parts, sides.items()):
                 e = contrast(_areas(here, good), _areas(here, bad)) if good and bad else UNRESOLVED
-                evidence.append(Evidence(f"{environment}, {name}", e, SEEDS[self.size]))
+                rule.append(Evidence(f"{environment}, {name}", e, SEEDS[self.size]))
             one = learning.filter((pl.col("environment") == environment) & (pl.col("split") == "1x1024"))
             e = contrast(_areas(here, [FEWEST]), [one["area"].to_list()])
-            evidence.append(Evidence(f"{environment}, several environments against one", e, SEEDS[self.size]))
-        told = "; ".join(f"{e.environment}: {e.effect}" for e in evidence)
+            parts[-1].append(Evidence(f"{environment}, several environments against one", e, SEEDS[self.size]))
+        told = "; ".join(f"{e.environment}: {e.effect}" for rule in parts for e in rule)
         sentence = f"Area inside minus outside. {told}."
-        return judge(N7, "area under the learning curve, inside minus outside a rule", evidence, sentence)
+        return judge_all(N7, "area under the learning curve, inside minus outside a rule", parts, sentence)
 
     # What is shown -------------------------------------------------------------------------------------------
 

@@ -147,7 +147,8 @@ class Learning(Declared):
             f"the first {FIRST} episodes.",
             "CleanRL's numbers are means and deviations over seeds of training episodes; RL Zoo's are one run each, "
             "evaluated with exploration off, and some are of older versions of the environment (in brackets). Where "
-            "only numbers at more steps are published, `wanted` is that number or the nearest one at 1M.",
+            "only numbers at more steps are published, `wanted` is that number, less its deviation (Reacher), or a "
+            "rounder one below (LunarLander); Swimmer's is that of 8M steps; Pong's is 5 above random play.",
             "CleanRL's table of dm_control does not say its steps; its default is 1M, the benchmark script of today "
             "says 8M.",
         ]

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import polars as pl
 
-from trimtab.studies.claims import Claim, Evidence, Verdict
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge, judge_all
 from trimtab.studies.declared import Figure
 from trimtab.studies.paper import suite
 from trimtab.studies.paper.batches import ADJUSTED, BOTH_BETAS, LINEAR, ONLY_BETA2, Batches, grouped, summary_by_batch
 from trimtab.studies.paper.invariance import notes
-from trimtab.studies.paper.trained import effects, judged
+from trimtab.studies.paper.trained import effects
 
 LITTLE = 0.05  # normalized return: a gain below it does not count as help
 
@@ -41,10 +41,10 @@ class Linear(Batches):
         groups = grouped(tables["finals"])
         gain = lambda n: effects(groups, [(1.0, (ADJUSTED, n)), (-1.0, (LINEAR, n))])
         smallest = gain(self.batches[-1])
-        words = [f"{n}: {gain(n)[0].effect.value:+.3f}" for n in self.batches[1:]]
+        words = [f"{n}: {found[0].effect.value:+.3f}" for n in self.batches[1:] if (found := gain(n))]
         said = f"Square root − linear over all environments, by number of environments: {'; '.join(words)}."
         measured = "square root − linear at the smallest batch, normalized return"
-        return [judged(self.claims[0], measured, smallest, said)]
+        return [judge(self.claims[0], measured, smallest, said)]
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         return f"The square root rule beats the linear one: {verdicts[0].word}. {verdicts[0].sentence}"
@@ -94,7 +94,7 @@ class Betas(Batches):
             "raising Adam's betas to the power 1/c does not help",
             "Fig. 6",
             f"at the smallest batch neither adjusting β₂ nor adjusting both raises the score by "
-            f"{LITTLE} or more, beyond the interval, over all environments and in each",
+            f"{LITTLE} or more, beyond the interval, over all environments, and none in which one does",
         ),
     )
 
@@ -113,15 +113,15 @@ class Betas(Batches):
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
         groups, n = grouped(tables["finals"]), self.batches[-1]
-        evidence: list[Evidence] = []
+        parts: list[list[Evidence]] = []
         words = []
         for variant in (ONLY_BETA2, BOTH_BETAS):
             found = effects(groups, [(1.0, (ADJUSTED, n)), (-1.0, (variant, n))], f", {variant}")
-            evidence += found
-            words.append(f"{variant}: {-found[0].effect.value:+.3f}")
+            parts.append(found)
+            words += [f"{variant}: {-found[0].effect.value:+.3f}"] if found else []
         said = f"What it changes at the smallest batch, over all environments: {'; '.join(words)}."
         measured = f"kept − adjusted β at the smallest batch, above −{LITTLE}"
-        return [judged(self.claims[0], measured, evidence, said, least=-LITTLE)]
+        return [judge_all(self.claims[0], measured, parts, said, least=-LITTLE)]
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         return f"Adjusting Adam's β does not help: {verdicts[0].word}. {verdicts[0].sentence}"

@@ -11,12 +11,12 @@ import polars as pl
 
 from trimtab import stats
 from trimtab.estimate import Estimate
-from trimtab.studies.claims import Claim, Evidence, Verdict
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge
 from trimtab.studies.declared import Declared, Figure, Size
 from trimtab.studies.job import Job, Train
 from trimtab.studies.paper import suite
 from trimtab.studies.paper.steps import Steps
-from trimtab.studies.paper.trained import by_id, judged, within
+from trimtab.studies.paper.trained import by_id
 from trimtab.studies.study import Outcomes
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512)
@@ -99,14 +99,14 @@ class Adam(Declared):
             distances = rows.filter(pl.col("size") == half)["apart"].to_list()
             slopes.append((name, scale, stats.mean_interval(fitted), len(fitted)))
             apart.append((name, half, stats.mean_interval(distances), len(distances)))
-        near = [Evidence(n, within(_shifted(e), TOLERANCE), k) for n, _, e, k in slopes]
+        near = [Evidence(n, _shifted(e).within(TOLERANCE), k) for n, _, e, k in slopes]
         said = "; ".join(f"{n}: {e.value:.2f} (noise scale {_samples(s)})" for n, s, e, _ in slopes)
         shares = [Evidence(f"{n}, {size}", _left(e), k) for n, size, e, k in apart]
         told = "; ".join(f"{n}, n = {size}: {e.value:.1%}" for n, size, e, _ in apart)
         measured = f"{SHARE_OF_NOISE} − distance / noise"
         return [
-            judged(claim("H15"), f"{TOLERANCE} − |slope + ½|", near, f"Slopes: {said}."),
-            judged(claim("H16"), measured, shares, f"Distances as a share of the noise: {told}."),
+            judge(claim("H15"), f"{TOLERANCE} − |slope + ½|", near, f"Slopes: {said}."),
+            judge(claim("H16"), measured, shares, f"Distances as a share of the noise: {told}."),
         ]
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:

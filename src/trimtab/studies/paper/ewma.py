@@ -10,11 +10,11 @@ import polars as pl
 from trimtab import stats
 from trimtab.config import Config
 from trimtab.estimate import Estimate
-from trimtab.studies.claims import Claim, Evidence, Verdict
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge_all
 from trimtab.studies.declared import Figure
 from trimtab.studies.paper import suite
 from trimtab.studies.paper.published import reference
-from trimtab.studies.paper.trained import DIFFERENT, SCORE, Cell, Groups, Trained, by_id, effects, judged
+from trimtab.studies.paper.trained import BROKEN, DIFFERENT, SCORE, SETTINGS, Cell, Groups, Trained, by_id, effects
 from trimtab.studies.store import Outcome
 from trimtab.studies.study import Outcomes
 
@@ -127,15 +127,17 @@ class Ewma(Trained):
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
         groups, claim = Groups(tables["finals"], "algorithm"), by_id(self.claims)
-        evidence: list[Evidence] = []
+        parts: list[list[Evidence]] = []
         words = []
         for better, base in PAIRS:
             found = effects(groups, [(1.0, (better,)), (-1.0, (base,))], f", {better}")
-            evidence += found
+            parts.append(found)
+            if not found:
+                continue
             strata = [(groups(e, better), groups(e, base)) for e in groups.with_all((better,), (base,))]
             chance = stats.probability_of_improvement(strata)
             words.append(f"{better} − {base}: {found[0].effect}, probability of improvement {chance}")
-        gain = judged(claim("H10"), "EWMA − without, score", evidence, f"{'; '.join(words)}.")
+        gain = judge_all(claim("H10"), "EWMA − without, score", parts, f"{'; '.join(words)}.")
         return [gain, self._cost(claim("H11"), tables["costs"])]
 
     def _cost(self, claim: Claim, costs: pl.DataFrame) -> Verdict:
@@ -149,7 +151,7 @@ class Ewma(Trained):
                 f"{row['counted_here']:.1%} for those here, and training took {_percent(measured)} more time"
             )
         said = f"{'; '.join(words)}."
-        return judged(claim, "half a percentage point − |counted − claimed|", evidence, said)
+        return judge_all(claim, "half a percentage point − |counted − claimed|", [[e] for e in evidence], said)
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         gain, cost = verdicts
@@ -184,15 +186,16 @@ class Ewma(Trained):
             "gradient steps for both and was not tuned here.",
             "Times are of training without compiling, with whatever else ran beside it.",
         ]
-        return found if self.size == "full" else [*found, SCORE, DIFFERENT]
+        return found if self.size == "full" else [*found, BROKEN, SCORE, DIFFERENT, SETTINGS]
 
 
 def _slowdown(groups: Groups, better: str, base: str) -> Estimate:
     """Time with the EWMA over time without, minus 1, over environments and seeds."""
     ratios = [
-        slow / fast - 1
+        fast / slow - 1
         for e in groups.with_all((better,), (base,))
-        for fast, slow in zip(groups(e, better), groups(e, base))
+        for seed, slow in groups.by_seed(e, better).items()
+        if (fast := groups.by_seed(e, base).get(seed))
     ]
     return stats.mean_interval(ratios)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ from trimtab import stats
 from trimtab.estimate import Estimate
 from trimtab.playbook.signs import swing
 from trimtab.runs.run import Run
-from trimtab.studies.claims import Claim, Evidence, Verdict, explained
+from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge, judge_all
 from trimtab.studies.declared import Figure, Size
 from trimtab.studies.paper import suite
 from trimtab.studies.paper.batches import (
@@ -33,17 +34,17 @@ from trimtab.studies.paper.batches import (
 from trimtab.studies.paper.published import reference
 from trimtab.studies.paper.trained import (
     ALL,
+    BROKEN,
     CLOSE,
     DIFFERENT,
     SCORE,
+    SETTINGS,
     Cell,
     Groups,
     by_id,
     combination,
     effects,
-    judged,
     together,
-    within,
 )
 from trimtab.studies.study import Outcomes
 
@@ -148,41 +149,45 @@ class Invariance(Batches):
     def _invariant(self, claim: Claim, groups: Groups) -> Verdict:
         largest, smallest = self.batches[0], self.batches[-1]
         raw = effects(groups, loss(ADJUSTED, largest, smallest))
-        close = [Evidence(e.environment, within(e.effect, CLOSE), e.seeds) for e in raw]
+        close = [replace(e, effect=e.effect.within(CLOSE)) for e in raw]
         said = f"From {largest} environments to {smallest} the score falls by {raw[0].effect}."
         far = [e.environment for e in raw if e.environment != ALL and abs(e.effect.value) > CLOSE]
         said += f" More than {CLOSE} apart: {', '.join(far)}." if far else ""
-        return judged(claim, f"{CLOSE} − |largest − smallest batch|, normalized", close, said)
+        return judge(claim, f"{CLOSE} − |largest − smallest batch|, normalized", close, said)
 
     def _step_size_first(self, claim: Claim, groups: Groups) -> Verdict:
-        evidence, words = [], []
+        parts, words = [], []
         for n in self.batches[1:]:
             sizes = {v: self._effect(groups, v, n) for v in ABLATIONS}
             rival = max((v for v in ABLATIONS if v != NO_STEP_SIZE), key=lambda v: sizes[v].value)
             lead = [*effect(NO_STEP_SIZE, self.batches[0], n), *((-w, g) for w, g in effect(rival, self.batches[0], n))]
-            evidence.append(together(groups, _summed(lead), f", {n} of {self.batches[0]}"))
+            parts.append([together(groups, _summed(lead), f", {n} of {self.batches[0]}")])
             words.append(f"{n}: {sizes[NO_STEP_SIZE].value:+.3f} against {sizes[rival].value:+.3f} for {rival[:3]}")
         said = f"Effect sizes by environments: {'; '.join(words)}."
-        return judged(claim, "effect size of (a) − the largest of the others", evidence, said)
+        return judge_all(claim, "effect size of (a) − the largest of the others", parts, said)
 
     def _normalization(self, claim: Claim, groups: Groups, oscillation: pl.DataFrame) -> Verdict:
-        evidence, noisy = [], 0
-        factors = oscillation.group_by("environment", "num_envs").agg(pl.col("factor").median())
+        noisy: list[Evidence] = []
+        calm: list[Evidence] = []
+        smaller = oscillation.filter(pl.col("num_envs") != self.batches[0])
+        factors = smaller.group_by("environment", "num_envs").agg(pl.col("factor").median())
         for environment, num_envs, factor in factors.sort("environment", "num_envs").iter_rows():
             wanted = effect(NO_NORMALIZATION, self.batches[0], num_envs)
-            if num_envs == self.batches[0] or environment not in groups.with_all(*(g for _, g in wanted)):
+            if environment not in groups.with_all(*(g for _, g in wanted)):
                 continue
             cost = combination(groups, [environment], wanted)
-            noisy += factor >= OSCILLATION
-            shown = cost if factor >= OSCILLATION else _below(cost, CLOSE)
-            evidence.append(Evidence(f"{environment}, {num_envs}: × {factor:.3g}", shown, _count(groups, environment)))
-        most = factors["factor"].max()
+            name, seeds = f"{environment}, {num_envs}: × {factor:.3g}", _count(groups, environment)
+            if factor >= OSCILLATION:
+                noisy.append(Evidence(name, cost, seeds))
+            else:
+                calm.append(Evidence(name, _below(cost, CLOSE), seeds))
+        most = factors["factor"].max() or math.nan
         said = (
-            f"Without the adjustment estimates oscillate by at most a factor of {most:.3g}; by {OSCILLATION:g} or "
-            f"more in {noisy} of {len(evidence)} cases."
+            f"Without the adjustment estimates at smaller batches oscillate by at most a factor of {most:.3g} (median "
+            f"over seeds); by {OSCILLATION:g} or more in {len(noisy)} of {len(noisy) + len(calm)} cases."
         )
         measured = f"effect size of (b) where estimates are noisy, {CLOSE} − it elsewhere"
-        verdict = judged(claim, measured, evidence, said)
+        verdict = judge_all(claim, measured, [part for part in (noisy, calm) if part], said)
         if verdict.word != "holds" or noisy:
             return verdict
         needed = (
@@ -197,7 +202,7 @@ class Invariance(Batches):
             for n in self.batches[1:]
         ]
         said = "Effect sizes: " + "; ".join(f"{e.environment.split(', ')[1]} {e.effect.value:+.3f}" for e in evidence)
-        return judged(claim, "effect sizes of (c) and (d)", evidence, said + ".")
+        return judge_all(claim, "effect sizes of (c) and (d)", [[e] for e in evidence], said + ".")
 
     def _lower_bound(self, claim: Claim, groups: Groups) -> Verdict:
         evidence = []
@@ -208,7 +213,7 @@ class Invariance(Batches):
         said = (
             f"It comes nearest at {least.environment.split(', ')[1]} environments, with a distance of {least.effect}."
         )
-        verdict = judged(claim, "PPG-EWMA − PPG with 1/256, normalized", evidence, said)
+        verdict = judge_all(claim, "PPG-EWMA − PPG with 1/256, normalized", [[e] for e in evidence], said)
         different = f"{self.differs} A penalty that is too weak needs time, and large steps, to do harm."
         return explained([verdict], different)[0]
 
@@ -288,9 +293,10 @@ def notes(size: Size) -> list[str]:
     if size != "full":
         found += [
             f"{DIFFERENT} Here the largest batch has {suite.BATCHES[size][0]} environments of "
-            f"{suite.COMMON['num_steps']} steps, the network two layers of 64, and policy and value networks are "
-            "separate.",
+            f"{suite.COMMON['num_steps']} steps.",
+            SETTINGS,
             SCORE,
+            BROKEN,
             "Ranges of normalization go from a random policy to what the base configuration reaches at default size.",
         ]
     return found

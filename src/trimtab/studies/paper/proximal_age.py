@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 
 from trimtab import stats
-from trimtab.studies.claims import Claim, Evidence, Verdict
+from trimtab.studies.claims import Claim, Evidence, Verdict, judge
 from trimtab.studies.declared import Figure, Size
 from trimtab.studies.paper import suite
 from trimtab.studies.paper.batches import ADJUSTED, at
-from trimtab.studies.paper.trained import DIFFERENT, SCORE, Cell, Groups, Trained, judged
+from trimtab.studies.paper.trained import BROKEN, DIFFERENT, SCORE, SETTINGS, Cell, Groups, Trained
 from trimtab.studies.study import Outcomes
 
 FACTOR = 4.0  # from one row or column of the grid to the next
@@ -95,7 +95,7 @@ class ProximalAge(Trained):
             words.append(f"{environment}: {bands}, in a grid that spans {spread:.2f}")
         said = f"Squared steps across − along diagonals: {'; '.join(words)}."
         measured = "mean squared difference across − along diagonals, normalized return²"
-        return [judged(self.claims[0], measured, evidence, said)]
+        return [judge(self.claims[0], measured, evidence, said)]
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         return f"A stronger penalty makes up for a younger proximal policy: {verdicts[0].word}. {verdicts[0].sentence}"
@@ -121,4 +121,4 @@ class ProximalAge(Trained):
         coarse = (
             f"Rows and columns are a factor of {FACTOR:g} apart, so that a small grid spans as much; the paper's, 2."
         )
-        return found if self.size == "full" else [*found, coarse, SCORE, DIFFERENT]
+        return found if self.size == "full" else [*found, coarse, BROKEN, SCORE, DIFFERENT, SETTINGS]

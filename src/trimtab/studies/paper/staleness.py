@@ -17,20 +17,21 @@ import polars as pl
 from trimtab import stats
 from trimtab.config import Config
 from trimtab.playbook.rescale import rescale
-from trimtab.studies.claims import Claim, Evidence, Verdict, explained
+from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge, judge_all
 from trimtab.studies.declared import Figure, Size
 from trimtab.studies.paper import suite
 from trimtab.studies.paper.trained import (
+    BROKEN,
     CLOSE,
     DIFFERENT,
     SCORE,
+    SETTINGS,
     Cell,
     Groups,
     Trained,
     by_id,
     combination,
     effects,
-    judged,
     typical_metric,
 )
 from trimtab.studies.store import Outcome
@@ -167,7 +168,7 @@ class Staleness(Trained):
 
         said = f"Fresh − small staleness: {self._by_regime(fresh_minus_stale)}."
         measured = "fresh − stale under the recent loss, normalized"
-        return judged(claim, measured, fresh_minus_stale(self.judged_on), said, least=CLOSE)
+        return judge(claim, measured, fresh_minus_stale(self.judged_on), said, least=CLOSE)
 
     def _decoupled(self, claim: Claim, groups: Groups) -> Verdict:
         def stale_minus_fresh(regime: str) -> list[Evidence]:
@@ -176,7 +177,7 @@ class Staleness(Trained):
 
         said = f"{FAR} iterations stale − fresh: {self._by_regime(stale_minus_fresh)}."
         measured = "stale − fresh under the decoupled loss, normalized"
-        return judged(claim, measured, stale_minus_fresh(self.judged_on), said, least=-CLOSE)
+        return judge(claim, measured, stale_minus_fresh(self.judged_on), said, least=-CLOSE)
 
     def _behavior(self, claim: Claim, groups: Groups) -> Verdict:
         def early(regime: str) -> list[Evidence]:
@@ -193,8 +194,8 @@ class Staleness(Trained):
             f"Decoupled − behavior at small staleness: {self._by_regime(early)}; behavior − decoupled beyond {FAR}: "
             f"{self._by_regime(late)}."
         )
-        evidence = early(self.judged_on) + late(self.judged_on)
-        return judged(claim, "the better loss − the other, as claimed, normalized", evidence, said)
+        parts = [early(self.judged_on), late(self.judged_on)]
+        return judge_all(claim, "the better loss − the other, as claimed, normalized", parts, said)
 
     def _by_regime(self, effects_in: Callable[[str], list[Evidence]]) -> str:
         """Of every regime what all environments say, or the only one."""
@@ -288,7 +289,9 @@ class Staleness(Trained):
         return [
             *found,
             SCORE,
+            BROKEN,
             DIFFERENT,
+            SETTINGS,
             f"Every run has {STEPS:,} steps: {FEW} of {LARGER} environments or 1,536 of {SMALLER}, rescaled. Step "
             "sizes are those of the suite's shorter runs, smaller by as much as the run is longer; with one epoch in "
             f"place of three, {suite.PPO_RATE_FACTOR} times as large.",
@@ -313,14 +316,18 @@ def distances(finals: pl.DataFrame) -> pl.DataFrame:
 
 
 def by_distance(distance: pl.DataFrame) -> str:
-    """What the decoupled loss loses where its data are near and where they are far."""
+    """What the decoupled loss loses where its data are near and where they are far.
+
+    Cases of one environment share its fresh runs: they are averaged first, and the interval is over environments.
+    """
     mine = distance.filter(pl.col("loss") == DECOUPLED)
-    near, far = mine.filter(pl.col("nats") < NEAR)["change"], mine.filter(pl.col("nats") > AWAY)["change"]
-    parts = [
-        f"{stats.mean_interval(change)} where the policy is {where} nats from its data ({len(change)} cases)"
-        for change, where in ((near, f"less than {NEAR:g}"), (far, f"more than {AWAY:g}"))
-        if len(change) > 1
-    ]
+    parts = []
+    for here, where in ((pl.col("nats") < NEAR, f"less than {NEAR:g}"), (pl.col("nats") > AWAY, f"more than {AWAY:g}")):
+        cases = mine.filter(here)
+        change = cases.group_by("environment", maintain_order=True).agg(pl.col("change").mean())["change"]
+        if len(change) > 1:
+            counted = f"{len(cases)} cases in {len(change)} environments"
+            parts.append(f"{stats.mean_interval(change)} where the policy is {where} nats from its data ({counted})")
     return f"Under the decoupled loss stale data change the score by {', by '.join(parts)}." if parts else ""
 
 

@@ -28,7 +28,8 @@ STAGES = {"early": 0.05, "at 399,360": FIRST, "at 450,560": SECOND, "late": 1.0}
 
 SETTING = [
     "The post gives N, T and the environment only. Inferred: CleanRL's continuous PPO with γ 0.99, λ 0.95, 10 epochs × "
-    "32 minibatches, 64×64 tanh, 3e-4 falling linearly to 0, observations and rewards normalized, no entropy bonus.",
+    "32 minibatches, 64×64 tanh, 3e-4 falling linearly to 0, observations and rewards normalized, no entropy bonus, "
+    "value loss with a weight of 0.25 and clipped.",
     "The schedule is 1,024,000 steps (1,000 iterations), so that the post's steps 399,360 and 450,560 are iterations "
     "390 and 440 of it.",
     "Advantages are measured raw; training normalizes them over the batch. Rows start from the policy's own states.",
@@ -56,6 +57,8 @@ def pendulum(size: Size, seed: int, **changes) -> Config:
         "learning_rate": 3e-4,
         "anneal_lr": "linear",
         "ent_coef": 0.0,
+        "vf_coef": 0.25,  # CleanRL halves the value loss once more
+        "clip_vloss": 0.2,
         "norm_obs": True,
         "norm_reward": True,
         "total_timesteps": STEPS[size],

@@ -19,6 +19,7 @@ from trimtab.studies.study import Outcomes
 SHORTEST = (64, 16)
 MORE_STEPS, MORE_ENVIRONMENTS = (4, 512), (8, 256)  # the same number of samples more than 4 × 256
 LARGE = 0.1  # a covariance term above a tenth of the variance is large
+MUCH = 1.1  # and a variance that is lower by less is not much lower
 
 P1 = Claim(
     "P1",
@@ -38,8 +39,8 @@ P3 = Claim(
     "P3",
     "At the same N × T the variance of short rollouts is much lower.",
     "post, Effect of Batch Size on Variance, Impact",
-    "The logarithm of the variance at 4 × 256 over that at 16 × 64 is above 0 beyond the interval over seeds; stage by "
-    "stage.",
+    f"The variance at 4 × 256 over that at 16 × 64 is above {MUCH:g} (its logarithm above {math.log(MUCH):.3f}) beyond "
+    "the interval over seeds; stage by stage.",
 )
 P6 = Claim(
     "P6",
@@ -105,7 +106,7 @@ class PostSplit(Declared):
         return [
             self._large_covariance(variance),
             self._ratio(P2, variance, "individual", LONG, SHORTEST),
-            self._ratio(P3, variance, "variance", LONG, SHORT),
+            self._ratio(P3, variance, "variance", LONG, SHORT, math.log(MUCH)),
             self._agreement(tables["batches"]),
             self._environments(variance),
         ]
@@ -128,12 +129,12 @@ class PostSplit(Declared):
         sentence = f"Covariance term as a share of the variance at 4 × 256: {told}."
         return judge(P1, "size of covariance / variance", evidence, sentence, LARGE)
 
-    def _ratio(self, claim: Claim, table: pl.DataFrame, quantity: str, above, below) -> Verdict:
+    def _ratio(self, claim: Claim, table: pl.DataFrame, quantity: str, above, below, least: float = 0.0) -> Verdict:
         evidence = self._by_stage(table, lambda own: log_ratio(own, quantity, above, below))
         told = ", ".join(f"{e.environment.split(', ', 1)[1]} {math.exp(e.effect.value):.2f}" for e in evidence)
         name = "individual term" if quantity == "individual" else "variance"
         sentence = f"The {name} at {words(above)} over that at {words(below)}: {told}."
-        return judge(claim, f"log {name} ratio, {words(above)} over {words(below)}", evidence, sentence)
+        return judge(claim, f"log {name} ratio, {words(above)} over {words(below)}", evidence, sentence, least)
 
     def _environments(self, table: pl.DataFrame) -> Verdict:
         """Rows are independent, so 8 × 256 has half the variance of 4 × 256; 4 × 512 is measured."""
@@ -193,6 +194,10 @@ class PostSplit(Declared):
             "batches from the rollout buffer; here every batch is drawn afresh from the frozen policy, so batches are "
             "independent.",
             "The variance at 8 × 256 is half of that at 4 × 256: rows are independent given the policy.",
+            "An earlier version of P3's rule asked for any lower variance, and an earlier one of the whole study for "
+            "half of the effects only where several were named; both were made stricter after a first run.",
+            "Sign and size of the covariance term depend on γ: with 0.9 it is above 0 early in training where it is "
+            "below 0 here (`trimtab split Pendulum-v1 --gamma 0.9`).",
         ]
 
 
