@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -18,6 +19,7 @@ from trimtab.envs.base import Continuous, Discrete, MultiBinary, MultiDiscrete, 
 from trimtab.nets.agent import Agent, distribution_for
 from trimtab.nets.heads import clip_action
 from trimtab.runs import loop, watch
+from trimtab.runs import policy as policies
 from trimtab.runs.export import onnx_graph, standalone_numpy, standalone_onnx, writing
 from trimtab.runs.export.torch_layout import from_torch, to_torch
 from trimtab.runs.manifest import environment
@@ -241,6 +243,31 @@ def test_a_dict_may_be_given_as_it_is(made):
     np.testing.assert_allclose(policy(asked), actions[0], atol=1e-6)
     with pytest.raises(ValueError, match="camera has 2 numbers, not 3"):
         policy(asked | {"camera": seen[0, :2]})
+
+
+def test_keys_may_have_points_themselves():
+    seen = {"observation.state": {"a.b": 1, "a": 2}, "observation": (3, {"x": 4})}
+    names = ("observation.state.a.b", "observation.state.a", "observation.0", "observation.1.x")
+    assert [policies._inside(seen, name) for name in names] == [1, 2, 3, 4]
+    with pytest.raises(ValueError, match=r"has no observation\.y"):
+        policies._inside(seen, "observation.y")
+
+
+@pytest.mark.parametrize("fault, says", {"reset": "reset raised RuntimeError", "": "render raised"}.items())
+def test_own_environments_that_cannot_be_drawn_are_told_in_one_line(fault, says, runs, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "envs"))
+    config = tiny.config(env_id="corridors:Corridor", num_steps=2, total_timesteps=4, num_minibatches=1)
+    made = loop.train(config, "run")
+    made.files.write_config(config.replace(env_kwargs={"fault": fault}).as_dict())
+    with pytest.raises(RunError, match=f"cannot be watched: {says}"):
+        trimtab.watch("run", "play.gif")
+
+
+def test_a_policy_of_another_observation_is_not_watched(runs):
+    """EnvPool's Blackjack observes three numbers, Gymnasium's three indices."""
+    loop.train(tiny.config(env_id="Blackjack-v1", num_steps=2, total_timesteps=4, num_minibatches=1), "run")
+    with pytest.raises(RunError, match=r"Gymnasium's observes \(45,\), the policy was trained on \(3,\)"):
+        trimtab.watch("run", "play.gif")
 
 
 def test_watching_writes_every_frame_and_the_return(run, tmp_path):

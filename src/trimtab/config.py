@@ -212,6 +212,7 @@ class Config:
 
     def __post_init__(self):
         fields.check_types(self)
+        object.__setattr__(self, "env_kwargs", fields.as_written("env_kwargs", self.env_kwargs))
         fields.check_ranges(self)
         self._check_sizes()
         fields.check_needs(self)

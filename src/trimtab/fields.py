@@ -108,6 +108,17 @@ def choices_of(kind: Any) -> list[str] | None:
 # Checking --------------------------------------------------------------------------------------------------
 
 
+def as_written(name: str, value: Any) -> Any:
+    """Options as a file can hold them: tuples become lists, anything else is refused."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: as_written(f"{name}.{key}", inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_written(name, inner) for inner in value]
+    raise ConfigError(name, value, "cannot be written to a file; numbers, words, lists and dictionaries of them can")
+
+
 def check_types(instance: Any) -> None:
     """Every field of a dataclass holds a value of its type."""
     for name, kind in types_of(instance.__class__).items():

@@ -10,8 +10,8 @@ FAULTS = ("reset", "step", "reward", "observation", "shape", "dtype")
 class Corridor(gymnasium.Env):
     """Walk right to the end of a corridor of `length`; `fault` at the third step (or at reset)."""
 
-    def __init__(self, length: int = 5, fault: str = ""):
-        self.length, self.fault = length, fault
+    def __init__(self, length: int = 5, fault: str = "", render_mode: str | None = None):
+        self.length, self.fault, self.render_mode = length, fault, render_mode
         self.observation_space = spaces.Box(0, 1, (2,), np.float32)
         self.action_space = spaces.Discrete(2)
 
@@ -93,3 +93,65 @@ class Reused(Corridors):
         self.board = getattr(self, "board", np.zeros((self.num_envs, 2), np.float32))
         self.board[:] = super().observe()
         return self.board
+
+
+class Cut(Corridor):
+    """Truncates itself after three steps, hands out one array that it writes over, and says odd things beside it."""
+
+    still_open = 0
+
+    def __init__(self, fault: str = ""):
+        super().__init__(fault=fault)
+        type(self).still_open += 1
+        self.board = np.zeros(2, np.float32)
+
+    def observe(self):
+        self.board[:] = super().observe()
+        return self.board
+
+    def step(self, action):
+        obs, reward, terminated, _, _ = super().step(action)
+        return obs, reward, terminated, self.time == 3, {"legal": np.arange(self.time), "note": None}
+
+    def close(self):
+        type(self).still_open -= 1
+
+
+class Whole(SameStep):
+    """Flags as whole numbers."""
+
+    def step(self, actions):
+        obs, reward, terminated, truncated, info = super().step(actions)
+        return obs, reward, terminated.astype(int), truncated.astype(int), info
+
+
+class Halves(Corridors):
+    """Flags as fractions."""
+
+    def step(self, actions):
+        obs, reward, terminated, truncated, info = super().step(actions)
+        return obs, reward, terminated.astype(float), truncated, info
+
+
+class Silent(SameStep):
+    """Does not say what an episode ended with."""
+
+    def step(self, actions):
+        return *super().step(actions)[:4], {}
+
+
+class Unsaid(SameStep):
+    """Does not say how it resets."""
+
+    def __init__(self, num_envs: int = 1):
+        super().__init__(num_envs)
+        self.metadata = {}
+
+
+class Dying(Corridor):
+    """Ends its whole process."""
+
+    def step(self, action):
+        import os
+
+        os._exit(1)

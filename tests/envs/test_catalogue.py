@@ -141,3 +141,10 @@ def test_looking_follows_the_backend_the_limit_and_ones_own_environments():
     assert envs.look("x:y", constructor=lambda: gymnasium.make("CartPole-v1")).obs_shape == (4,)
     with pytest.raises(EnvError, match="several players"):
         envs.look("Go9x9-v1")
+
+
+def test_options_that_change_what_is_seen_are_followed_before_anything_is_made():
+    seen = envs.look("Pong-v5", env_kwargs={"img_height": 64, "img_width": 64, "stack_num": 2})
+    assert seen.obs_shape == (64, 64, 2) and envs.look("Pong-v5").obs_shape == (84, 84, 4)
+    with pytest.raises(EnvError, match="img_heigth"):
+        envs.look("Pong-v5", env_kwargs={"img_heigth": 64})

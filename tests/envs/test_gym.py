@@ -9,7 +9,7 @@ import pytest
 from trimtab import envs
 from trimtab.envs.base import Continuous, Discrete, EnvError, MultiBinary, MultiDiscrete
 from trimtab.envs.gym import GymEnv
-from trimtab.envs.layout import actions_of, layout_of
+from trimtab.envs.layout import FlatLayout, Leaf, actions_of, layout_of, layout_of_space
 
 
 class Counter(gymnasium.Env):
@@ -195,3 +195,13 @@ def test_switches_are_zeros_and_ones():
     env.reset(0)
     assert env.spec.action == MultiBinary(3)
     np.testing.assert_array_equal(env.step(np.array([[0, 1, 1], [1, 1, 1]])).reward, [2, 3])
+
+
+def test_indices_out_of_their_range_and_without_end_are_refused():
+    leaf = FlatLayout((Leaf((), 5, (2, 3), (0, 1)),))
+    np.testing.assert_array_equal(leaf.convert(np.array([[1, 1], [0, 3]])), [[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]])
+    for wrong in ([[2, 1]], [[-1, 1]], [[0, 0]]):
+        with pytest.raises(IndexError):
+            leaf.convert(np.array(wrong))
+    with pytest.raises(EnvError, match="an index of 1,000,000 choices"):
+        layout_of_space("mine", gymnasium.spaces.Discrete(1_000_000))

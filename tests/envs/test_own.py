@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import trimtab
 from trimtab import envs
 from trimtab.config import Config, ConfigError
 from trimtab.envs.base import EnvError
+from trimtab.runs.records import RunError
 
 HERE = Path(__file__).parent
 IDS = [
@@ -27,6 +29,7 @@ IDS = [
     "corridors:SameStep",
     "corridors:Disabled",
     "corridors:Reused",
+    "corridors:Whole",
 ]
 
 
@@ -168,3 +171,96 @@ def test_spaces_that_are_not_there_are_told(change, message):
 
     with pytest.raises(EnvError, match=message):
         envs.make("made", num_envs=1, constructor=made)
+
+
+def test_the_last_observation_of_an_episode_is_kept_while_the_environment_resets():
+    """Of an environment that writes over its array and says things of changing shapes beside it."""
+    env = envs.make("corridors:Cut", num_envs=2)
+    env.reset(0)
+    steps = [env.step(np.ones(2, np.int32)) for _ in range(4)]
+    assert steps[2].truncated.all() and not steps[2].terminated.any()
+    np.testing.assert_allclose(steps[2].next_obs[:, 0], 0.6, rtol=1e-6)
+    np.testing.assert_array_equal(steps[2].obs[:, 0], 0.0)
+    np.testing.assert_allclose([step.obs[0, 0] for step in steps[:2]], [0.2, 0.4], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("Halves", r"returned terminated \[0. 0.\] \(step 1"),
+        ("Silent", "does not say the final observations"),
+        ("Unsaid", "declare metadata..autoreset_mode"),
+    ],
+)
+def test_vectors_that_say_too_little_are_refused_in_words(name, message):
+    env = envs.make(f"corridors:{name}", num_envs=2)
+    env.reset(0)
+    with pytest.raises(EnvError, match=message):
+        for _ in range(6):
+            env.step(np.ones(2, np.int32))
+
+
+def test_vectors_that_cannot_reset_a_part_are_not_staggered(runs):
+    with pytest.raises(ConfigError, match="cannot reset some of its environments"):
+        trimtab.train(tiny.config(env_id="corridors:Corridors", stagger_resets=True), "staggered")
+    assert not Path("staggered").exists()
+
+
+def test_a_process_that_dies_is_told_and_the_others_end():
+    env = envs.make("corridors:Dying", num_envs=2, env_kwargs={"vectorization": "async"})
+    env.reset(0)
+    with pytest.raises(EnvError, match="a process of corridors:Dying has ended"):
+        env.step(np.ones(2, np.int32))
+    env.close()
+    assert not any(process.is_alive() for process in env._vector.processes)
+
+
+def test_environments_are_closed_whatever_goes_wrong(runs):
+    import corridors
+
+    config = tiny.config(env_id="corridors:Cut", num_steps=2, total_timesteps=8, num_minibatches=1)
+    before = corridors.Cut.still_open
+    for changes, error in (({"env_kwargs": {"fault": "reset"}}, EnvError), ({"network": "nature"}, ConfigError)):
+        with pytest.raises(error):
+            trimtab.train(config.replace(**changes), error.__name__)
+        assert corridors.Cut.still_open == before
+    run = trimtab.train(config, "whole")
+    assert corridors.Cut.still_open == before
+    for file in run.files.checkpoints()[-1].path.glob("*"):
+        file.write_bytes(file.read_bytes()[:-1] if file.suffix != ".json" else file.read_bytes())
+    with pytest.raises(RunError):
+        trimtab.probe(run, replicates=2)
+    assert corridors.Cut.still_open == before
+
+
+def test_constructors_that_share_a_name_are_told_apart(runs):
+    """Three partials of one class: each run is evaluated in its own."""
+    import corridors
+
+    sizes = (2, 3, 4)
+    makers = [partial(corridors.Corridor, size) for size in sizes]
+    short = {"num_envs": 2, "num_steps": 8, "total_timesteps": 16, "num_minibatches": 2, "time_limit": 20}
+    found = [trimtab.train("level", env=maker, **short) for maker in makers]
+    assert len({run.config.env_id for run in found}) == 3
+    assert [envs.make(run.config.env_id, num_envs=1)._vector.envs[0].unwrapped.length for run in found] == list(sizes)
+    assert trimtab.train("level", env=makers[1], **short).config.env_id == found[1].config.env_id
+
+
+def test_what_was_given_at_a_resume_is_known_from_then_on(runs, monkeypatch):
+    import corridors
+
+    from trimtab.envs import own
+
+    config = tiny.config(num_steps=2, total_timesteps=16, num_minibatches=1)
+    run = trimtab.train(config, "inside", env=lambda: corridors.limited())
+    monkeypatch.setattr(own, "_HANDED_OVER", {})  # as in another program
+    trimtab.resume("inside", env=corridors.limited)
+    assert trimtab.evaluate(run, episodes=1)["eval/mean_reward"] is not None
+
+
+@pytest.mark.parametrize("value", [np.float32(2), len, {1: 2}])
+def test_options_that_no_file_can_hold_are_refused_before_anything_is_written(value, runs):
+    with pytest.raises(ConfigError, match="cannot be written to a file"):
+        trimtab.train("CartPole-v1", env_kwargs={"scale": value}, run_dir="refused")
+    assert not Path("refused").exists()
+    assert Config(env_kwargs={"sizes": (1, (2, 3))}).env_kwargs == {"sizes": [1, [2, 3]]}

@@ -307,3 +307,53 @@ def test_vizdoom_leaves_nothing_where_it_is_started(tmp_path, monkeypatch):
     env.reset(0)
     env.close()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "env_id, limit",
+    [
+        ("Exit-v0", 5),
+        ("Snake-v1", 5),
+        ("CliffWalking-v0", 30),
+        ("Catch-v0", 4),
+        ("FrozenLake-v1", 5),
+        ("MiniGrid-Empty-5x5-v0", 7),
+        ("CheetahRun-v1", 6),
+    ],
+)
+def test_a_shorter_limit_is_kept_in_every_family(env_id, limit):
+    """Episodes end there and not beyond, cut and not over, and the next one begins in the same step."""
+    env = PoolEnv(env_id, 2, time_limit=limit)
+    assert env.spec.time_limit == limit
+    env.reset(0)
+    still = np.zeros((2, *env._actions.shape), env._actions.dtype)
+    lengths, cut = np.zeros(2, int), 0
+    for _ in range(3 * limit):
+        out = env.step(still)
+        lengths += out.valid
+        assert (lengths <= limit).all()
+        assert (lengths[out.truncated] == limit).all()
+        cut += int(out.truncated.sum())
+        lengths[out.terminated | out.truncated] = 0
+    assert cut > 0
+    env.close()
+
+
+@pytest.mark.parametrize("env_id", ["Exit-v0", "Snake-v1"])
+def test_a_limit_beyond_their_own_is_refused(env_id):
+    with pytest.raises(EnvError, match="by itself"):
+        PoolEnv(env_id, 1, time_limit=PoolEnv(env_id, 1).spec.time_limit + 1)
+
+
+def test_after_a_lost_life_the_row_that_resets_is_not_experience():
+    """Breakout counts its steps over all five lives, so the count does not tell."""
+    env = PoolEnv("Breakout-v5", 2, {"episodic_life": True})
+    env.reset(0)
+    rng, ended, seen = np.random.default_rng(0), np.zeros(2, bool), 0
+    for _ in range(200):
+        out = env.step(rng.integers(0, 4, 2).astype(np.int32))
+        np.testing.assert_array_equal(out.valid, ~ended)
+        seen += int(ended.sum())
+        ended = out.terminated | out.truncated
+    assert seen > 2
+    env.close()

@@ -171,3 +171,8 @@ def test_what_the_table_cannot_hold_is_refused():
         FiniteMDP.from_arrays([[[0.5, 0.4]]], 0, 0.0, False, [1.0])
     with pytest.raises(EnvError, match="time_limit"):
         TabularEnv(sticky_chain(), time_limit=0)
+
+
+def test_a_map_that_is_another_one_each_time_is_refused():
+    with pytest.raises(EnvError, match="another map each time"):
+        envs.make("FrozenLake-v1", num_envs=1, env_kwargs={"map_name": None})

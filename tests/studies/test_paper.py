@@ -313,7 +313,11 @@ def test_distance_is_told_apart_from_what_it_costs():
     mine = found.filter((pl.col("loss") == "behavior") & (pl.col("staleness") == 8)).row(0, named=True)
     assert mine["nats"] == pytest.approx(0.3) and mine["change"] == pytest.approx(-0.16)
     said = staleness.by_distance(found)
-    assert "-0.015 [" in said and "-0.085 [" in said and "less than 0.01 nats from its data (4 cases in 2 environments)" in said
+    assert (
+        "-0.015 [" in said
+        and "-0.085 [" in said
+        and "less than 0.01 nats from its data (4 cases in 2 environments)" in said
+    )
 
 
 def test_slower_runs_take_steps_as_much_smaller():

@@ -4,18 +4,20 @@ import json
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import polars as pl
 import pytest
 import tiny
 
 from studies.jobs import Add, Count, Fail, Needy
 from studies.test_executor import done
+from trimtab.runs import loop
 from trimtab.runs.records import RunError
-from trimtab.studies import catalogue, costs, study
+from trimtab.studies import catalogue, costs, courses, study
 from trimtab.studies.declared import Declared
 from trimtab.studies.executor import Inline
 from trimtab.studies.job import Train
-from trimtab.studies.store import Store
+from trimtab.studies.store import Outcome, Store
 from trimtab.studies.study import Outcomes, Study, Where
 
 INLINE = Where(on="inline")
@@ -239,3 +241,19 @@ def test_the_speed_is_that_of_a_short_run_of_the_same_shape():
     seconds = costs._measured(tiny.config(env_id="FrozenLake-v1", total_timesteps=10_000_000))
     assert seconds is not None and 0 < seconds < 0.1
     assert costs._measured(tiny.config(env_id="NoSuch-v9")) is None
+
+
+def test_a_run_that_diverged_counts_with_the_return_it_began_with(tmp_path):
+    """Half of a run that stopped being finite: later bins are as good as the first; other failures count nothing."""
+    config = tiny.config(num_steps=32, total_timesteps=640)
+    job = Train(config.replace(total_timesteps=1280), 1)
+    run = loop.train(config, tmp_path / "run")
+    failed = Outcome(job, run.path, {}, error="not finite")
+    assert courses.course(failed) is None, "it may have failed for any reason"
+    run.files.append_metrics([run.files.metrics()[-1] | {"not_finite": ["loss"]}])
+    curve, whole = courses.course(failed), courses.course(Outcome(Train(config, 1), run.path, {}))
+    assert len(curve.step) == 50 and curve.step[-1] > 1200 and whole.area == run.area
+    first = curve.value[0]
+    np.testing.assert_array_equal(curve.value[25:], first)
+    assert curve.area != whole.area and (curve.value[:25] != first).any()
+    assert courses.course(Outcome(job, tmp_path / "nowhere", {}, error="its worker ended")) is None

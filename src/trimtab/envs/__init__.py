@@ -132,13 +132,15 @@ def look(
 ) -> Spec:
     """What an environment observes and takes, without JAX: from the table of known ones, else by making one.
 
-    Options that change the spaces of a known one are not followed.
+    Options that change the spaces of a known one are followed in EnvPool.
     """
     chosen = "gymnasium" if constructor is not None else choose(env_id, backend)
     if chosen not in ("gymnasium", "tabular"):
         from .table import by_id
 
         row = by_id(chosen).get(canonical(env_id))
+        if chosen == "envpool" and env_kwargs and not missing_package(chosen):
+            return make(env_id, num_envs=1, backend=chosen, env_kwargs=env_kwargs, time_limit=time_limit).spec
         if row is not None:
             if row.spec is None:
                 raise EnvError(f"env_id: {env_id} {row.reason}")

@@ -17,7 +17,8 @@ class Checked(gymnasium.Wrapper):
     """Refuses exceptions, numbers that are not finite, and shapes or types other than declared.
 
     Observations that are not arrays leave as the flat vector of their layout. Numbers of the declared kind in another
-    width (float64 for float32) are accepted, as everywhere in Gymnasium; floats for bytes are not.
+    width (float64 for float32) are accepted, as everywhere in Gymnasium; floats for bytes are not. What it says beside
+    them (`info`) ends here: nothing reads it, and not all that is legal there can be batched.
     """
 
     def __init__(self, env: gymnasium.Env, env_id: str):
@@ -34,14 +35,14 @@ class Checked(gymnasium.Wrapper):
         returned = self._run(lambda: self.env.reset(seed=seed, options=options))
         if not isinstance(returned, tuple) or len(returned) != 2:
             self._refuse("must return (observation, info)")
-        return self._observed(returned[0]), returned[1]
+        return self._observed(returned[0]), {}
 
     def step(self, action: Any):
         self._step += 1
         returned = self._run(lambda: self.env.step(action))
         if not isinstance(returned, tuple) or len(returned) != 5:
             self._refuse("must return (observation, reward, terminated, truncated, info)")
-        obs, reward, terminated, truncated, info = returned
+        obs, reward, terminated, truncated, _ = returned
         number = np.asarray(reward)
         if number.size != 1 or number.dtype.kind not in "fiub":
             self._refuse(f"returned the reward {reward!r}, which is not one number")
@@ -50,7 +51,7 @@ class Checked(gymnasium.Wrapper):
         for name, flag in (("terminated", terminated), ("truncated", truncated)):
             if np.asarray(flag).size != 1 or np.asarray(flag).dtype.kind not in "biu":
                 self._refuse(f"returned {name} {flag!r}, which is neither true nor false")
-        return self._observed(obs), float(number.reshape(())), bool(terminated), bool(truncated), info
+        return self._observed(obs), float(number.reshape(())), bool(terminated), bool(truncated), {}
 
     def _run(self, work) -> Any:
         try:
@@ -66,7 +67,7 @@ class Checked(gymnasium.Wrapper):
         if problem:
             self._refuse(problem)
         if self._flat is None:
-            return np.asarray(obs)
+            return np.array(obs)  # a copy: the final observation is kept while the environment resets
         return self._flat.convert(_batch_of_one(self._declared, obs))[0]
 
     def _refuse(self, problem: str) -> None:

@@ -7,6 +7,7 @@ in `infos["final_obs"]`. No row is lost, so every row is valid.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -71,12 +72,13 @@ class GymEnv(AtOnce):
 
     def reset(self, seed: int | None = None) -> Shaped[np.ndarray, "N ..."]:
         seeds = spread_seeds(self._seed if seed is None else seed, self.num_envs)
-        obs, _ = self._vector.reset(seed=seeds)
+        obs, _ = self._ask(lambda: self._vector.reset(seed=seeds))
         self._obs = self._batch_layout.convert(obs)
         return self._obs
 
     def step(self, actions: Num[np.ndarray, "N ..."]) -> HostStep:
-        obs, reward, terminated, truncated, info = self._vector.step(self._actions.convert(actions))
+        given = self._actions.convert(actions)
+        obs, reward, terminated, truncated, info = self._ask(lambda: self._vector.step(given))
         final = np.array(obs)
         for row in np.flatnonzero(terminated | truncated):
             final[row] = info["final_obs"][row]
@@ -89,15 +91,33 @@ class GymEnv(AtOnce):
 
     def reset_some(self, mask: Bool[np.ndarray, " N"]) -> Shaped[np.ndarray, "N ..."]:
         if mask.any():
-            obs, _ = self._vector.reset(options={"reset_mask": np.asarray(mask, np.bool_)})
+            options = {"reset_mask": np.asarray(mask, np.bool_)}
+            obs, _ = self._ask(lambda: self._vector.reset(options=options))
             self._obs = np.where(_rows(mask, self._obs), self._batch_layout.convert(obs), self._obs)
         return self._obs
 
     def stream(self) -> None:
         return None  # Python has to be called for every step
 
+    def _ask(self, work: Callable[[], Any]) -> Any:
+        """What the vector says, unless one of its processes is gone."""
+        try:
+            return work()
+        except (EOFError, ConnectionError) as error:
+            raise EnvError(
+                f"env_id: a process of {self.spec.env_id} has ended; it may have run out of memory"
+            ) from error
+
     def close(self) -> None:
-        self._vector.close()
+        try:
+            self._vector.close()
+        except (EOFError, OSError):
+            if not hasattr(self._vector, "processes"):
+                raise
+            for process in self._vector.processes:  # one of them is gone, as after Ctrl-C: end the others
+                process.terminate()
+                process.join()
+            self._vector.closed = True
 
 
 def _rows(mask: Bool[np.ndarray, " N"], like: Shaped[np.ndarray, "N ..."]) -> Bool[np.ndarray, "N ..."]:

@@ -54,11 +54,13 @@ class Leaf:
         values = np.asarray(obs)
         if not self.choices:
             return values.reshape(len(values), -1).astype(np.float32)
-        values = values.reshape(len(values), -1)
-        return np.concatenate(
-            [np.eye(n, dtype=np.float32)[values[:, k] - f] for k, (n, f) in enumerate(zip(self.choices, self.first))],
-            axis=1,
-        )
+        chosen = values.reshape(len(values), -1) - np.asarray(self.first)
+        if (chosen < 0).any() or (chosen >= np.asarray(self.choices)).any():
+            raise IndexError(f"{self.name or 'an index'} is {values.reshape(-1).tolist()}, of {self.choices} choices")
+        out = np.zeros((len(values), self.size), np.float32)
+        begins = np.cumsum((0, *self.choices[:-1]))
+        out[np.arange(len(values))[:, None], chosen + begins] = 1.0
+        return out
 
 
 @dataclass(frozen=True)
@@ -118,14 +120,22 @@ def _leaves(env_id: str, space: Any, path: tuple[str | int, ...]) -> Iterator[Le
     elif isinstance(space, spaces.Box | spaces.MultiBinary):
         yield Leaf(path, math.prod(space.shape))
     elif isinstance(space, spaces.Discrete):
+        _refuse_many(env_id, int(space.n))
         yield Leaf(path, int(space.n), (int(space.n),), (int(space.start),))
     elif isinstance(space, spaces.MultiDiscrete):
         choices = tuple(map(int, space.nvec.reshape(-1)))
+        _refuse_many(env_id, sum(choices))
         first = tuple(map(int, np.broadcast_to(getattr(space, "start", 0), space.nvec.shape).reshape(-1)))
         yield Leaf(path, sum(choices), choices, first)
     else:
         where = f" in {'.'.join(map(str, path))}" if path else ""
         raise EnvError(f"env_id: {env_id} observes {type(space).__name__}{where}; a network needs numbers")
+
+
+def _refuse_many(env_id: str, choices: int) -> None:
+    """One-hot vectors of millions of numbers are no observations."""
+    if choices > _MOST_CHOICES:
+        raise EnvError(f"env_id: {env_id} observes an index of {choices:,} choices; at most {_MOST_CHOICES:,} here")
 
 
 @dataclass(frozen=True)

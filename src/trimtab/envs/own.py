@@ -7,6 +7,8 @@ directory on the path, as `python -m` puts it.
 from __future__ import annotations
 
 import importlib
+import inspect
+import itertools
 import os
 import re
 import sys
@@ -57,14 +59,24 @@ def described(constructor: Constructor, name: str) -> Any:
 def name_of(constructor: Constructor) -> str:
     """`module:name` of a constructor; other processes can import it from there unless it is in __main__ or inside.
 
-    This process knows it by that name from now on.
+    Lambdas, partials and what is made inside functions share names: they are numbered. This process knows it by its
+    name from now on.
     """
     if not callable(constructor):
         raise EnvError(f"env: {constructor!r:.60} is not a class or function that makes an environment")
-    module = getattr(constructor, "__module__", None) or type(constructor).__module__
-    name = f"{module}:{getattr(constructor, '__qualname__', type(constructor).__qualname__)}"
+    plain = isinstance(constructor, type) or inspect.isfunction(constructor)
+    inner = constructor.__qualname__ if plain else type(constructor).__qualname__
+    first = f"{constructor.__module__ if plain else '__main__'}:{inner}"
+    if not plain or "<" in inner:
+        names = itertools.chain([first], (f"{first}#{k}" for k in itertools.count(2)))
+        first = next(name for name in names if _HANDED_OVER.get(name, constructor) is constructor)
+    hand_over(first, constructor)
+    return first
+
+
+def hand_over(name: str, constructor: Constructor) -> None:
+    """This process makes environments of that name by this constructor."""
     _HANDED_OVER[name] = constructor
-    return name
 
 
 def _imported(env_id: str, module_name: str) -> Any:
@@ -89,7 +101,7 @@ def _imported(env_id: str, module_name: str) -> Any:
 
 def _attribute(module: Any, name: str) -> Any:
     for part in name.split("."):
-        if part == "<locals>":
+        if "<" in part:
             raise EnvError(f"env_id: {module.__name__}:{name} is inside a function: give it again with env=...")
         module = getattr(module, part, None)
     return module

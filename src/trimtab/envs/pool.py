@@ -5,9 +5,9 @@ After a row that ended an episode EnvPool ignores the next action, resets, and r
 true final one.
 
 EnvPool calls whatever ends at its limit a truncation, also a fall at the very last step. Where its limit is a
-mere counter it is therefore moved one step out of reach and kept here. Procgen has a limit of its own that
-cannot be moved (moving EnvPool's only changes what endings are called), so a shorter one is kept here and a
-longer one refused. For the other families EnvPool's word is taken.
+mere counter it is therefore moved one step out of reach and kept here. Some families have a limit of their own
+that cannot be moved (moving EnvPool's changes nothing, or only what endings are called): a longer one is refused.
+A shorter one than EnvPool's is kept here in all of them.
 
 EnvPool's own Python around a step takes a tenth of a millisecond: names are looked up once here, and arrays go to its
 functions as they are (`_Direct`).
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # Families whose limit does nothing but end the episode.
 _CLASSIC = "envpool.classic_control"
 _COUNTED_FAMILIES = (_CLASSIC, "envpool.mujoco.gym", "envpool.atari", "envpool.box2d")
-_PROCGEN = "envpool.procgen"
+_FIXED_FAMILIES = ("envpool.procgen", "envpool.highway", "envpool.jumanji")  # they end by a limit of their own
 _VIZDOOM = "envpool.vizdoom"
 # What we set ourselves, or what would change the meaning of a step.
 _RESERVED = {"num_envs", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info"}
@@ -104,6 +104,7 @@ class PoolEnv:
             self._pools = [make(part.tolist()) for part in parts]
             self._obs = np.concatenate([self._layout.convert(pool.reset()[0]) for pool in self._pools])
         self._direct = [_Direct(pool, self._layout) for pool in self._pools]
+        self._ended = np.zeros(self.num_envs, bool)
         return self._obs
 
     def step(self, actions: Num[np.ndarray, "N ..."]) -> HostStep:
@@ -119,7 +120,9 @@ class PoolEnv:
     def _finished(self) -> HostStep:
         parts = [self.read(direct.recv()) for direct in self._direct]
         step = parts[0] if len(parts) == 1 else HostStep(*map(np.concatenate, zip(*parts)))
-        self._obs = step.next_obs
+        valid = step.valid & ~self._ended  # a lost life (Atari, episodic_life) goes on counting the steps
+        step = step._replace(valid=valid, terminated=step.terminated & valid, truncated=step.truncated & valid)
+        self._obs, self._ended = step.next_obs, step.terminated | step.truncated
         if self._keeps_limit:
             self.reset_some(step.truncated)
         return step._replace(obs=self._obs)
@@ -139,7 +142,7 @@ class PoolEnv:
     def reset_some(self, mask: Bool[np.ndarray, " N"]) -> Shaped[np.ndarray, "N ..."]:
         if not mask.any():
             return self._obs
-        self._obs = self._obs.copy()
+        self._obs, self._ended = self._obs.copy(), self._ended & ~mask
         for pool, part, obs in zip(self._pools, self._split(mask), self._split(self._obs)):
             if part.any():
                 fresh, info = pool.reset(np.flatnonzero(part).astype(np.int32))
@@ -265,10 +268,8 @@ def _limits(task: str, defaults: Any, asked: int | None) -> tuple[int | None, in
     own = int(defaults.config.max_episode_steps)
     limit = own if asked is None else asked
     family = _family(task)
-    if family == _PROCGEN:
-        if limit > own:
-            raise EnvError(f"time_limit: {task} ends after {own} steps by itself; {limit} is beyond it")
-        return limit, own
+    if family in _FIXED_FAMILIES and limit > own:
+        raise EnvError(f"time_limit: {task} ends after {own} steps by itself; {limit} is beyond it")
     if limit >= _NO_LIMIT:
         return None, max(own, limit)
-    return limit, limit + 1 if family in _COUNTED_FAMILIES else limit
+    return limit, limit + 1 if family in _COUNTED_FAMILIES else max(own, limit)

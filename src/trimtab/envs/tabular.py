@@ -122,6 +122,8 @@ def _open_toy_text(env_id: str, kwargs: dict[str, Any]) -> Any:
     refuse_unknown_options(env_id, kwargs, set(inspect.signature(creator).parameters) - {"render_mode"})
     if kwargs.get("fickle_passenger"):
         raise EnvError("env_kwargs: Taxi's fickle_passenger acts outside the transition table; use backend gymnasium")
+    if kwargs.get("map_name", "4x4") is None and kwargs.get("desc") is None:
+        raise EnvError("env_kwargs: map_name None is another map each time one is made; nearest: 4x4, 8x8, or a desc")
     return gymnasium.make(env_id, **kwargs)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Num, Shaped
 
-from .base import AtOnce, EnvError, HostStep, Spec, refuse_bad_time_limit
+from .base import AtOnce, EnvError, HostStep, Spec, refuse_bad_time_limit, spread_seeds
 from .gym import refuse_unknown_arguments
 from .layout import Layout, actions_of, layout_of_space, without_precision_warnings
 from .own import told
@@ -35,9 +35,20 @@ class VectorEnv(AtOnce):
         refuse_unknown_arguments(env_id, found.vector_entry_point, options)
         with without_precision_warnings():
             self._vector = self._run("making", lambda: gymnasium.make_vec(found, num_envs, **options))
-        modes = gymnasium.vector.AutoresetMode
-        mode = modes((self._vector.metadata or {}).get("autoreset_mode", modes.NEXT_STEP))
-        self._same_step, self._next_step = mode is modes.SAME_STEP, mode is modes.NEXT_STEP
+        try:
+            self._describe(env_id, limit)
+        except BaseException:
+            self._vector.close()
+            raise
+
+    def _describe(self, env_id: str, limit: int | None) -> None:
+        """How it resets, what it observes and takes."""
+        from gymnasium.vector import AutoresetMode
+
+        declared = (self._vector.metadata or {}).get("autoreset_mode")
+        self._assumed, mode = declared is None, AutoresetMode(declared or AutoresetMode.NEXT_STEP)
+        self._same_step, self._next_step = mode is AutoresetMode.SAME_STEP, mode is AutoresetMode.NEXT_STEP
+        self.resets_some = not self._next_step
         self._layout = layout_of_space(env_id, self._vector.single_observation_space)
         self._actions = actions_of(env_id, self._vector.single_action_space)
         if self._same_step and not isinstance(self._layout, Layout):
@@ -46,8 +57,8 @@ class VectorEnv(AtOnce):
         self.spec = Spec(env_id, "gymnasium", shape, dtype, self._actions.space, limit, compiled=False, parts=parts)
 
     def reset(self, seed: int | None = None) -> Shaped[np.ndarray, "N ..."]:
-        seed = self._seed if seed is None else seed
-        obs, _ = self._run("reset", lambda: self._vector.reset(seed=seed))
+        (first,) = spread_seeds(self._seed if seed is None else seed, 1)  # vectors count on from it: far from others
+        obs, _ = self._run("reset", lambda: self._vector.reset(seed=first))
         self._obs, self._ended = self._read(obs), np.zeros(self.num_envs, bool)
         return self._obs
 
@@ -56,8 +67,15 @@ class VectorEnv(AtOnce):
         given = self._actions.convert(actions)
         obs, reward, terminated, truncated, info = self._run("step", lambda: self._vector.step(given))
         reward, terminated, truncated = (np.array(x).reshape(-1) for x in (reward, terminated, truncated))
-        if reward.shape != (self.num_envs,) or not np.isfinite(reward).all():
+        if reward.shape != (self.num_envs,) or reward.dtype.kind not in "fiub" or not np.isfinite(reward).all():
             raise EnvError(f"env_id: step of {self._env_id} returned the rewards {reward}{self._when()}")
+        for name, flags in (("terminated", terminated), ("truncated", truncated)):
+            if flags.shape != (self.num_envs,) or flags.dtype.kind not in "biu":
+                raise EnvError(f"env_id: step of {self._env_id} returned {name} {flags}{self._when()}")
+        terminated, truncated = terminated.astype(bool), truncated.astype(bool)
+        if self._assumed and info.keys() & {"final_obs", "final_observation"}:
+            problem = "says final observations and not how it resets; declare metadata['autoreset_mode']"
+            raise EnvError(f"env_id: {self._env_id} {problem}")
         truncated = truncated & ~terminated
         valid = ~self._ended if self._next_step else np.ones(self.num_envs, bool)
         ended = (terminated | truncated) & valid
@@ -69,6 +87,9 @@ class VectorEnv(AtOnce):
 
     def _final(self, obs: Any, ended: Bool[np.ndarray, " N"], info: dict) -> Shaped[np.ndarray, "N ..."]:
         final = np.array(obs)
+        if ended.any() and "final_obs" not in info:
+            problem = "resets in the same step and does not say the final observations in info['final_obs']"
+            raise EnvError(f"env_id: {self._env_id} {problem}{self._when()}")
         for row in np.flatnonzero(ended):
             final[row] = info["final_obs"][row]
         return self._read(final)

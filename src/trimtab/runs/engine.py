@@ -42,6 +42,8 @@ class Engine(Protocol):
 
     def init(self, seed: int) -> State: ...
 
+    def template(self, seed: int) -> State: ...  # as `init`, to be filled from a checkpoint
+
     def compile(self, state: State) -> None: ...
 
     def launch(self, state: State, count: int) -> tuple[State, Waiting]: ...
@@ -76,9 +78,22 @@ def build(config: Config, env: Callable[..., Any] | None = None) -> Engine:
         if not config.env_kwargs:
             raise
         raise ConfigError("env_kwargs", config.env_kwargs, f"{config.env_id} does not take them ({error})") from None
+    try:
+        return _around(made, make, config)
+    except BaseException:
+        if not made.spec.compiled:
+            made.close()
+        raise
+
+
+def _around(made: Any, make: Callable[..., Any], config: Config) -> Engine:
+    """The engine that steps these environments."""
     check_against_env(config, made.spec)
+    if config.stagger_resets and not getattr(made, "resets_some", True):
+        problem = f"{config.env_id} cannot reset some of its environments; nearest: false"
+        raise ConfigError("stagger_resets", True, problem)
     algorithm = Algorithm(config, made, make, light_probe)
-    if alone:
+    if config.devices == 1:
         return CompiledEngine(algorithm) if made.spec.compiled else HostEngine(algorithm)
     from trimtab.runs.sharded import ShardedEngine, ShardedHostEngine  # they build on this module
 
@@ -142,6 +157,9 @@ class CompiledEngine:
             self._init = exported("init", shape_of(self.algorithm.config), begin_flat, (key, self.hypers))
         return self._flat.unflatten(self._init(key, self.hypers))
 
+    def template(self, seed: int) -> State:
+        return self.init(seed)
+
     def adopt(self, state: State, iteration: int) -> State:
         return state
 
@@ -198,6 +216,7 @@ class HostEngine:
     def __init__(self, algorithm: Algorithm):
         self.algorithm, self.hypers = algorithm, hypers_of(algorithm.config)
         self.compile_seconds = 0.0
+        self._staggers = algorithm.config.stagger_resets
         # Stepping in Python is one call per step: hand it only the number it needs.
         self._act_hypers = {k: self.hypers[k] for k in ("clip_obs",) if algorithm.config.norm_obs}
 
@@ -205,9 +224,8 @@ class HostEngine:
         raise RuntimeError("host environments belong to one run")
 
     def _carry(self, seed: int) -> Carry:
-        config, env = self.algorithm.config, self.algorithm.env
-        carry = rollout.begun(env.reset(seed))
-        return self._stagger(carry, seed) if config.stagger_resets else carry
+        carry = rollout.begun(self.algorithm.env.reset(seed))
+        return self._stagger(carry, seed) if self._staggers else carry
 
     def _begun(self, seed: int) -> Carry:
         """New episodes, where a program takes them from."""
@@ -231,6 +249,14 @@ class HostEngine:
 
     def init(self, seed: int) -> State:
         return strong(jax.jit(self.algorithm.init)(jax.random.key(seed), self.hypers, self._begun(seed)))
+
+    def template(self, seed: int) -> State:
+        """Without staggering episodes, which may take longer than all that follows."""
+        self._staggers = False
+        try:
+            return self.init(seed)
+        finally:
+            self._staggers = self.algorithm.config.stagger_resets
 
     def adopt(self, state: State, iteration: int) -> State:
         """Environment states cannot be saved: after a resume, episodes start over."""

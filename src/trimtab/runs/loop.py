@@ -8,7 +8,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from os import PathLike
@@ -21,7 +21,7 @@ from trimtab import config as configuration
 from trimtab.algos.state import Info, State
 from trimtab.config import Config, ConfigError
 from trimtab.envs.base import Spec, derived_seed
-from trimtab.envs.own import name_of
+from trimtab.envs.own import hand_over, name_of
 from trimtab.envs.procgen import normalized_return
 from trimtab.runs import disk, hosts, snapshot
 from trimtab.runs.engine import Engine, Waiting
@@ -102,17 +102,17 @@ def train(
         config = config.replace(env_id=name_of(env))
     options = Options(quiet, checkpoints, tensorboard, track, tick)
     prepare(config, env)
-    engine = fitting(config, env, engines)
-    about = _beginning(engine, config, start)
-    run = _new_run(Path(run_dir) if run_dir else None, config, engine, about)
-    announce(config, engine.algorithm.env.spec)
-    with run.writing(), _saying_how_to_go_on(run.path):
-        state = engine.init(config.seed)
-        if start:
-            state = begin(engine, state, start)
-            parts = ", ".join(about["started_from"]["taken"])
-            say(f"starting from {start.run} at step {start.step:,}, taking: {parts}; all else is new")
-        return _Loop(config, engine, run, options, until).go(state)
+    with closing(fitting(config, env, engines)) as engine:
+        about = _beginning(engine, config, start)
+        run = _new_run(Path(run_dir) if run_dir else None, config, engine, about)
+        announce(config, engine.algorithm.env.spec)
+        with run.writing(), _saying_how_to_go_on(run.path):
+            state = engine.init(config.seed)
+            if start:
+                state = begin(engine, state, start)
+                parts = ", ".join(about["started_from"]["taken"])
+                say(f"starting from {start.run} at step {start.step:,}, taking: {parts}; all else is new")
+            return _Loop(config, engine, run, options, until).go(state)
 
 
 def _beginning(engine: Engine, config: Config, start: Start | None) -> dict[str, Any]:
@@ -120,11 +120,7 @@ def _beginning(engine: Engine, config: Config, start: Start | None) -> dict[str,
     about: dict[str, Any] = {"segments": [first_segment(config)]}
     if start is None:
         return about
-    try:
-        return about | {"started_from": {"start": asdict(start), "taken": taken(engine, start)}}
-    except (ConfigError, RunError):
-        engine.close()
-        raise
+    return about | {"started_from": {"start": asdict(start), "taken": taken(engine, start)}}
 
 
 @contextmanager
@@ -174,13 +170,14 @@ def resume(
     if config != old and config.iterations == old.iterations:
         problem = f"iterations of {config.batch:,} steps make {config.steps:,} of it, as before"
         raise ConfigError("total_timesteps", total_timesteps, f"{problem}; nearest: {config.steps + config.batch}")
+    _refuse_shorter(run, config)
     if devices is not None:
         refuse_moving(config, devices)
         config = shared_by(config, devices)
+    if env is not None:
+        hand_over(config.env_id, env)
     prepare(config, env)
-    with run.writing(), _saying_how_to_go_on(run.path):
-        _refuse_shorter(run, config)
-        engine = fitting(config, env, engines)
+    with run.writing(), _saying_how_to_go_on(run.path), closing(fitting(config, env, engines)) as engine:
         state = restore(run, config, engine, say)
         hosts.meet("restored")  # what others read of the run is what is left of it
         step = int(state.iteration) * config.batch
@@ -260,10 +257,10 @@ class _Loop:
         stops = self._checkpoint_iterations()
         if iteration == 0:
             self._checkpoint(state)
-        if iteration < self.last:
-            self._open_sinks()
         self.begun, self.first, self.outside = time.perf_counter(), iteration, 0.0
         try:
+            if iteration < self.last:
+                self._open_sinks()
             with Progress(config.steps, f"{config.env_id} {config.algo} seed {config.seed}", self.options.quiet) as bar:
                 if iteration < self.last:
                     engine.compile(state)
@@ -286,7 +283,6 @@ class _Loop:
                     if iteration in stops:
                         self._checkpoint(state)
         finally:
-            engine.close()
             for sink in self.sinks:
                 sink.close()
         return Run(self.run.path, self._timing())

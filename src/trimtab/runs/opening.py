@@ -59,7 +59,7 @@ def parameters_of(engine: Engine) -> int:
 
 def restore(run: RunDir, config: Config, engine: Engine, say: Callable[[str], None]) -> State:
     """The newest state that can be read; damaged checkpoints are passed over with a message."""
-    template = engine.init(config.seed)
+    template = engine.template(config.seed)
     for checkpoint in reversed(run.checkpoints()):
         try:
             state = snapshot.unpack(engine.algorithm, template, run.read_checkpoint(checkpoint))
@@ -73,8 +73,8 @@ def restore(run: RunDir, config: Config, engine: Engine, say: Callable[[str], No
     if run.metrics():
         raise RunError(f"no checkpoint of {run.path} can be read, and its records would be lost; begin another run")
     run.rewind(Checkpoint(0, run.path, {"lengths": {"metrics.jsonl": 0, "evaluations.jsonl": 0}, "iteration": 0}))
-    begun_from = run.manifest().get("started_from")
-    return begin(engine, template, Start(**begun_from["start"])) if begun_from else template
+    begun_from, state = run.manifest().get("started_from"), engine.init(config.seed)
+    return begin(engine, state, Start(**begun_from["start"])) if begun_from else state
 
 
 def opened(
@@ -92,5 +92,9 @@ def opened(
         raise RunError(f"{run.path} has no checkpoint")
     checkpoint = found[-1] if step is None else run.checkpoint_at(step)
     engine = engines.get(config) if engines else build(config)
-    state = snapshot.unpack(engine.algorithm, engine.init(config.seed), run.read_checkpoint(checkpoint))
+    try:
+        state = snapshot.unpack(engine.algorithm, engine.template(config.seed), run.read_checkpoint(checkpoint))
+    except BaseException:
+        engine.close()
+        raise
     return config, engine, state, checkpoint.step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,9 +47,7 @@ class Policy:
         """The parts of an observation one after another, in the order of training."""
         pieces = []
         for name, size in self.parts:
-            piece: Any = observation
-            for key in name.split("."):
-                piece = piece[int(key) if isinstance(piece, tuple) else key]
+            piece = _inside(observation, name)
             numbers = np.asarray(piece, np.float32).reshape(-1)
             if len(numbers) != size:
                 total = self.observation_shape[0]
@@ -67,6 +66,23 @@ class Policy:
     @property
     def discrete(self) -> bool:
         return "log_std" not in self.weights
+
+
+def _inside(observation: Any, name: str) -> Any:
+    """The entry of that name: keys joined by points, which keys may have themselves."""
+    for path, entry in _entries(observation, ()):
+        if ".".join(path) == name:
+            return entry
+    raise ValueError(f"observation: has no {name}")
+
+
+def _entries(observation: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if not isinstance(observation, dict | tuple):
+        yield path, observation
+        return
+    pairs = observation.items() if isinstance(observation, dict) else enumerate(observation)
+    for key, inner in pairs:
+        yield from _entries(inner, (*path, str(key)))
 
 
 def policy_of(run: RunDir, step: int | None = None, sample: bool = False, seed: int = 0) -> Policy:

@@ -11,7 +11,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,9 +117,8 @@ class Drawn:
     def __init__(self, config: Config, env: dict[str, Any]):
         import gymnasium
 
-        from trimtab.envs.base import EnvError
         from trimtab.envs.layout import actions_of, layout_of_space, without_precision_warnings
-        from trimtab.envs.own import registered
+        from trimtab.envs.own import registered, told
 
         options = dict(config.env_kwargs)
         options.pop("vectorization", None)
@@ -128,25 +128,41 @@ class Drawn:
             with without_precision_warnings():
                 spec = registered(config.env_id) if ":" in config.env_id else config.env_id
                 made = gymnasium.make(spec, max_episode_steps=env.get("time_limit"), render_mode="rgb_array", **options)
-        except (gymnasium.error.Error, ImportError, EnvError, TypeError) as error:
-            raise RunError(f"{config.env_id} cannot be watched: Gymnasium cannot draw it ({error})") from None
-        self._env: Any = made
+        except Exception as error:  # whatever its constructor raises
+            raise RunError(f"{config.env_id} cannot be watched: Gymnasium cannot draw it ({told(error)})") from None
+        self._env, self._env_id = made, config.env_id
         self._layout = layout_of_space(config.env_id, made.observation_space)
+        trained = tuple(env.get("observation", {}).get("shape", self._layout.shape))
+        if self._layout.shape != trained:
+            made.close()
+            other = f"Gymnasium's observes {self._layout.shape}, the policy was trained on {trained}"
+            raise RunError(f"{config.env_id} cannot be watched: {other}")
         self._actions = actions_of(config.env_id, made.action_space)
         self.rate = min(int(made.metadata.get("render_fps") or SPEED), 50)
 
     def play(self, policy: Policy, seed: int, longest: int) -> Iterator[Moment]:
-        obs, _ = self._env.reset(seed=seed)
+        obs, _ = self._run("reset", lambda: self._env.reset(seed=seed))
         yield Moment(self._picture(), 0.0, False)
         for _ in range(longest):
-            action = policy(self._layout.convert(_batched(obs))[0])
-            obs, reward, terminated, truncated, _ = self._env.step(self._actions.convert(action[None])[0])
+            action = self._actions.convert(policy(self._layout.convert(_batched(obs))[0])[None])[0]
+            obs, reward, terminated, truncated, _ = self._run("step", partial(self._env.step, action))
             yield Moment(self._picture(), float(reward), bool(terminated or truncated))
             if terminated or truncated:
                 return
 
     def _picture(self) -> Frame:
-        return np.asarray(self._env.render(), np.uint8)
+        drawn = self._run("render", self._env.render)
+        if drawn is None or np.ndim(drawn) != 3:
+            raise RunError(f"{self._env_id} cannot be watched: render does not return an image")
+        return np.asarray(drawn, np.uint8)
+
+    def _run(self, what: str, work: Callable[[], Any]) -> Any:
+        from trimtab.envs.own import told
+
+        try:
+            return work()
+        except Exception as error:  # whatever the environment's own code raises
+            raise RunError(f"{self._env_id} cannot be watched: {what} raised {told(error)}") from None
 
     def close(self) -> None:
         self._env.close()

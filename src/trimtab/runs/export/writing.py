@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -131,10 +132,10 @@ def _original(path: Path, step: int) -> Original:
         else:
             env, step_compiled = algorithm.make_env(envs), jax.jit(algorithm.act)
             act = lambda obs, noise: step_compiled(state.params, state.obs_stats, obs, noise, hypers)
-            carry = rollout.begun(env.reset(config.seed))
-            noise = np.asarray(algorithm.dist.noise(key, (steps, envs)))
-            rows = rollout.collect_host(env, algorithm.dist, act, noise, carry)[1]
-            env.close()
+            with closing(env):
+                carry = rollout.begun(env.reset(config.seed))
+                noise = np.asarray(algorithm.dist.noise(key, (steps, envs)))
+                rows = rollout.collect_host(env, algorithm.dist, act, noise, carry)[1]
     finally:
         engine.close()
     flat = lambda x: np.asarray(x).reshape(-1, *x.shape[2:])
