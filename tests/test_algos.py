@@ -12,6 +12,8 @@ import twins
 from trimtab import minibatch, objectives
 from trimtab.algos import update
 from trimtab.algos.algorithm import hypers_of, replace
+from trimtab.nets.agent import Agent
+from trimtab.nets.heads import Categorical
 
 PPG = {"policy_iterations": 2, "aux_epochs": 2}
 KINDS = {
@@ -167,6 +169,33 @@ def test_the_mean_of_minibatch_gradients_is_the_batch_gradient_under_a_mask(algo
     loss = lambda p: -update.loss(config, algorithm.agent, hypers, zero, (True, False), p, batch, near)[0]
     whole = jax.jit(jax.grad(loss))(state.params)
     np.testing.assert_allclose(whole.policy, np.mean([sample(k) for k in kept], axis=0), rtol=1e-3, atol=1e-5)
+
+
+def test_a_gradient_group_by_group_is_that_of_the_whole_minibatch(monkeypatch):
+    """With everything that is watched on the way, under weights that differ."""
+    config, algorithm, state, rows, hypers = collected(arch="shared", num_minibatches=1)
+    rows = rows._replace(valid=jnp.asarray(np.random.default_rng(0).random((8, 2)) < 0.6))
+    batch = jax.jit(algorithm.batch_of)(state, rows, hypers)
+    batch = batch._replace(logp=batch.logp + 0.1 * jnp.arange(16))
+    near = update.Proximal(batch.dist, batch.logp)
+    loss = functools.partial(update.loss, config, algorithm.agent, hypers, hypers["ent_coef"], (True, True))
+    found = []
+    for size in (16, 4):
+        monkeypatch.setattr(algorithm.agent, "images_at_a_time", lambda count, size=size: size)
+        part = lambda p: update._group_by_group(algorithm.agent, jax.grad(loss, has_aux=True), p, batch, near)
+        found.append(jax.jit(part)(state.params))
+    (whole, watched), (summed, seen) = found
+    np.testing.assert_allclose(jnp.concatenate(summed), jnp.concatenate(whole), rtol=1e-4, atol=1e-6)
+    assert watched.keys() == seen.keys() and float(watched["ratio_error"]) > 0.5
+    for name, value in watched.items():
+        np.testing.assert_allclose(seen[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("count, size", [(256, 32), (40, 20), (37, 37), (24, 24), (8, 8)])
+def test_groups_of_images_are_equal_and_few(count, size):
+    agent = Agent((40, 40, 4), "uint8", Categorical(2), network="nature", hidden_sizes=(8,))
+    assert agent.images_at_a_time(count) == size
+    assert Agent((4,), "float32", Categorical(2)).images_at_a_time(count) == count
 
 
 def test_each_way_of_normalizing_advantages_gives_what_it_says():

@@ -422,6 +422,23 @@ def test_host_environments_train_resume_and_evaluate(backend, tmp_path, monkeypa
     assert repeat(tmp_path / "whole", tmp_path / "again")["identical"]
 
 
+@pytest.mark.parametrize("arch", ["shared", "detach", "dual"])
+def test_a_shared_trunk_says_values_while_acting(arch):
+    """The same that the critic says afterwards, which is then not asked."""
+    engine = build(tiny.config(backend="gymnasium", arch=arch))
+    state = engine.init(1)
+    engine.compile(state)
+    noise = engine._draw(state.key)[1]
+    _, rows = engine._collect(state.params, state.obs_stats, state.env, noise, engine._act_hypers)
+    if arch == "dual":
+        assert rows.value is None
+    else:
+        wanted = engine.algorithm.values(state.params, rows.obs)
+        np.testing.assert_allclose(rows.value, wanted, rtol=1e-5, atol=1e-6)
+    assert engine.launch(state, 1)[1]().finite
+    engine.close()
+
+
 def test_stepping_inside_a_compiled_program_changes_no_run(tmp_path, monkeypatch):
     """CartPole in EnvPool, no episode cut: the same metrics as stepped from Python."""
     config = tiny.config(backend="envpool", norm_obs=True, total_timesteps=480, num_steps=40)

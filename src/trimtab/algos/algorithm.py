@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from trimtab import across, ewma, normalize, returns
 from trimtab.algos import auxiliary, reinforce, rollout, update
 from trimtab.algos.optimizer import Hypers, Rates, anneal, begin, schedule, warmup
-from trimtab.algos.rollout import Carry, Rollout
+from trimtab.algos.rollout import Acted, Carry, Rollout
 from trimtab.algos.state import Batch, Info, Optimizer, Phase, State
 from trimtab.config import Config
 from trimtab.nets.agent import Agent, Params, distribution_for
@@ -163,10 +163,19 @@ class Algorithm:
         policy = self.policy(params, obs_stats, hypers)
         return rollout.collect_stream(stream, self.dist, policy, carry, noise)
 
-    def act(self, params: Params, obs_stats: Moments | None, obs: Array, noise: Array, hypers: Hypers):
-        """One step's actions for host environments, and the distributions they were drawn from."""
-        dist = self.agent.policy(params.policy, self.seen(obs_stats, obs, hypers))
-        return self.dist.sample(dist, noise), dist
+    @property
+    def values_while_acting(self) -> bool:
+        """Whether the critic's word costs nothing while acting: it reads the policy's features."""
+        return self.config.needs_value and self.config.arch != "dual"
+
+    def act(self, params: Params, obs_stats: Moments | None, obs: Array, noise: Array, hypers: Hypers) -> Acted:
+        """One step in host environments."""
+        seen, value = self.seen(obs_stats, obs, hypers), None
+        if self.values_while_acting:
+            dist, value = self.agent.both(params, seen)
+        else:
+            dist = self.agent.policy(params.policy, seen)
+        return Acted(self.dist.sample(dist, noise), dist, value)
 
     def act_greedily(self, params: Params, obs_stats: Moments | None, obs: Array, hypers: Hypers) -> Array:
         """Actions with exploration off."""
@@ -183,7 +192,9 @@ class Algorithm:
 
     def critic(self, state: State, obs: Float[Array, "T N *shape"]) -> Float[Array, "T N"]:
         """`values` in the units of rewards."""
-        value = self.values(state.params, obs)
+        return self._in_units_of_rewards(state, self.values(state.params, obs))
+
+    def _in_units_of_rewards(self, state: State, value: Array) -> Array:
         return value if state.value_stats is None else state.value_stats.mean + state.value_stats.std * value
 
     def _next_values(self, state: State, rows: Rollout, value: Float[Array, "T N"], hypers: Hypers):
@@ -210,7 +221,8 @@ class Algorithm:
             reward = normalize.scale_reward(reward, state.reward_scale, hypers["clip_reward"])
         value = next_value = None
         if self.config.needs_value:
-            value = self.critic(state, obs)
+            known = rows.value is not None
+            value = self._in_units_of_rewards(state, rows.value) if known else self.critic(state, obs)
             next_value = self._next_values(state, rows, value, hypers)
         if not self.config.uses_gae:
             advantage, target, valid = reinforce.advantages(rows, reward, value, next_value, hypers["gamma"])

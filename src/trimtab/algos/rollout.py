@@ -17,7 +17,10 @@ from trimtab.prng import unrolled
 
 
 class Rollout(NamedTuple):
-    """All [T, N, ...]. `dist` are the behavior policy's distribution parameters; episode sums are read where done."""
+    """All [T, N, ...]. `dist` are the behavior policy's distribution parameters; episode sums are read where done.
+
+    `value` is what the critic said while acting, where it shares the policy's trunk; else it is asked afterwards.
+    """
 
     obs: Array
     next_obs: Array
@@ -30,6 +33,15 @@ class Rollout(NamedTuple):
     valid: Bool[Array, "T N"]
     episode_return: Float[Array, "T N"]
     episode_length: Float[Array, "T N"]
+    value: Float[Array, "T N"] | None = None
+
+
+class Acted(NamedTuple):
+    """One step in N environments: actions, the distributions they were drawn from, values where they cost nothing."""
+
+    action: Array
+    dist: Float[Array, "N outputs"]
+    value: Float[Array, " N"] | None = None
 
 
 class Carry(NamedTuple):
@@ -157,25 +169,25 @@ def collect_stream(
 def collect_host(
     env,
     dist: Distribution,
-    act: Callable[[Array, Array], tuple[Array, Array]],
+    act: Callable[[Array, Array], Acted],
     noise: Float[np.ndarray, "T N ..."],
     carry: Carry,
 ) -> tuple[Carry, Rollout]:
     """The same for a host vector environment: a Python loop around one compiled call per step.
 
-    `act(obs, noise)` gives (action, distribution parameters). Rows that are not experience (`valid` false) count
+    Rows that are not experience (`valid` false) count
     nothing. A row is written while the environments are at the next step.
     """
     obs, book = np.asarray(carry.obs), _Book(len(noise), carry)
     row: tuple | None = None
     for t in range(len(noise)):
-        action, params = act(obs, noise[t])
-        action = np.asarray(action)
-        finished = env.begin(clip_action(dist, action))
+        acted = act(obs, noise[t])
+        acted = acted._replace(action=np.asarray(acted.action))
+        finished = env.begin(clip_action(dist, acted.action))
         if row is not None:
             book.write(*row)
         out = finished()
-        row = t, obs, action, params, out
+        row = t, obs, acted, out
         obs = out.obs
     book.write(*row)
     rows = book.rollout
@@ -196,12 +208,12 @@ class _Book:
         self.num_steps = num_steps
         self.total, self.length = np.array(carry.episode_return), np.array(carry.episode_length)
 
-    def write(self, t: int, obs: np.ndarray, action: np.ndarray, params: Array, out: HostStep) -> None:
+    def write(self, t: int, obs: np.ndarray, acted: Acted, out: HostStep) -> None:
         """Row t."""
         self.total += np.where(out.valid, out.reward, 0.0)
         self.length += out.valid
         ends = out.reward, out.terminated, out.truncated, out.valid
-        row = Rollout(obs, out.next_obs, action, params, None, *ends, self.total, self.length)
+        row = Rollout(obs, out.next_obs, acted.action, acted.dist, None, *ends, self.total, self.length, acted.value)
         if self.rollout is None:
             self.rollout = jax.tree.map(lambda x: np.empty((self.num_steps, *x.shape), x.dtype), row)
         for column, x in zip(self.rollout, row):

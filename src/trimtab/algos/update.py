@@ -8,6 +8,7 @@ an EWMA of the weights.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -39,6 +40,7 @@ METRICS = (
 )
 
 
+MAXIMA = ("ratio_error",)  # over samples; everything else is a mean
 RATIOS = "ratios"  # the means of a minibatch that its effective sample size is made of
 
 
@@ -174,10 +176,8 @@ def minibatch_step(
     params = learner.params
     if train_policy:
         batch, proximal = ready(config, agent, learner, batch, proximal)
-    (_, watched), gradient = jax.value_and_grad(
-        lambda p: loss(config, agent, hypers, rates.ent_coef, which, p, batch, proximal), has_aux=True
-    )(params)
-    gradient, watched = _of_all_devices(gradient, watched)
+    gradient_of = jax.grad(partial(loss, config, agent, hypers, rates.ent_coef, which), has_aux=True)
+    gradient, watched = _of_all_devices(*_group_by_group(agent, gradient_of, params, batch, proximal))
     norm = global_norm(gradient.policy, gradient.value)
     if config.max_grad_norm is not None:
         factor = clip_factor(norm, hypers["max_grad_norm"])
@@ -216,9 +216,29 @@ def minibatch_step(
     return new, jnp.stack([watched.get(name, jnp.full((), jnp.nan)) for name in METRICS])
 
 
+def _group_by_group(
+    agent: Agent, gradient_of: Callable[..., tuple[Params, dict]], params: Params, batch: Batch, proximal: Proximal
+) -> tuple[Params, dict[str, Array]]:
+    """Gradient and what was watched of a minibatch: of all its samples at once, or of a few images at a time."""
+    count = batch.weight.shape[0]
+    size = agent.images_at_a_time(count)
+    if size == count:
+        return gradient_of(params, batch, proximal)
+    groups = jax.tree.map(lambda x: x.reshape(count // size, size, *x.shape[1:]), (batch, proximal))
+
+    def add(total: Params, group):
+        gradient, watched = gradient_of(params, *group)
+        return jax.tree.map(jnp.add, total, gradient), watched
+
+    gradient, watched = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, params), groups)
+    means = {name: x.mean(axis=0) for name, x in watched.items()}
+    worst = {name: watched[name].max(axis=0) for name in MAXIMA if name in watched}
+    return jax.tree.map(lambda g: g * (size / count), gradient), means | worst
+
+
 def _of_all_devices(gradient: Params, watched: dict[str, Array]) -> tuple[Params, dict[str, Array]]:
     """Means over the whole minibatch, of which a device sees an equal share; maxima stay its own until `_worst`."""
-    own = {name: watched.pop(name) for name in ("ratio_error",) if name in watched}
+    own = {name: watched.pop(name) for name in MAXIMA if name in watched}
     gradient, watched = across.mean((gradient, watched))
     if RATIOS in watched:
         mean, square, weight = watched.pop(RATIOS)

@@ -148,7 +148,7 @@ class Walk:
         while not all(self.waiting):
             self._go_on()
         taken = [rows.popleft() for rows in self.waiting]
-        return Rollout(*(np.stack(columns, axis=1) for columns in zip(*taken)))
+        return jax.tree.map(lambda *columns: np.stack(columns, axis=1), *taken)
 
     def _go_on(self) -> None:
         """T more steps. A row that ends in them began in them or in the T before."""
@@ -156,11 +156,11 @@ class Walk:
         self.carry, stretch = self.sampler._steps(self.seed, self.stretches, self.carry)
         self.stretches += 1
         recent = stretch if self._recent is None else self._recent  # before the first stretch nothing begins
-        both = Rollout(*map(np.concatenate, zip(recent, stretch)))
+        both = jax.tree.map(lambda *halves: np.concatenate(halves), recent, stretch)
         offset = (self.stretches - 2) * num_steps  # of `both` in the walk
         for env, first in self.cutter.follow(stretch.terminated | stretch.truncated):
             row = slice(first - offset, first - offset + num_steps)
-            self.waiting[env].append(Rollout(*(column[row, env].copy() for column in both)))
+            self.waiting[env].append(jax.tree.map(lambda x, row=row, env=env: x[row, env].copy(), both))
         self._recent = stretch
 
 

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
+from trimtab.nets import impala, nature
 from trimtab.nets.heads import Bernoullis, Categorical, Distribution, Gaussian, MultiCategorical
 from trimtab.nets.impala import Impala
 from trimtab.nets.mlp import MLP, Dense
@@ -126,6 +127,17 @@ class Agent:
         if self.sees_images or obs.dtype == jnp.float32:
             return obs
         return obs.astype(jnp.float32) * self._scale
+
+    def images_at_a_time(self, count: int) -> int:
+        """How many of so many samples a gradient is best computed of at a time, all of them where it does not matter.
+
+        On CPU activations of a few images stay in the caches; `count` is a multiple of it.
+        """
+        if not self.sees_images or jax.default_backend() != "cpu":
+            return count
+        most = impala.CPU_GROUP if self._network == "impala" else nature.CPU_GROUP
+        best = max(size for size in range(1, most + 1) if count % size == 0)
+        return best if 2 * best > most or best == count else count
 
     def policy_view(self, obs: Array) -> Array:
         """What the policy sees of observations."""

@@ -217,6 +217,7 @@ class HostEngine:
         self.algorithm, self.hypers = algorithm, hypers_of(algorithm.config)
         self.compile_seconds = 0.0
         self._staggers = algorithm.config.stagger_resets
+        self._stream: Any = None
         # Stepping in Python is one call per step: hand it only the number it needs.
         self._act_hypers = {k: self.hypers[k] for k in ("clip_obs",) if algorithm.config.norm_obs}
 
@@ -305,7 +306,8 @@ class HostEngine:
         obs = array((*lead, *batch.obs.shape[1:]), self.algorithm.env.spec.obs_dtype)
         action, dist = (array((*lead, *x.shape[1:]), x.dtype) for x in (batch.action, batch.dist))
         number, flag = array(lead, jnp.float32), array(lead, jnp.bool_)
-        return Rollout(obs, obs, action, dist, number, number, flag, flag, flag, number, number)
+        value = number if self._stream is None and self.algorithm.values_while_acting else None
+        return Rollout(obs, obs, action, dist, number, number, flag, flag, flag, number, number, value)
 
     def launch(self, state: State, count: int) -> tuple[State, Waiting]:
         if self._stream is not self.algorithm.env.stream():
