@@ -185,6 +185,47 @@ MUTANTS = [
         (("if all(need.identity in self.outcomes for need in job.needs)", "if True"),),
         "tests/studies/test_executor.py::test_every_outcome_comes_once_after_what_it_needs",
     ),
+    Mutant(
+        "one effect of many contradicts a claim by chance",
+        "studies/claims.py",
+        (("surely = [beyond(e, least, len(part)) for e in part]", "surely = [beyond(e, least) for e in part]"),),
+        "tests/studies/test_claims.py",
+    ),
+    Mutant(
+        "half of a claim's parts are enough",
+        "studies/claims.py",
+        (
+            (
+                "words = [_word(part, least) for part in parts]",
+                "words = [_word([e for part in parts for e in part], least)]",
+            ),
+        ),
+        "tests/studies/test_notes.py",
+    ),
+    Mutant(
+        "a diverged run keeps its last return",
+        "studies/courses.py",
+        (("np.where(curve.step < stop, curve.value, curve.value[0])", "curve.value"),),
+        "tests/studies/test_study.py::test_a_run_that_diverged_counts_with_the_return_it_began_with",
+    ),
+    Mutant(
+        "the last observation is the environment's own array",
+        "envs/checked.py",
+        (("return np.array(obs)  #", "return np.asarray(obs)  #"),),
+        "tests/envs/test_own.py",
+    ),
+    Mutant(
+        "rows after a lost life are learned from",
+        "envs/pool.py",
+        (("valid = step.valid & ~self._ended", "valid = step.valid"),),
+        "tests/envs/test_pool.py::test_after_a_lost_life_the_row_that_resets_is_not_experience",
+    ),
+    Mutant(
+        "groups of images are summed, not averaged",
+        "algos/update.py",
+        (("g * (size / count)", "g * 1.0"),),
+        "tests/test_algos.py::test_a_gradient_group_by_group_is_that_of_the_whole_minibatch",
+    ),
 ]
 
 
