@@ -8,7 +8,7 @@ from scipy import special
 
 from trimtab.estimate import Estimate, unresolved
 from trimtab.studies.catalogue import DECLARED
-from trimtab.studies.claims import Claim, Evidence, explained, judge
+from trimtab.studies.claims import Claim, Evidence, explained, judge, judge_all
 from trimtab.studies.declared import SIZES
 
 CLAIM = Claim("P1", "text", "where", "rule")
@@ -84,6 +84,11 @@ def test_the_size_is_the_one_at_which_enough_effects_decide():
     near, far = Estimate(0.5, -0.5, 1.5), Estimate(0.25, -0.75, 1.25)
     evidence = [Evidence(f"env {k}", effect, 4) for k, effect in enumerate([near, far, Estimate(0.01, -0.99, 1.01)])]
     assert judge(CLAIM, "effect", evidence, "").needed == "about 65 seeds (4 here)"
+
+
+def test_of_several_parts_the_size_is_that_of_the_one_that_needs_most():
+    parts = [[Evidence("env", Estimate(value, value - 1, value + 1), 4)] for value in (0.5, 0.25, 0.4)]
+    assert judge_all(CLAIM, "effect", parts, "").needed == "about 65 seeds (4 here)"
 
 
 def test_a_size_nobody_can_run_is_called_out_of_reach():

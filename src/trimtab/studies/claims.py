@@ -81,10 +81,10 @@ def judge_all(
     """
     words = [_word(part, least) for part in parts]
     word = next((w for w in ("does not hold", "depends", UNDECIDED) if w in words), "holds") if parts else UNDECIDED
-    open_ = [part for part, found in zip(parts, words) if found == UNDECIDED]
-    sizes = dict.fromkeys(needed(part, least) for part in open_) if word == UNDECIDED else {}
+    sizes = [needed(part, least) for part, found in zip(parts, words) if found == UNDECIDED]
+    size = max(sizes)[1] if sizes and word == UNDECIDED else ""  # that of the part that needs most
     evidence = tuple(e for part in parts for e in part)
-    return Verdict(claim, word, measured, evidence, sentence, "; ".join(sizes), least)
+    return Verdict(claim, word, measured, evidence, sentence, size, least)
 
 
 def _word(part: Sequence[Evidence], least: float) -> Word:
@@ -133,13 +133,13 @@ def explained(verdicts: Sequence[Verdict], different: str) -> list[Verdict]:
     return [replace(v, differs=different) if silent(v) else v for v in verdicts]
 
 
-def needed(part: Sequence[Evidence], least: float = 0.0) -> str:
+def needed(part: Sequence[Evidence], least: float = 0.0) -> tuple[float, str]:
     """How many seeds would decide one part by the common rule, with a probability of 80% or more, if effects stay as
-    they were measured."""
+    they were measured: a number, and in words."""
     deciding = _deciding(part)
     spread = [e for e in deciding if e.effect.resolved and e.seeds > 1 and e.effect.hi > e.effect.lo]
     if not spread:
-        return "no spread was measured, so no size can be named: at least two seeds that finish"
+        return math.inf, "no spread was measured, so no size can be named: at least two seeds that finish"
     alone = {e: _alone(e, least) for e in spread}
     seeds, nearest = min(alone.values()), min(spread, key=alone.__getitem__)
     for e in sorted(spread, key=alone.__getitem__):
@@ -152,10 +152,10 @@ def needed(part: Sequence[Evidence], least: float = 0.0) -> str:
         seeds = math.inf
     here = min(e.seeds for e in spread)
     if seeds <= REACH:
-        return f"about {max(round(seeds), here + 1)} seeds ({here} here)"
+        return seeds, f"about {max(round(seeds), here + 1)} seeds ({here} here)"
     shown = _half(nearest) * math.sqrt(nearest.seeds / REACH)
     what = f"differ from {least:g} by nothing" if least else "be nil"
-    return f"out of reach: over {REACH} seeds; the effect may {what} ({REACH} would show one of {shown:.2g})"
+    return seeds, f"out of reach: over {REACH} seeds; the effect may {what} ({REACH} would show one of {shown:.2g})"
 
 
 def _alone(e: Evidence, least: float) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from trimtab import stats
-from trimtab.estimate import Estimate
+from trimtab.estimate import UNRESOLVED, Estimate
 from trimtab.playbook.signs import swing
 from trimtab.runs.run import Run
 from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge, judge_all
@@ -150,7 +150,9 @@ class Invariance(Batches):
         largest, smallest = self.batches[0], self.batches[-1]
         raw = effects(groups, loss(ADJUSTED, largest, smallest))
         close = [replace(e, effect=e.effect.within(CLOSE)) for e in raw]
-        said = f"From {largest} environments to {smallest} the score falls by {raw[0].effect}."
+        lost = raw[0].effect if raw else UNRESOLVED
+        change = Estimate(-lost.value, -lost.hi, -lost.lo, lost.resolved)
+        said = f"From {largest} environments to {smallest} the score changes by {change}."
         far = [e.environment for e in raw if e.environment != ALL and abs(e.effect.value) > CLOSE]
         said += f" More than {CLOSE} apart: {', '.join(far)}." if far else ""
         return judge(claim, f"{CLOSE} − |largest − smallest batch|, normalized", close, said)

@@ -179,7 +179,7 @@ class Bias(Declared):
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
         from trimtab.report.studies import bias
 
-        return {
+        found = {
             "exact": Figure(
                 bias.exact_bias(tables["exact"], list(self.finite)),
                 "Lines that fall to the right: longer rows, less bias; where they level off, λ < 1 keeps the rest.",
@@ -188,10 +188,11 @@ class Bias(Declared):
                 bias.sampled_bias(tables["sampled"]),
                 "Means over seeds; an interval that holds 0 resolves no bias.",
             ),
-            "draws": Figure(
-                bias.draws(tables["draws"]), "Rows and single draws should have the same bias, and their distance be 0."
-            ),
         }
+        if len(tables["draws"]):
+            caption = "Rows and single draws should have the same bias, and their distance be 0."
+            found["draws"] = Figure(bias.draws(tables["draws"]), caption)
+        return found
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         falls, _, trade = verdicts
