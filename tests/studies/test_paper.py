@@ -202,6 +202,17 @@ def test_betas_help_only_by_more_than_a_little(gain, word):
     assert words(Betas().judge({"finals": finals}))["H13"] == word
 
 
+@pytest.mark.parametrize("variant", [batches.ADJUSTED, batches.NO_STEP_SIZE])
+@pytest.mark.parametrize("size", SIZES)
+def test_cells_none_of_whose_runs_finished_leave_the_rest_judged(variant, size):
+    variants = (batches.ADJUSTED, *batches.ABLATIONS, batches.LINEAR, batches.ONLY_BETA2, batches.BOTH_BETAS)
+    gone = pl.col("variant").is_in([variant, batches.LINEAR, batches.ONLY_BETA2]) & (pl.col("num_envs") == size)
+    finals = with_reference(made(costs, variants=variants)).filter(~gone)
+    tables = {"finals": finals, "oscillation": oscillation(lambda g, n: 2.0), "table5": table5.table5(finals, SIZES)}
+    for study in (Invariance(), Linear(), Betas(), table5.Table5()):
+        assert all(verdict.word for verdict in study.verdicts(tables))
+
+
 def test_smallness_of_an_effect_has_the_interval_that_follows():
     assert Estimate(-0.02, -0.05, 0.01).within(0.1) == Estimate(0.08, pytest.approx(0.05), 0.1)
     assert Estimate(0.3, 0.2, 0.4).within(0.1).hi == pytest.approx(-0.1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import polars as pl
 
@@ -19,6 +19,15 @@ from trimtab.studies.study import Outcomes
 LEVEL, HYPOTHESES = 0.001, 16  # the paper's: 0.1% after Bonferroni over 4 ablations x 4 smaller batches
 THRESHOLD = stats.z_needed(LEVEL, HYPOTHESES)
 MOSTLY = 0.84  # standard errors beyond it, so that it is passed with a probability of 80%
+
+
+COLUMNS: dict[str, Any] = {
+    "ablation": pl.String,
+    "num_envs": pl.Int64,
+    **dict.fromkeys(("effect", "lo", "hi", "z", "p", "p_bonferroni", "max_z"), pl.Float64),
+    "environments": pl.Int64,
+    "seeds": pl.Int64,
+}
 
 
 def table5(finals: pl.DataFrame, batches: tuple[int, ...]) -> pl.DataFrame:
@@ -57,7 +66,7 @@ def table5(finals: pl.DataFrame, batches: tuple[int, ...]) -> pl.DataFrame:
                     "seeds": min(len(x) for x, _ in strata),
                 }
             )
-    return pl.DataFrame(rows)
+    return pl.DataFrame(rows, schema=COLUMNS)
 
 
 def _losses(groups: Groups, environment: str, variant: str, largest: int, num_envs: int) -> list[float]:
@@ -128,6 +137,8 @@ class Table5(Batches):
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         table = tables["table5"]
+        if not len(table):
+            return "No ablation has runs that could be compared."
         significant = table.filter(pl.col("z") > THRESHOLD)
         return (
             f"{len(significant)} of {len(table)} hypotheses are significant at the 0.1% level after Bonferroni "
@@ -138,6 +149,8 @@ class Table5(Batches):
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
         from trimtab.report.studies import paper
 
+        if not len(tables["table5"]):
+            return {}
         return {
             "table5": Figure(
                 paper.effect_table(tables["table5"], THRESHOLD),
