@@ -71,10 +71,10 @@ def _beyond(verdict: Verdict, name: str) -> str:
     threshold = verdict.get("threshold", 0.0)
     effects = [Estimate.from_dict(item["effect"]) for item in verdict["evidence"]]
     if len(effects) == 1:
-        return name + (f"; above {threshold:g} asked for" if threshold else "")
+        return name + (f"; above {threshold:.3g} asked for" if threshold else "")
     above = sum(e.resolved and e.lo > threshold for e in effects)
     below = sum(e.resolved and e.hi <= threshold for e in effects)
-    return f"{above} of {len(effects)} above {threshold:g}" + (f", {below} below" if below else "")
+    return f"{above} of {len(effects)} above {threshold:.3g}" + (f", {below} below" if below else "")
 
 
 def claim_block(verdict: Verdict, link: tuple[str, str] | None = None) -> Claim:
@@ -98,7 +98,7 @@ def evidence(verdict: Verdict) -> Table:
         for item in verdict["evidence"]
     ]
     threshold = verdict.get("threshold", 0.0)
-    caption = f"{sentence(verdict['measured'])} Above {threshold:g} speaks for the claim."
+    caption = f"{sentence(verdict['measured'])} Above {threshold:.3g} speaks for the claim."
     return Table(["", "effect [95%]", "seeds"], rows, words=(0,), caption=caption)
 
 

@@ -154,7 +154,7 @@ def needed(part: Sequence[Evidence], least: float = 0.0) -> tuple[float, str]:
     if seeds <= REACH:
         return seeds, f"about {max(round(seeds), here + 1)} seeds ({here} here)"
     shown = _half(nearest) * math.sqrt(nearest.seeds / REACH)
-    what = f"differ from {least:g} by nothing" if least else "be nil"
+    what = f"differ from {least:.3g} by nothing" if least else "be nil"
     return seeds, f"out of reach: over {REACH} seeds; the effect may {what} ({REACH} would show one of {shown:.2g})"
 
 
