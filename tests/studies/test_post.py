@@ -98,6 +98,25 @@ def test_covariance_correlation_near_zero(near, noise, word):
     assert verdicts(correlation.Correlation(size="quick"), tables)["P5"].word == word
 
 
+def test_noise_of_checkpoints_that_share_their_randomness():
+    """Replicates have randomness in common at all checkpoints: only the rest of it makes checkpoints differ."""
+    rng = np.random.default_rng(0)
+    steps, replicates, rows = 200, 8, []
+    common, true = 3.0 * rng.normal(size=replicates), 0.5 * rng.normal(size=steps)
+    for step in range(steps):
+        values = true[step] + common + 1.2 * rng.normal(size=replicates)
+        rows += [(step, 1, "covariance_within", 1, r, v) for r, v in enumerate(values)]
+        rows += [(step, 1, "covariance_across", None, r, 0.1 * v) for r, v in enumerate(values)]
+    names = ["step", "seed", "quantity", "lag", "replicate", "value"]
+    found = correlation.with_noise(pl.DataFrame(rows, schema=names, orient="row"))
+    within = found.filter(pl.col("lag") == 1)
+    assert len(found) == 2 * steps and within["noise"].n_unique() == 1
+    assert within["noise"][0] == pytest.approx(1.2**2 / replicates, rel=0.1)
+    assert correlation._true_spread(within) == pytest.approx(0.5, rel=0.15)
+    across = found.filter(pl.col("quantity") == "covariance_across")
+    assert across["noise"][0] == pytest.approx(0.12**2 / replicates, rel=0.1)
+
+
 # post/split ------------------------------------------------------------------------------------------------
 
 

@@ -86,9 +86,7 @@ class Correlation(Declared):
         values = looks.filter(pl.col("quantity").is_in(["cosine_within_value", "cosine_across_value"]))
         return {
             "cosines": means.group_by(keys, maintain_order=True).agg(pl.col("value").mean()),
-            "covariances": by_checkpoint.group_by("step", "seed", "quantity", "lag", maintain_order=True).agg(
-                pl.col("value").mean(), (pl.col("value").var() / pl.col("value").count()).alias("noise")
-            ),
+            "covariances": with_noise(by_checkpoint),
             "distributions": values.select("stage", "seed", "replicate", "quantity", "lag", "value"),
         }
 
@@ -159,6 +157,22 @@ class Correlation(Declared):
             "the batch mean, which puts the across-environment baseline slightly below 0.",
             f"The covariance correlation is averaged over {self.checkpoints} checkpoints of each seed.",
         ]
+
+
+def with_noise(table: pl.DataFrame) -> pl.DataFrame:
+    """Means over replicates by checkpoint, and how much of their variance over checkpoints is the estimates' own.
+
+    Replicates of one number share their randomness at every checkpoint, so noise is what is left of the values without
+    the means of their checkpoint and of their replicate, over the number of replicates.
+    """
+    keys, value = ["seed", "quantity", "lag"], pl.col("value")
+    mean = lambda *by: value.mean().over(*keys, *by)
+    left = value - mean("step") - mean("replicate") + mean()
+    freedom = (pl.col("step").n_unique() - 1) * (pl.col("replicate").n_unique() - 1)
+    found = table.with_columns(left.alias("left")).group_by(keys, maintain_order=True)
+    noise = found.agg((pl.col("left").pow(2).sum() / freedom / pl.col("replicate").n_unique()).alias("noise"))
+    means = table.group_by("step", *keys, maintain_order=True).agg(value.mean())
+    return means.join(noise, on=keys, how="left", nulls_equal=True, maintain_order="left")
 
 
 def _gap(own: pl.DataFrame, lag: int) -> float | None:
