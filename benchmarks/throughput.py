@@ -240,8 +240,8 @@ def write_page(results: dict[str, Any]) -> None:
     for name, r in results["work"].items():
         share = f"{r['share_of_matmul_peak']:.1%} of {r['peak_gflops']:.0f} GFLOP/s" if name in SIZES else ""
         lines.append(
-            f"| {name} | {r['trimtab']:,.0f} | {r['sb3']:,.0f} | {r['ratio']:.1f} ({r['ratio_of_turns'][0]:.1f} to "
-            f"{r['ratio_of_turns'][1]:.1f}) | {r['wanted']} | {share} | {r['second_start_compile_seconds']:.1f} s | "
+            f"| {name} | {r['trimtab']:,.0f} | {r['sb3']:,.0f} | {r['ratio']:.2f} ({r['ratio_of_turns'][0]:.2f} to "
+            f"{r['ratio_of_turns'][1]:.2f}) | {r['wanted']} | {share} | {r['second_start_compile_seconds']:.1f} s | "
             f"{r['measured']} |"
         )
     two, light, wanted = results["two_seeds"], results["light_probe"], results["wanted"]
