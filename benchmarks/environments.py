@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from trimtab import envs
 from trimtab.envs import table
 from trimtab.envs.base import ActionSpace, EnvError, numbers_in
 from trimtab.envs.names import NATIVE_IDS, PGX_IDS, XMINIGRID_IDS
+from trimtab.runs.device import cores
 
 PAGE = Path(__file__).parent.parent / "docs" / "results" / "environments.md"
 STEPS, NUM_ENVS = 100, 2
@@ -127,10 +129,20 @@ def work(job: str, chosen: list[list[str]]) -> None:
 
 
 def in_processes(job: str, chosen: list[tuple[str, str]]) -> dict[str, str]:
-    """Problems by id. A process that dies takes only the environment it was at."""
-    problems, left = {}, list(chosen)
+    """Problems by id, of groups that share a process, on all cores."""
+    groups, problems = [chosen[k : k + AT_ONCE] for k in range(0, len(chosen), AT_ONCE)], {}
+    with ThreadPoolExecutor(cores()) as pool:
+        for found in pool.map(lambda group: _in_one_process(job, group), groups):
+            problems |= found
+            print(f"{job}: {len(problems)} of {len(chosen)}", flush=True)
+    return problems
+
+
+def _in_one_process(job: str, left: list[tuple[str, str]]) -> dict[str, str]:
+    """A process that dies takes only the environment it was at: the rest have another one."""
+    problems: dict[str, str] = {}
     while left:
-        group = left[:AT_ONCE]
+        group = left
         words = [sys.executable, "-m", "benchmarks.environments", "--work", job, json.dumps(group)]
         try:
             ended = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
@@ -142,7 +154,6 @@ def in_processes(job: str, chosen: list[tuple[str, str]]) -> dict[str, str]:
         died = [row["begun"] for row in told if "begun" in row and row["begun"] not in problems]
         problems |= dict.fromkeys(died[:1] if told else [group[0][0]], how)
         left = [pair for pair in left if pair[0] not in problems]
-        print(f"{job}: {len(problems)} of {len(chosen)}", flush=True)
     return problems
 
 
@@ -150,7 +161,10 @@ def kinds(chosen: list[tuple[str, str]]) -> dict[tuple[str, str, str], tuple[str
     """One environment of each pair of spaces on each backend."""
     found: dict[tuple[str, str, str], tuple[str, str]] = {}
     for env_id, backend in chosen:
-        spec = envs.look(env_id, backend)
+        try:
+            spec = envs.look(env_id, backend)
+        except EnvError:  # it was not stepped either, and is told there
+            continue
         key = (backend, table.observation_in_words(spec), table.action_in_words(spec.action))
         found.setdefault(key, (env_id, backend))
     return found
