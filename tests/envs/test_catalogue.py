@@ -148,3 +148,8 @@ def test_options_that_change_what_is_seen_are_followed_before_anything_is_made()
     assert seen.obs_shape == (64, 64, 2) and envs.look("Pong-v5").obs_shape == (84, 84, 4)
     with pytest.raises(EnvError, match="img_heigth"):
         envs.look("Pong-v5", env_kwargs={"img_heigth": 64})
+
+
+def test_an_environment_that_no_installed_version_can_make_is_not_called_available():
+    rows = {row.env_id: row for row in envs.catalogue() if row.backend == "gymnasium"}
+    assert not rows["Pusher-v4"].available and "Pusher-v5" in rows["Pusher-v4"].reason and rows["Pusher-v5"].available

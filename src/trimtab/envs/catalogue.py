@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from .base import EnvError
@@ -128,4 +129,6 @@ def _gymnasium_reason(name: str) -> str:
     for prefix, (package, install) in _GYMNASIUM_NEEDS.items():
         if name.startswith(prefix) and importlib.util.find_spec(package) is None:
             return f"needs {package}: {install}"
+    if name.startswith("gymnasium.envs.mujoco.pusher_v4") and int(version("mujoco").split(".")[0]) >= 3:
+        return "needs mujoco below 3; nearest: Pusher-v5"
     return ""
