@@ -142,8 +142,7 @@ def _in_one_process(job: str, left: list[tuple[str, str]]) -> dict[str, str]:
     """A process that dies takes only the environment it was at: the rest have another one."""
     problems: dict[str, str] = {}
     while left:
-        group = left
-        words = [sys.executable, "-m", "benchmarks.environments", "--work", job, json.dumps(group)]
+        words = [sys.executable, "-m", "benchmarks.environments", "--work", job, json.dumps(left)]
         try:
             ended = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
             printed, how = ended.stdout, f"its process ended with code {ended.returncode}"
@@ -152,7 +151,7 @@ def _in_one_process(job: str, left: list[tuple[str, str]]) -> dict[str, str]:
         told = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
         problems |= {row["env_id"]: row["problem"] for row in told if "env_id" in row}
         died = [row["begun"] for row in told if "begun" in row and row["begun"] not in problems]
-        problems |= dict.fromkeys(died[:1] if told else [group[0][0]], how)
+        problems |= dict.fromkeys(died[:1] if told else [left[0][0]], how)
         left = [pair for pair in left if pair[0] not in problems]
     return problems
 

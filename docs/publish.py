@@ -162,12 +162,17 @@ def claims(answers: list[dict[str, Any]]) -> str:
     rows = judged_rows(answers)
     lines = ["# Claims of the sources, and what was measured", "", f"**{counted(rows)}.**", ""]
     lines += [
-        "Each claim is judged by the rule that its study declares beforehand: the study's page has the rule, every "
+        "Each claim is judged by the rule that its study declares: the study's page has the rule, every "
         "effect and the figures. The effect shown is the middle one of those measured (of those over all environments, "
         "where there are such), with its 95% interval. Run a study: `trimtab study run NAME`; this table: "
         "`trimtab study claims DIR`.",
         "",
         verdicts.RULE,
+        "",
+        "These rules are stricter than those of earlier versions, whose results had been seen: half of the effects "
+        "sufficed also where a claim names several sizes or values (P8, P12 to P15, H3, H5 to H7, H9, H10, H13, N7, "
+        "N8), P3 asked for any lower variance, P5 for a spread with the noise of the estimates in it, D1 was held "
+        "against 1/√L, N4 took the best of several counts.",
         "",
         "| | claim | verdict | effect [95%] | would resolve it | study |",
         "|---|---|---|---|---|---|",

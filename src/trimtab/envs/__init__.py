@@ -138,9 +138,9 @@ def look(
     if chosen not in ("gymnasium", "tabular"):
         from .table import by_id
 
-        row = by_id(chosen).get(canonical(env_id))
         if chosen == "envpool" and env_kwargs and not missing_package(chosen):
             return make(env_id, num_envs=1, backend=chosen, env_kwargs=env_kwargs, time_limit=time_limit).spec
+        row = by_id(chosen).get(canonical(env_id))
         if row is not None:
             if row.spec is None:
                 raise EnvError(f"env_id: {env_id} {row.reason}")

@@ -1,4 +1,4 @@
-"""Claims of the sources, and verdicts on them by rules written down before anything was measured."""
+"""Claims of the sources, and verdicts on them by rules that their studies declare."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Claim:
     id: str  # as P1, D2, H4, N6
     text: str
     where: str  # figure, table or section of the source
-    rule: str  # what must be seen for it to hold, in words, decided beforehand
+    rule: str  # what must be seen for it to hold, in words
 
     @property
     def source(self) -> str:
@@ -141,15 +141,13 @@ def needed(part: Sequence[Evidence], least: float = 0.0) -> tuple[float, str]:
     if not spread:
         return math.inf, "no spread was measured, so no size can be named: at least two seeds that finish"
     alone = {e: _alone(e, least) for e in spread}
-    seeds, nearest = min(alone.values()), min(spread, key=alone.__getitem__)
+    seeds, nearest = math.inf, min(spread, key=alone.__getitem__)
     for e in sorted(spread, key=alone.__getitem__):
         resolved = [other for other in spread if alone[other] <= alone[e]]
         above = sum(other.effect.value > least for other in resolved)
-        seeds, nearest = alone[e], e
         if 2 * max(above, len(resolved) - above) >= len(deciding):
+            seeds, nearest = alone[e], e
             break
-    else:
-        seeds = math.inf
     here = min(e.seeds for e in spread)
     if seeds <= REACH:
         return seeds, f"about {max(round(seeds), here + 1)} seeds ({here} here)"

@@ -9,6 +9,11 @@ from trimtab.runs.records import RunDir, RunError
 from trimtab.studies.job import Train
 from trimtab.studies.store import Outcome
 
+BROKEN = (
+    "A run whose numbers stop being finite counts with its curve up to there and with the return it began with from "
+    "there on; other failures are left out and listed."
+)
+
 
 def course(outcome: Outcome) -> Curve | None:
     """The curve of a training job; None where no episode ended, or it failed for another reason than its numbers.

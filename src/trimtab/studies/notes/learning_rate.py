@@ -10,6 +10,7 @@ import polars as pl
 
 from trimtab.config import Config
 from trimtab.studies.claims import Claim, Evidence, Verdict, judge_all
+from trimtab.studies.courses import BROKEN
 from trimtab.studies.declared import Declared, Figure, Size
 from trimtab.studies.job import Job, Train
 from trimtab.studies.notes.learning import areas_of, contrast
@@ -105,6 +106,7 @@ class LearningRate(Declared):
             "stay, so a batch 16 times as large takes a sixteenth of the gradient steps. Adam, as in the notes.",
             "The base is a small batch (4 × 32), so that 16 times it is still an ordinary one (64 × 32).",
             f"What is learned is counted from an untrained policy's return, about: {START}.",
+            BROKEN,
         ]
 
 

@@ -11,6 +11,7 @@ import polars as pl
 from trimtab.config import Config
 from trimtab.estimate import UNRESOLVED
 from trimtab.studies.claims import Claim, Evidence, Verdict, judge_all
+from trimtab.studies.courses import BROKEN
 from trimtab.studies.declared import Declared, Figure, Size
 from trimtab.studies.job import Job, Train
 from trimtab.studies.jobs import Minibatches
@@ -179,6 +180,7 @@ class NotesMinibatch(Declared):
             f"Batches of {BATCH} as 8 × 128, 4 epochs, the same learning rate for every size (3e-4 falling linearly to "
             "0): what a larger minibatch could gain by a larger step is the study of learning rates.",
             "The notes give no environments; these are the ones that learn in minutes.",
+            BROKEN,
         ]
 
 

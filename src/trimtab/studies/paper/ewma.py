@@ -11,10 +11,11 @@ from trimtab import stats
 from trimtab.config import Config
 from trimtab.estimate import Estimate
 from trimtab.studies.claims import Claim, Evidence, Verdict, judge_all
+from trimtab.studies.courses import BROKEN
 from trimtab.studies.declared import Figure
 from trimtab.studies.paper import suite
 from trimtab.studies.paper.published import reference
-from trimtab.studies.paper.trained import BROKEN, DIFFERENT, SCORE, SETTINGS, Cell, Groups, Trained, by_id, effects
+from trimtab.studies.paper.trained import DIFFERENT, SCORE, SETTINGS, Cell, Groups, Trained, by_id, effects
 from trimtab.studies.store import Outcome
 from trimtab.studies.study import Outcomes
 

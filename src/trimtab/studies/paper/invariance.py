@@ -14,6 +14,7 @@ from trimtab.estimate import UNRESOLVED, Estimate
 from trimtab.playbook.signs import swing
 from trimtab.runs.run import Run
 from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge, judge_all
+from trimtab.studies.courses import BROKEN
 from trimtab.studies.declared import Figure, Size
 from trimtab.studies.paper import suite
 from trimtab.studies.paper.batches import (
@@ -34,7 +35,6 @@ from trimtab.studies.paper.batches import (
 from trimtab.studies.paper.published import reference
 from trimtab.studies.paper.trained import (
     ALL,
-    BROKEN,
     CLOSE,
     DIFFERENT,
     SCORE,

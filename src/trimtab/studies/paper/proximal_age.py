@@ -11,10 +11,11 @@ import polars as pl
 
 from trimtab import stats
 from trimtab.studies.claims import Claim, Evidence, Verdict, judge
+from trimtab.studies.courses import BROKEN
 from trimtab.studies.declared import Figure, Size
 from trimtab.studies.paper import suite
 from trimtab.studies.paper.batches import ADJUSTED, at
-from trimtab.studies.paper.trained import BROKEN, DIFFERENT, SCORE, SETTINGS, Cell, Groups, Trained
+from trimtab.studies.paper.trained import DIFFERENT, SCORE, SETTINGS, Cell, Groups, Trained
 from trimtab.studies.study import Outcomes
 
 FACTOR = 4.0  # from one row or column of the grid to the next

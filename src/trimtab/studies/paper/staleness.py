@@ -18,10 +18,10 @@ from trimtab import stats
 from trimtab.config import Config
 from trimtab.playbook.rescale import rescale
 from trimtab.studies.claims import Claim, Evidence, Verdict, explained, judge, judge_all
+from trimtab.studies.courses import BROKEN
 from trimtab.studies.declared import Figure, Size
 from trimtab.studies.paper import suite
 from trimtab.studies.paper.trained import (
-    BROKEN,
     CLOSE,
     DIFFERENT,
     SCORE,

@@ -47,10 +47,6 @@ SETTINGS = (
     "for PPO (there shared), step sizes found environment by environment; in PPG 8 policy iterations a phase (32) and "
     "3 auxiliary epochs (6) with a step size of 1e-3 (5e-4)."
 )
-BROKEN = (
-    "A run whose numbers stop being finite counts with its curve up to there and with the return it began with from "
-    "there on; other failures are left out and listed."
-)
 SAME_SCALE = (
     "The scale is the paper's; the implementation is another one, and what the paper's tables leave open was inferred."
 )

@@ -156,6 +156,8 @@ class Correlation(Declared):
             "The post shows one run; here every number is a mean over seeds with an interval. Cosines are centred on "
             "the batch mean, which puts the across-environment baseline slightly below 0.",
             f"The covariance correlation is averaged over {self.checkpoints} checkpoints of each seed.",
+            "P5's spread is judged without the noise of the estimates; an earlier version of the rule left it in, "
+            "where fewer pairs make a larger spread of anything. That was changed after these numbers had been seen.",
         ]
 
 

@@ -194,8 +194,8 @@ class PostSplit(Declared):
             "batches from the rollout buffer; here every batch is drawn afresh from the frozen policy, so batches are "
             "independent.",
             "The variance at 8 × 256 is half of that at 4 × 256: rows are independent given the policy.",
-            "An earlier version of P3's rule asked for any lower variance, and an earlier one of the whole study for "
-            "half of the effects only where several were named; both were made stricter after a first run.",
+            "An earlier version of P3's rule asked for any lower variance; it was made stricter after a first run had "
+            "been seen, and before this one.",
             "Sign and size of the covariance term depend on γ: with 0.9 it is above 0 early in training where it is "
             "below 0 here (`trimtab split Pendulum-v1 --gamma 0.9`).",
         ]
