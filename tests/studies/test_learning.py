@@ -5,7 +5,7 @@ import pytest
 
 from trimtab import presets
 from trimtab.config import ConfigError
-from trimtab.studies.own.learning import Learning
+from trimtab.studies.own.learning import RETURNS, Learning
 from trimtab.studies.own.rows import FULL, Bar
 
 
@@ -37,8 +37,8 @@ def test_environments_are_chosen_and_first_seeds_come_first():
 def test_what_was_not_run_is_said():
     study = Learning(size="full", only=("Hopper-v4",))
     steps = study.rows[0].config.steps
-    rows = [("Hopper-v4", "ppo", seed, steps, value, 20.0) for seed, value in ((1, 2400.0), (2, 2300.0))]
-    returns = pl.DataFrame(rows, schema=["env_id", "algo", "seed", "steps", "value", "first"], orient="row")
+    rows = [("Hopper-v4", "ppo", seed, steps, value, 20.0, "") for seed, value in ((1, 2400.0), (2, 2300.0))]
+    returns = pl.DataFrame(rows, schema=RETURNS, orient="row")
     summary, left = study._summary(returns), study._not_run(returns)
     assert summary["seeds"].to_list() == ["2 of 3"] and summary["met"].to_list() == ["no, so far"]
     assert left.height == len(FULL) - 1 and "Hopper-v4" not in left["env_id"]
@@ -50,9 +50,26 @@ def test_what_was_not_run_is_said():
 @pytest.mark.parametrize("values, word", [([250.0] * 4, "yes"), ([250.0, 0.0], "open"), ([250.0, 0.0, 0.0], "no")])
 def test_seeds_that_are_not_run_leave_open_what_depends_on_them(values, word):
     study = Learning(size="full", only=("LunarLander-v3",))
-    rows = [("LunarLander-v3", "ppo", k, 1, value, 0.0) for k, value in enumerate(values)]
-    returns = pl.DataFrame(rows, schema=["env_id", "algo", "seed", "steps", "value", "first"], orient="row")
+    rows = [("LunarLander-v3", "ppo", k, 1, value, 0.0, "") for k, value in enumerate(values)]
+    returns = pl.DataFrame(rows, schema=RETURNS, orient="row")
     assert study._summary(returns)["met"].to_list() == [word]
+
+
+@pytest.mark.parametrize(
+    "acts, said, well",
+    [
+        (["", "", ""], "nothing", "in 1 of 1"),
+        (["clipping", "clipping, minibatch", ""], "clipping in 2 of 3, minibatch in 1 of 3", "in 0 of 1"),
+    ],
+)
+def test_what_the_doctor_finds_in_runs_of_a_preset_is_said(acts, said, well):
+    study = Learning(size="full", only=("Hopper-v4",))
+    rows = [("Hopper-v4", "ppo", seed, 1, 2400.0, 20.0, act) for seed, act in enumerate(acts, 1)]
+    returns = pl.DataFrame(rows, schema=RETURNS, orient="row")
+    summary = study._summary(returns)
+    assert summary["doctor"].to_list() == [said]
+    answer = study.answer({"summary": summary, "not_run": study._not_run(returns)}, [])
+    assert f"The doctor finds nothing to act on {well}" in answer
 
 
 def test_every_row_trains_a_shipped_preset():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,6 +10,7 @@ import polars as pl
 
 from trimtab import stats
 from trimtab.config import ConfigError
+from trimtab.playbook.doctor import diagnose
 from trimtab.runs.run import Run, learning_frame
 from trimtab.studies.claims import Verdict
 from trimtab.studies.declared import Declared, Figure
@@ -18,7 +20,9 @@ from trimtab.studies.own.rows import FULL, SIZES, Row
 from trimtab.studies.study import Outcomes
 from trimtab.wording import nearest
 
+NOTHING = "nothing"
 FIRST = 100  # episodes at the start of a run that say what a policy is worth that has learned nothing
+RETURNS = ["env_id", "algo", "seed", "steps", "value", "first", "act"]  # act: what the doctor finds to act on
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,12 @@ class Learning(Declared):
                     continue
                 result, path = outcomes.of(job).result, outcomes.of(run).path
                 value = result["value"] if "value" in result else result["ep_rew_mean"]
-                first = Run(path).episodes["return"][:FIRST].mean()
-                rows.append((row.env_id, row.algo, run.config.seed, run.config.steps, value, first))
+                trained = Run(path)
+                first = trained.episodes["return"][:FIRST].mean()
+                act = ", ".join(f.check for f in diagnose(trained).findings if f.verdict == "act")
+                rows.append((row.env_id, row.algo, run.config.seed, run.config.steps, value, first, act))
                 curves.append((row.name, run.config.seed, path))
-        schema = ["env_id", "algo", "seed", "steps", "value", "first"]
-        returns = pl.DataFrame(rows, schema=schema, orient="row")
+        returns = pl.DataFrame(rows, schema=RETURNS, orient="row")
         return {
             "summary": self._summary(returns),
             "not_run": self._not_run(returns),
@@ -97,7 +102,7 @@ class Learning(Declared):
                 | {"seeds": f"{len(values)} of {row.seeds}", "first": first}
                 | {name: reached[name] for name in ("value", "lo", "hi")}
                 | {"wanted": str(row.bar) if row.bar else "reported"}
-                | {"met": _met(row, values, first)}
+                | {"met": _met(row, values, first), "doctor": _acts(mine["act"].to_list())}
                 | {"published": row.published[0], "where": row.published[1]}
             )
         return pl.DataFrame(lines, infer_schema_length=None)
@@ -134,9 +139,11 @@ class Learning(Declared):
         names = ", ".join(f"{e} {a}" for e, a in short.select("env_id", "algo").iter_rows())
         judged = summary.filter(pl.col("met").str.contains("yes|no")).height
         left = tables["not_run"].height
+        ill = summary.filter(pl.col("doctor") != NOTHING)
         return (
             f"{judged - short.height} of {judged} presets reach what is wanted of them"
             + (f", not {names}" if names else "")
+            + f". The doctor finds nothing to act on in {summary.height - ill.height} of {summary.height}"
             + (f"; {left} rows of the full size were not run." if left else ".")
         )
 
@@ -144,7 +151,7 @@ class Learning(Declared):
         return [
             "`value` is the mean over seeds of the mean return of the last 100 episodes of training, exploration on, "
             "unless `measure` says otherwise; `lo` and `hi` are Student's 95% interval; `first` is the mean return of "
-            f"the first {FIRST} episodes.",
+            f"the first {FIRST} episodes; `doctor` is what `trimtab doctor` finds to act on in these runs.",
             "CleanRL's numbers are means and deviations over seeds of training episodes; RL Zoo's are one run each, "
             "evaluated with exploration off, and some are of older versions of the environment (in brackets). Where "
             "only numbers at more steps are published, `wanted` is that number, less its deviation (Reacher), or a "
@@ -152,6 +159,12 @@ class Learning(Declared):
             "CleanRL's table of dm_control does not say its steps; its default is 1M, the benchmark script of today "
             "says 8M.",
         ]
+
+
+def _acts(found: list[str]) -> str:
+    """What the doctor would act on, and in how many of the runs."""
+    counts = Counter(check for checks in found for check in checks.split(", ") if check)
+    return ", ".join(f"{check} in {count} of {len(found)}" for check, count in counts.most_common()) or NOTHING
 
 
 def _met(row: Row, values: list[float], first: float) -> str:
