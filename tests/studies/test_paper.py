@@ -479,14 +479,25 @@ def invariance_tables():
     }
 
 
-def algorithm_tables():
-    names = [ewma.PPO, ewma.PPO_EWMA, ewma.PPG, ewma.PPG_EWMA]
+def algorithm_tables(score=lambda algorithm: 0.5):
+    names = [ewma.PPO, ewma.PPO_EWMA, ewma.PPG, ewma.PPG_EWMA, *ewma.SMALLER_PAIR]
     rows = [
-        {"environment": g, "algorithm": a, "seed": s, "score": 0.5 + 0.01 * s, "fps": 1000.0 + s}
+        {"environment": g, "algorithm": a, "seed": s, "score": score(a) + 0.01 * s, "fps": 1000.0 + s}
+        | {"early_kl": 0.03 if a == ewma.PPO_EWMA else 0.01, "final_normalized": 1.0}
         for g, a, s in itertools.product(GAMES, names, SEEDS)
     ]
     finals = pl.DataFrame(rows)
-    return {"finals": finals, "curves": curves_of(finals), "differences": ewma._differences(finals)}
+    found = {"finals": finals, "curves": curves_of(finals), "differences": ewma._differences(finals)}
+    return found | {"change": ewma._change(finals), "costs": ewma.Ewma(size="quick")._costs(finals)}
+
+
+def test_where_the_ewma_falls_behind_it_is_said_how_far_iterations_go_and_what_smaller_steps_change():
+    behind = algorithm_tables(lambda a: 0.2 if a == ewma.PPO_EWMA else 0.9 if a == ewma.PPO_EWMA_SMALLER else 0.5)
+    gain = ewma.Ewma().judge(behind)[0]
+    assert gain.word == "does not hold"
+    assert "moves the policy 3 to 3 times as far" in gain.differs
+    assert "With 1/4 of the step size the difference is 0.4 [" in gain.differs
+    assert "pair" in behind["differences"].columns and behind["differences"]["pair"].n_unique() == 3
 
 
 @pytest.mark.parametrize(
