@@ -113,7 +113,7 @@ def _short(verdict: dict[str, Any] | None) -> str:
 
 def claim_by_claim(answer: dict[str, Any]) -> list[str]:
     """Rule, finding and every effect of every claim."""
-    lines = ["## Claim by claim", ""] if answer["verdicts"] else []
+    lines = ["## Claim by claim", "", verdicts.RULE, ""] if answer["verdicts"] else []
     for verdict in answer["verdicts"]:
         claim = verdict["claim"]
         lines += [f"**{claim['id']}. {verdicts.sentence(claim['text'])}** ({claim['where']}) {verdict['sentence']}"]

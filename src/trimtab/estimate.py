@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
 @dataclass(frozen=True, repr=False)
 class Estimate:
-    """A value, the ends of its interval (95% unless said otherwise), and whether the data resolve it at all."""
+    """A value, the ends of its interval (95% unless said otherwise), and whether the data resolve it at all.
+
+    `freedom` are the degrees of freedom of Student's t behind the interval, where it is one.
+    """
 
     value: float
     lo: float
     hi: float
     resolved: bool = True
+    freedom: float | None = None
 
     def __str__(self) -> str:
         if not self.resolved:
@@ -35,13 +39,13 @@ class Estimate:
 
     def times(self, factor: float) -> Estimate:
         """In other units; factor > 0."""
-        return Estimate(self.value * factor, self.lo * factor, self.hi * factor, self.resolved)
+        return replace(self, value=self.value * factor, lo=self.lo * factor, hi=self.hi * factor)
 
     def within(self, margin: float) -> Estimate:
         """margin − |x|: positive where x is smaller than the margin, with the interval that follows."""
         ends = abs(self.lo), abs(self.hi)
         nearest = 0.0 if self.lo <= 0 <= self.hi else min(ends)
-        return Estimate(margin - abs(self.value), margin - max(ends), margin - nearest, self.resolved)
+        return replace(self, value=margin - abs(self.value), lo=margin - max(ends), hi=margin - nearest)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, where what is not a finite number is None."""

@@ -139,9 +139,9 @@ def contrast(groups: Sequence[Values], weights: Values, confidence: float = 0.95
     parts = factors**2 * [group.var(ddof=1) for group in arrays] / sizes
     if not parts.any():
         return Estimate(value, value, value)
-    freedom = parts.sum() ** 2 / np.sum(parts**2 / (sizes - 1))
+    freedom = float(parts.sum() ** 2 / np.sum(parts**2 / (sizes - 1)))
     half = float(special.stdtrit(freedom, (1 + confidence) / 2) * np.sqrt(parts.sum()))
-    return Estimate(value, value - half, value + half)
+    return Estimate(value, value - half, value + half, freedom=freedom)
 
 
 def stratified_bootstrap(

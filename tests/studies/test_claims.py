@@ -8,11 +8,19 @@ from scipy import special
 
 from trimtab.estimate import Estimate, unresolved
 from trimtab.studies.catalogue import DECLARED
-from trimtab.studies.claims import Claim, Evidence, explained, judge, judge_all
+from trimtab.studies.claims import Claim, Evidence, beyond, explained, judge, judge_all
 from trimtab.studies.declared import SIZES
 
 CLAIM = Claim("P1", "text", "where", "rule")
 ABOVE, BELOW, NEITHER = Estimate(1.0, 0.5, 1.5), Estimate(-1.0, -1.5, -0.5), Estimate(0.5, -0.5, 1.5)
+
+
+@pytest.mark.parametrize("freedom, contradicts", [(4.0, True), (2.0, False), (None, False)])
+def test_intervals_are_widened_by_their_own_degrees_of_freedom(freedom, contradicts):
+    """t at 1 - 0.025/10 over t at 0.975: 2.0 with 4 degrees, 3.3 with 2, as with a mean over 3 seeds."""
+    effect = Evidence("a", Estimate(-0.39, -0.54, -0.24, freedom=freedom), 3)
+    assert beyond(effect, 0.0, among=10) == (-1 if contradicts else 0)
+    assert beyond(effect, 0.0) == -1
 
 
 @pytest.mark.parametrize(

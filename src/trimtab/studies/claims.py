@@ -123,8 +123,12 @@ def beyond(e: Evidence, least: float, among: int = 1) -> int:
 
 def _wider(e: Evidence, among: int) -> float:
     """What a 95% interval over seeds is multiplied by to hold together with as many others (Student's t)."""
-    freedom = max(1, e.seeds - 1)
-    return float(special.stdtrit(freedom, 1 - 0.025 / among) / special.stdtrit(freedom, 0.975))
+    return float(special.stdtrit(_freedom(e), 1 - 0.025 / among) / special.stdtrit(_freedom(e), 0.975))
+
+
+def _freedom(e: Evidence) -> float:
+    """Degrees of freedom of an effect's interval; where it is no Student's t, as of a mean over its seeds."""
+    return e.effect.freedom or max(1, e.seeds - 1)
 
 
 def explained(verdicts: Sequence[Verdict], different: str) -> list[Verdict]:
@@ -165,7 +169,7 @@ def _alone(e: Evidence, least: float) -> float:
     distance = abs(e.effect.value - least)
     if not distance:
         return math.inf
-    enough = max(1.0, 2.8 / float(special.stdtrit(e.seeds - 1, 0.975)))
+    enough = max(1.0, 2.8 / float(special.stdtrit(_freedom(e), 0.975)))
     return math.floor(e.seeds * (enough * _half(e) / distance) ** 2) + 1
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -181,7 +181,7 @@ def _half(noise: pl.DataFrame) -> int:
 
 
 def _shifted(slope: Estimate) -> Estimate:
-    return Estimate(slope.value - SLOPE, slope.lo - SLOPE, slope.hi - SLOPE, slope.resolved)
+    return replace(slope, value=slope.value - SLOPE, lo=slope.lo - SLOPE, hi=slope.hi - SLOPE)
 
 
 def _left(share: Estimate) -> Estimate:
