@@ -39,7 +39,10 @@ def commands_page() -> str:
         "",
         "`trimtab COMMAND --help` says the same; where an environment is named, also the values its",
     ]
-    lines += ["preset gives. A mistake ends in one line and exit code 2. `--json` ends a command with one object.", ""]
+    lines += [
+        "preset gives. A mistake ends in one line and exit code 2. `--json` ends a command with one JSON value.",
+        "",
+    ]
     lines += [f"- [`{name}`](#{name}): {text}" for name, text in HELP.items()]
     for name, parser in parsers().items():
         lines += ["", f"## {name}", "", "```text", parser.format_help().rstrip(), "```"]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # what editors complete
     from trimtab.runs.policy import Policy
     from trimtab.runs.run import Run
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # Public names and where they live; imported on first use, so that light commands stay light.
 _PUBLIC = {

@@ -24,11 +24,13 @@ class Output:
     quiet: bool = False
     """Show no progress."""
     json: bool = False
-    """End with one JSON object on standard output."""
+    """End with one JSON value on standard output: an object, or a list where there are several."""
 
 
 def parser(name: str, *classes: type, positional: str | None = None, help: str = "") -> Parser:
-    about = HELP[name][0].upper() + HELP[name][1:]
+    """The options of a command, or of one verb of it ("study run")."""
+    told = HELP[name.split()[0]]
+    about = told[0].upper() + told[1:]
     about += "" if about.endswith("?") else "."
     made = Parser(prog=f"trimtab {name}", description=about, allow_abbrev=False)
     if positional:

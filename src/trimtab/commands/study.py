@@ -66,7 +66,7 @@ def _add_page(made: Parser) -> None:
 
 
 def _list(argv: list[str]) -> int:
-    made = parser("study", Output)
+    made = parser("study list", Output)
     _add_names(made)
     given = made.parse(argv)
     output = filled(Output, given)
@@ -85,12 +85,16 @@ def _list(argv: list[str]) -> int:
     from trimtab.studies.ledger import print_studies
 
     print_studies(rows)
-    print("\n`trimtab study run NAME --quick` for a first answer; without --quick half an hour or less on two cores.")
+    print(
+        "\n`trimtab study run NAME --quick` for a first answer; without --quick minutes to an hour or two on two cores (--plan says)."
+    )
     return 0
 
 
 def _run(argv: list[str]) -> int:
-    made = parser("study", SizeFlags, Output, Where, positional="name", help="study, as `trimtab study list` names it")
+    made = parser(
+        "study run", SizeFlags, Output, Where, positional="name", help="study, as `trimtab study list` names it"
+    )
     given = made.parse(argv)
     size, output, where = filled(SizeFlags, given), filled(Output, given), filled(Where, given)
     from trimtab.studies.catalogue import DECLARED
@@ -128,7 +132,7 @@ def _chosen(name: str, only: str | None) -> dict[str, tuple[str, ...]]:
 
 
 def _show(argv: list[str]) -> int:
-    given = parser("study", Output, positional="dir", help="directory of a study").parse(argv)
+    given = parser("study show", Output, positional="dir", help="directory of a study").parse(argv)
     from trimtab.studies import catalogue
 
     path = Path(given.dir)
@@ -140,7 +144,7 @@ def _show(argv: list[str]) -> int:
 
 
 def _claims(argv: list[str]) -> int:
-    made = parser("study", Output)
+    made = parser("study claims", Output)
     made.add_argument(
         "dirs", nargs="*", metavar="DIR", help="directories of studies, or that hold some (default: runs)"
     )
