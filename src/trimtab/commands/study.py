@@ -86,8 +86,9 @@ def _list(argv: list[str]) -> int:
 
     print_studies(rows)
     print(
-        "\n`trimtab study run NAME --quick` for a first answer; without --quick minutes to an hour or two on two cores (--plan says)."
+        "\n`trimtab study run NAME --quick` for a first answer; without --quick minutes to an hour or two on two cores,"
     )
+    print("and --plan says which.")
     return 0
 
 
