@@ -153,6 +153,9 @@ def test_stages_are_told_and_whether_another_split_would_be_better_early_or_late
         [moved[0], {"stage": "late", "rows": early}]
     )
     assert "not resolved" in stage_sentence([moved[0]])
+    unknown = {"stage": "middle", "rows": [r | {"mse": estimate(1.0, resolved=False)} for r in early]}
+    said = stage_sentence([moved[0], unknown, {"stage": "late", "rows": early}])
+    assert said.endswith("of the gradient where it is resolved (early and late).")
 
 
 def test_perfectly_correlated_steps_are_worth_nothing_and_independent_ones_as_much_as_environments():

@@ -206,7 +206,10 @@ def stage_sentence(stages: list[dict[str, Any]]) -> str:
         return "Whether another split would be better early or late is not resolved."
     shared = [name for name in known[0][1] if all(name in names for _, names in known)]
     if shared:
-        return f"Early and late the same: {' or '.join(shared)} has the least error of the gradient throughout."
+        where = (
+            "throughout" if len(known) == len(stages) else f"where it is resolved ({' and '.join(w for w, _ in known)})"
+        )
+        return f"Early and late the same: {' or '.join(shared)} has the least error of the gradient {where}."
     said = ", ".join(f"{' or '.join(names)} {when}" for when, names in known)
     return f"Another split has the least error at another stage of training: {said}."
 
