@@ -20,7 +20,7 @@ from trimtab import envs
 from trimtab.envs import table
 from trimtab.envs.base import ActionSpace, EnvError, numbers_in
 from trimtab.envs.names import NATIVE_IDS, PGX_IDS, XMINIGRID_IDS
-from trimtab.runs.device import cores
+from trimtab.runs.device import cores, processor
 
 PAGE = Path(__file__).parent.parent / "docs" / "results" / "environments.md"
 STEPS, NUM_ENVS = 100, 2
@@ -197,7 +197,7 @@ def page(families: dict, walks: dict, trains: dict, left_out: list) -> str:
     lines = [
         "# Every environment, stepped",
         "",
-        f"Made by `make envs`. {len(good):,} of {len(walks):,} environments that `trimtab envs` calls available took "
+        f"Made by `make envs` on {processor()}, {cores()} cores. {len(good):,} of {len(walks):,} environments that `trimtab envs` calls available took "
         f"{STEPS} steps of random actions with finite observations and rewards of the declared shape and type. One "
         f"environment for each pair of observation and action on each backend trained one tiny iteration: "
         f"{len(taught):,} of {len(trains):,}.",

@@ -143,6 +143,14 @@ def test_looking_follows_the_backend_the_limit_and_ones_own_environments():
         envs.look("Go9x9-v1")
 
 
+@pytest.mark.parametrize("env_id, why", [("Cig-v1", "other players"), ("Sudoku-v0", "puzzles")])
+def test_what_envpool_lists_and_cannot_make_is_refused_before_it_ends_the_process(env_id, why):
+    row = next(row for row in envs.catalogue() if row.env_id == env_id)
+    assert not row.available and why in row.reason
+    with pytest.raises(EnvError, match=why):
+        envs.make(env_id, num_envs=1, backend="envpool")
+
+
 def test_options_that_change_what_is_seen_are_followed_before_anything_is_made():
     seen = envs.look("Pong-v5", env_kwargs={"img_height": 64, "img_width": 64, "stack_num": 2})
     assert seen.obs_shape == (64, 64, 2) and envs.look("Pong-v5").obs_shape == (84, 84, 4)

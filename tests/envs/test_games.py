@@ -5,7 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
+import trimtab
 from trimtab import envs
 
 
@@ -47,3 +49,10 @@ def test_xminigrid_observes_one_hot_tiles_and_keeps_its_limit():
     assert not steps.terminated.any() and (steps.reward == 0).all()
     assert hash(env) == hash(envs.make("MiniGrid-Empty-5x5", num_envs=1, time_limit=4))
     assert env.without_time_limit().spec.time_limit is None
+
+
+@pytest.mark.parametrize("env_id", ["MiniGrid-Empty-5x5", "2048"])
+def test_games_written_in_jax_train(env_id, tmp_path):
+    tiny = {"num_envs": 2, "num_steps": 4, "num_minibatches": 1, "update_epochs": 1, "hidden_sizes": (8,)}
+    run = trimtab.train(trimtab.Config(env_id=env_id, total_timesteps=16, **tiny), tmp_path / "run", checkpoints=1)
+    assert len(run.metrics) == 2

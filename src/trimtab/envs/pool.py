@@ -25,7 +25,7 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +46,11 @@ _VIZDOOM = "envpool.vizdoom"
 # What we set ourselves, or what would change the meaning of a step.
 _RESERVED = {"num_envs", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info"}
 _NO_LIMIT = 2**31 - 2
+# What EnvPool 1.2.5 lists and cannot make: without other players ViZDoom ends the process.
+_CANNOT = dict.fromkeys(("Cig-v1", "MultiDuel-v1"), "waits for other players; one is supported") | dict.fromkeys(
+    ("Sudoku-v0", "Sudoku-very-easy-v0", "Jumanji/Sudoku-v0", "Jumanji/Sudoku-very-easy-v0"),
+    "needs puzzles that are not in EnvPool's package",
+)
 _THREADING = {"num_threads", "thread_affinity_offset"}
 _FILES = {"cfg_path", "wad_path"}  # of ViZDoom, which a user may bring
 
@@ -69,6 +74,8 @@ class PoolEnv:
         self._direct: list[_Direct] = []
         self._stream: PoolStream | None = None
         options = dict(env_kwargs or {})
+        if self._task in _CANNOT:
+            raise EnvError(f"env_id: {env_id} {_CANNOT[self._task]}")
         defaults = _spec_of(self._task, {})
         refuse_unknown_options(env_id, options, set(defaults.config._fields) - _RESERVED)
         asked = options.pop("max_episode_steps", None)
@@ -100,7 +107,7 @@ class PoolEnv:
         make = lambda seeds: _import_envpool().make(
             self._task, env_type="gymnasium", num_envs=len(seeds), seed=seeds, **self._config
         )
-        with without_precision_warnings(), _started_in(_family(self._task)):
+        with without_precision_warnings(), _started_in(_family(self._task)), _told(self.spec.env_id):
             self._pools = [make(part.tolist()) for part in parts]
             self._obs = np.concatenate([self._layout.convert(pool.reset()[0]) for pool in self._pools])
         self._direct = [_Direct(pool, self._layout) for pool in self._pools]
@@ -246,6 +253,15 @@ def _spec_of(task: str, config: dict[str, Any]) -> Any:
     except (ImportError, OSError) as error:
         hint = "; install the Debian package libqt5gui5" if "libQt5" in str(error) else ""
         raise EnvError(f"env_id: EnvPool cannot load {task}: {error}{hint}") from error
+
+
+@contextlib.contextmanager
+def _told(env_id: str) -> Iterator[None]:
+    """What EnvPool cannot make, in one line."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise EnvError(f"env_id: {env_id} cannot be made by EnvPool: {error}") from error
 
 
 def _started_in(family: str) -> contextlib.AbstractContextManager[None]:

@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num, PRNGKeyArray, UInt8
 
+from trimtab.prng import plain
+
 from .base import Discrete, Spec, refuse_bad_time_limit, refuse_unknown_options
 from .timed import Timed
 
@@ -54,7 +56,7 @@ class XMiniGridEnv(Timed):
         object.__setattr__(self, "_params", params)
 
     def first(self, key: PRNGKeyArray) -> tuple[Any, Float[Array, " ..."]]:
-        timestep = self._game.reset(self._params, key)
+        timestep = self._game.reset(self._params, plain(key))  # a game keeps its key
         return timestep, _one_hot(timestep.observation)
 
     def following(self, key: PRNGKeyArray, game: Any, action: Num[Array, " ..."]) -> tuple[Any, Array, Array, Array]:
