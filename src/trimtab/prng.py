@@ -27,11 +27,6 @@ def unrolled(key: PRNGKeyArray) -> PRNGKeyArray:
     return jax.random.wrap_key_data(jax.random.key_data(key), impl=_UNROLLED)
 
 
-def plain(key: PRNGKeyArray) -> PRNGKeyArray:
-    """The same key as JAX's own: for code that keeps keys, whose kinds must not mix."""
-    return jax.random.wrap_key_data(jax.random.key_data(key))
-
-
 def _hash(key: Key, shape: tuple[int, ...]) -> tuple[Words, Words]:
     """Two random words for each place of an array, from its index there."""
     words = key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(_PARITY)

@@ -13,8 +13,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num, PRNGKeyArray, UInt8
 
-from trimtab.prng import plain
-
 from .base import Discrete, Spec, refuse_bad_time_limit, refuse_unknown_options
 from .timed import Timed
 
@@ -56,7 +54,8 @@ class XMiniGridEnv(Timed):
         object.__setattr__(self, "_params", params)
 
     def first(self, key: PRNGKeyArray) -> tuple[Any, Float[Array, " ..."]]:
-        timestep = self._game.reset(self._params, plain(key))  # a game keeps its key
+        key = jax.random.wrap_key_data(jax.random.key_data(key))  # a game keeps it: one kind, whoever draws
+        timestep = self._game.reset(self._params, key)
         return timestep, _one_hot(timestep.observation)
 
     def following(self, key: PRNGKeyArray, game: Any, action: Num[Array, " ..."]) -> tuple[Any, Array, Array, Array]:
