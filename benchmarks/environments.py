@@ -198,7 +198,8 @@ def page(families: dict, walks: dict, trains: dict, left_out: list) -> str:
         "# Every environment, stepped",
         "",
         f"Made by `make envs` on {processor()}, {cores()} cores. {len(good):,} of {len(walks):,} "
-        f"environments that `trimtab envs` calls available took {STEPS} steps of random actions with finite observations and rewards of the declared shape and type. One "
+        f"environments that `trimtab envs` calls available took {STEPS} steps of random actions with "
+        "finite observations and rewards of the declared shape and type. One "
         f"environment for each pair of observation and action on each backend trained one tiny iteration: "
         f"{len(taught):,} of {len(trains):,}.",
         "",
