@@ -172,7 +172,8 @@ def claims(answers: list[dict[str, Any]]) -> str:
         "These rules are stricter than those of earlier versions, whose results had been seen: half of the effects "
         "sufficed also where a claim names several sizes or values (P8, P12 to P15, H3, H5 to H7, H9, H10, H13, N7, "
         "N8), P3 asked for any lower variance, P5 for a spread with the noise of the estimates in it, D1 was held "
-        "against 1/√L, N4 took the best of several counts.",
+        "against 1/√L, N4 took the best of several counts. Intervals were widened with too few "
+        "degrees of freedom (H4).",
         "",
         "| | claim | verdict | effect [95%] | would resolve it | study |",
         "|---|---|---|---|---|---|",

@@ -212,7 +212,7 @@ class Ewma(Trained):
             "PPO clips its ratio and takes 3 epochs, PPG is KL-penalized and takes 1; the EWMA's centre of mass is 8 "
             "gradient steps for both and was not tuned here. Step sizes are what PPO and PPG learn fastest with; with "
             f"the EWMA they stay the same. At default size PPO and PPO-EWMA are also trained with 1/{SMALLER} of them; "
-            "no claim is judged by that.",
+            "that was added after the first result had been seen, and no claim is judged by it.",
             "Times are of training without compiling, with whatever else ran beside it.",
         ]
         return found if self.size == "full" else [*found, BROKEN, SCORE, DIFFERENT, SETTINGS]
