@@ -230,7 +230,7 @@ def write_page(results: dict[str, Any]) -> None:
         "Both ran in turns, medians are shown and in brackets the lowest and highest ratio of a turn: the same N, T, "
         "epochs, minibatches and networks (64 × 64; Pong: the Nature CNN); SB3 at the better of one and two threads. "
         "Compiling is not counted; a second start of the same work finds its programs in the cache (but for the loop "
-        "that steps EnvPool's classic control, which is compiled every time). Halfcheetah, hopper and pong are stepped "
+        "that steps EnvPool's environments, which is compiled every time). Halfcheetah, hopper and pong are stepped "
         "by EnvPool here and by MuJoCo's Python package and ale-py in SB3, as its users have them.",
         "",
         "| work | trimtab steps/s | SB3 steps/s | ratio | wanted | share of the matrix-product peak | second start "

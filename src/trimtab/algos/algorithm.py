@@ -160,8 +160,7 @@ class Algorithm:
 
     def collect_stream(self, stream, params: Params, obs_stats: Moments | None, carry: Carry, noise, hypers: Hypers):
         """One batch from host environments that a compiled program can step."""
-        policy = self.policy(params, obs_stats, hypers)
-        return rollout.collect_stream(stream, self.dist, policy, carry, noise)
+        return rollout.collect_stream(stream, self.dist, self.acting(params, obs_stats, hypers), carry, noise)
 
     @property
     def values_while_acting(self) -> bool:
@@ -170,12 +169,21 @@ class Algorithm:
 
     def act(self, params: Params, obs_stats: Moments | None, obs: Array, noise: Array, hypers: Hypers) -> Acted:
         """One step in host environments."""
-        seen, value = self.seen(obs_stats, obs, hypers), None
+        return self.acting(params, obs_stats, hypers)(obs, noise)
+
+    def acting(self, params: Params, obs_stats: Moments | None, hypers: Hypers) -> rollout.Act:
+        """`act` for many calls with the same weights."""
         if self.values_while_acting:
-            dist, value = self.agent.both(params, seen)
+            judged = self.agent.acting_and_judging(params)
         else:
-            dist = self.agent.policy(params.policy, seen)
-        return Acted(self.dist.sample(dist, noise), dist, value)
+            policy = self.agent.acting(params.policy)
+            judged = lambda obs: (policy(obs), None)
+
+        def act(obs: Array, noise: Array) -> Acted:
+            dist, value = judged(self.seen(obs_stats, obs, hypers))
+            return Acted(self.dist.sample(dist, noise), dist, value)
+
+        return act
 
     def act_greedily(self, params: Params, obs_stats: Moments | None, obs: Array, hypers: Hypers) -> Array:
         """Actions with exploration off."""

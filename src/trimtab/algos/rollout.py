@@ -54,6 +54,7 @@ class Carry(NamedTuple):
 
 
 Policy = Callable[[Array], Float[Array, "N outputs"]]
+Act = Callable[[Array, Array], Acted]  # of observations and noise
 
 
 def start(env, key: PRNGKeyArray, num_envs: int) -> Carry:
@@ -128,7 +129,7 @@ def collect(
 
 
 def collect_stream(
-    stream, dist: Distribution, policy: Policy, carry: Carry, noise: Float[Array, "T N ..."]
+    stream, dist: Distribution, act: Act, carry: Carry, noise: Float[Array, "T N ..."]
 ) -> tuple[Carry, Rollout]:
     """The same for host environments that a compiled program can step: the policy acts in one part of them while the
     other parts are under way."""
@@ -136,15 +137,14 @@ def collect_stream(
     split = lambda x: jnp.split(x, len(parts))
 
     def send(part: int, carry: Carry, noise: Array):
-        params = policy(carry.obs)
-        action = dist.sample(params, noise)
-        handle = stream.send(part, carry.env_state, clip_action(dist, action))
-        return carry._replace(env_state=handle), action, params
+        acted = act(carry.obs, noise)
+        handle = stream.send(part, carry.env_state, clip_action(dist, acted.action))
+        return carry._replace(env_state=handle), acted
 
-    def recv(part: int, carry: Carry, action: Array, params: Array) -> tuple[Carry, Rollout]:
+    def recv(part: int, carry: Carry, acted: Acted) -> tuple[Carry, Rollout]:
         handle, out = stream.recv(part, carry.env_state)
         total, length = carry.episode_return + jnp.where(out.valid, out.reward, 0.0), carry.episode_length + out.valid
-        row = Rollout(carry.obs, out.next_obs, action, params, None, *out[2:], total, length)
+        row = Rollout(carry.obs, out.next_obs, acted.action, acted.dist, None, *out[2:], total, length, acted.value)
         done = out.terminated | out.truncated
         return Carry(handle, out.obs, jnp.where(done, 0.0, total), jnp.where(done, 0.0, length)), row
 
@@ -169,7 +169,7 @@ def collect_stream(
 def collect_host(
     env,
     dist: Distribution,
-    act: Callable[[Array, Array], Acted],
+    act: Act,
     noise: Float[np.ndarray, "T N ..."],
     carry: Carry,
 ) -> tuple[Carry, Rollout]:

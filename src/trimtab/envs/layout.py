@@ -1,4 +1,7 @@
-"""How host observations become what a network takes: images H x W x C in uint8, all else float32."""
+"""How host observations become what a network takes: images H x W x C in uint8, all else float32.
+
+Arrays are NumPy's; in a compiled program JAX's, but for indices.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,10 @@ class Layout:
     def convert(self, obs: Shaped[np.ndarray, "N ..."]) -> Shaped[np.ndarray, "N ..."]:
         """A batch as delivered -> [N, *shape]."""
         if self.channels_first:
-            obs = np.moveaxis(obs, 1, -1)
-        return np.ascontiguousarray(obs, dtype=self.dtype).reshape(len(obs), *self.shape)
+            obs = obs.transpose(0, *range(2, obs.ndim), 1)
+        if isinstance(obs, np.ndarray):
+            obs = np.ascontiguousarray(obs)
+        return obs.astype(self.dtype, copy=False).reshape(len(obs), *self.shape)
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class Leaf:
         """This leaf of a batch."""
         for key in self.path:
             obs = obs[key]
-        values = np.asarray(obs)
+        values = obs if hasattr(obs, "reshape") else np.asarray(obs)
         if not self.choices:
             return values.reshape(len(values), -1).astype(np.float32)
         chosen = values.reshape(len(values), -1) - np.asarray(self.first)
@@ -81,7 +86,8 @@ class FlatLayout:
 
     def convert(self, obs: Any) -> Float[np.ndarray, "N numbers"]:
         """A batch as delivered -> [N, numbers]."""
-        return np.concatenate([leaf.columns(obs) for leaf in self.leaves], axis=1)
+        columns = [leaf.columns(obs) for leaf in self.leaves]
+        return columns[0].__array_namespace__().concatenate(columns, axis=1)
 
 
 def layout_of(shape: tuple[int, ...], dtype: Any) -> Layout:
@@ -148,7 +154,6 @@ class Actions:
     first: int | tuple[int, ...] = 0
 
     def convert(self, actions: Num[np.ndarray, "N ..."]) -> Num[np.ndarray, "N ..."]:
-        actions = np.asarray(actions)
         if self.first != 0:
             actions = actions + np.asarray(self.first)
         return actions.reshape(len(actions), *self.shape).astype(self.dtype)

@@ -12,9 +12,9 @@ A shorter one than EnvPool's is kept here in all of them.
 EnvPool's own Python around a step takes a tenth of a millisecond: names are looked up once here, and arrays go to its
 functions as they are (`_Direct`).
 
-A step of classic control costs less than the call from Python that asks for it. Those environments can be stepped
-inside a compiled program (`stream`). They are then kept in two halves, unless threads are asked for: while one steps,
-the policy acts in the other.
+Calls from Python cost as much as the steps they ask for, so most environments can be stepped inside a compiled program
+(`stream`). Those of classic control, whose steps cost next to nothing, are then kept in two halves, unless threads are
+asked for: while one steps, the policy acts in the other.
 
 ViZDoom's engine leaves its settings in the directory it is started in: it is started in one of its own.
 """
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _CLASSIC = "envpool.classic_control"
 _COUNTED_FAMILIES = (_CLASSIC, "envpool.mujoco.gym", "envpool.atari", "envpool.box2d")
 _FIXED_FAMILIES = ("envpool.procgen", "envpool.highway", "envpool.jumanji")  # they end by a limit of their own
+# Families (by how their names begin) whose steps in a compiled program were seen to equal those from Python.
+_STREAMED_FAMILIES = (*_COUNTED_FAMILIES, "envpool.mujoco", "envpool.procgen", "envpool.highway")
 _VIZDOOM = "envpool.vizdoom"
 # What we set ourselves, or what would change the meaning of a step.
 _RESERVED = {"num_envs", "batch_size", "seed", "env_seed", "max_num_players", "gym_reset_return_info"}
@@ -80,9 +82,7 @@ class PoolEnv:
         refuse_unknown_options(env_id, options, set(defaults.config._fields) - _RESERVED)
         asked = options.pop("max_episode_steps", None)
         limit, pool_limit = _limits(self._task, defaults, asked if time_limit is None else time_limit)
-        classic = _family(self._task) == _CLASSIC
-        self._streamed = streamed and classic and _can_stream()
-        self._halved = self._streamed and num_envs % 2 == 0 and not options.keys() & _THREADING
+        classic, asks_threads = _family(self._task) == _CLASSIC, bool(options.keys() & _THREADING)
         if classic:
             options.setdefault("num_threads", 1)  # their steps cost less than waking a second thread
         self._keeps_limit = limit is not None and limit < pool_limit
@@ -96,6 +96,8 @@ class PoolEnv:
             raise EnvError(f"env_id: {env_id} has several players; one is supported")
         self._layout = layout_of_space(env_id, observed)
         self._actions = actions_of(env_id, acted)
+        self._streamed = streamed and self._can_stream(limit, pool_limit)
+        self._halved = self._streamed and classic and num_envs % 2 == 0 and not asks_threads
         shape, dtype, parts = self._layout.shape, self._layout.dtype, self._layout.parts
         self.spec = Spec(env_id, "envpool", shape, dtype, self._actions.space, limit, compiled=False, parts=parts)
 
@@ -137,7 +139,7 @@ class PoolEnv:
     def read(self, received: tuple) -> HostStep:
         """What EnvPool returned, NumPy's arrays or JAX's, as a step that has not been reset."""
         obs, reward, terminated, truncated, info = received
-        obs = self._layout.convert(obs) if isinstance(obs, np.ndarray | dict) else obs
+        obs = self._layout.convert(obs)
         elapsed = info["elapsed_step"]
         truncated, valid = truncated & ~terminated, elapsed > 0
         if self._keeps_limit:
@@ -159,8 +161,17 @@ class PoolEnv:
     def _split(self, rows: Shaped[np.ndarray, "N ..."]) -> list[Shaped[np.ndarray, "n ..."]]:
         return np.split(rows, len(self._pools))
 
+    def _can_stream(self, limit: int | None, pool_limit: int) -> bool:
+        """Whether a compiled program here can do all that stepping takes: it cannot reset what EnvPool does not."""
+        import jax
+
+        here = sys.platform == "linux" and jax.default_backend() == "cpu"
+        resets = limit is None or pool_limit <= limit + 1
+        lives = self._config.get("episodic_life", False)
+        numbers = isinstance(self._layout, Layout) or not any(leaf.choices for leaf in self._layout.leaves)
+        return here and _family(self._task).startswith(_STREAMED_FAMILIES) and resets and not lives and numbers
+
     def stream(self) -> PoolStream | None:
-        """Classic control only: elsewhere steps cost more than the calls that ask for them."""
         if self._streamed and self._stream is None:
             self._stream = PoolStream(self)
         return self._stream
@@ -177,7 +188,7 @@ class _Direct:
     def __init__(self, pool: Any, layout: Layout | FlatLayout) -> None:
         self._pool = pool
         self._ids = np.arange(len(pool), dtype=np.int32)
-        self._dtype = pool.spec.action_array_spec[pool._action_keys[-1]].dtype
+        self.dtype = pool.spec.action_array_spec[pool._action_keys[-1]].dtype
         names = list(pool._state_keys)
         plain = isinstance(layout, Layout) and "obs" in names and len(pool._action_keys) == 3
         wanted = ("obs", "reward", "done", "trunc", "elapsed_step")
@@ -187,7 +198,7 @@ class _Direct:
         if self._places is None:
             self._pool.send(actions)
         else:
-            self._pool._send([self._ids, self._ids, np.ascontiguousarray(actions, self._dtype)])
+            self._pool._send([self._ids, self._ids, np.ascontiguousarray(actions, self.dtype)])
 
     def recv(self) -> tuple:
         """As EnvPool's `recv`: observations, rewards, terminated, truncated, and the steps of each episode."""
@@ -206,27 +217,28 @@ class PoolStream:
     """
 
     def __init__(self, env: PoolEnv) -> None:
-        import jax
-
-        self._env, self._dtype = env, jax.dtypes.canonicalize_dtype(env._actions.dtype)
-        functions = [pool.xla() for pool in env._pools]
+        self._env, self._dtype = env, env._direct[0].dtype
+        with _doubles():
+            functions = [pool.xla() for pool in env._pools]
         self.handles = tuple(handle for handle, *_ in functions)
         self._recv = [recv for _, recv, _, _ in functions]
         self._send = [send for _, _, send, _ in functions]
 
     def send(self, part: int, handle: Array, actions: Num[Array, "n ..."]) -> Array:
-        return self._send[part](handle, actions.astype(self._dtype).reshape(-1, *self._env._actions.shape))
+        with _doubles():
+            return self._send[part](handle, self._env._actions.convert(actions).astype(self._dtype))
 
     def recv(self, part: int, handle: Array) -> tuple[Array, HostStep]:
-        handle, received = self._recv[part](handle)
-        return handle, self._env.read(received)
+        with _doubles():
+            handle, received = self._recv[part](handle)
+            return handle, self._env.read(received)
 
 
-def _can_stream() -> bool:
-    """Whether EnvPool has functions for compiled programs here."""
+def _doubles() -> contextlib.AbstractContextManager[None]:
+    """EnvPool observes and acts in float64 where its environments do; without this a program would take float32."""
     import jax
 
-    return sys.platform == "linux" and jax.default_backend() == "cpu"
+    return jax.enable_x64(True)
 
 
 def pool_ids() -> list[str]:

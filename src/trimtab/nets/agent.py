@@ -177,10 +177,20 @@ class Agent:
         """Distribution parameters and values, sharing the trunk where it is shared; `detach` cuts its gradient."""
         if self.arch == "dual":
             return self.policy(params.policy, obs), self.value(params, obs)
+        return self.acting_and_judging(params)(obs)
+
+    def acting_and_judging(
+        self, params: Params
+    ) -> Callable[[Num[Array, "B ..."]], tuple[Float[Array, "B outputs"], Float[Array, " B"]]]:
+        """`both` of a shared trunk with its weights cut out of the vectors once: what a loop over steps calls."""
         policy_net, value_net = self._policy_unravel(params.policy), self._value_unravel(params.value)
-        features = features_of(policy_net.trunk, self.policy_view(obs))
-        seen = jax.lax.stop_gradient(features) if self.arch == "detach" else features
-        return jax.vmap(policy_net.act)(features), jax.vmap(value_net.head)(seen)[:, 0]
+
+        def judged(obs):
+            features = features_of(policy_net.trunk, self.policy_view(obs))
+            seen = jax.lax.stop_gradient(features) if self.arch == "detach" else features
+            return jax.vmap(policy_net.act)(features), jax.vmap(value_net.head)(seen)[:, 0]
+
+        return judged
 
     def policy_and_auxiliary(
         self, policy: Float[Array, " P"], obs: Num[Array, "B ..."]

@@ -306,7 +306,7 @@ class HostEngine:
         obs = array((*lead, *batch.obs.shape[1:]), self.algorithm.env.spec.obs_dtype)
         action, dist = (array((*lead, *x.shape[1:]), x.dtype) for x in (batch.action, batch.dist))
         number, flag = array(lead, jnp.float32), array(lead, jnp.bool_)
-        value = number if self._stream is None and self.algorithm.values_while_acting else None
+        value = number if self.algorithm.values_while_acting else None
         return Rollout(obs, obs, action, dist, number, number, flag, flag, flag, number, number, value)
 
     def launch(self, state: State, count: int) -> tuple[State, Waiting]:

@@ -107,7 +107,14 @@ LONG = (
     _million("CheetahRun-v1", ("433 ± 83", CLEANRL)),
     _million("WalkerWalk-v1", ("393 ± 56", CLEANRL)),
     Row("Go1JoystickFlatTerrain-v1", seeds=3, bar=Bar(2, times_first=True), changes={"total_timesteps": 500_000}),
-    _million("Pong-v5", ("-20.7, random play; 20.4 ± 0.2 at 10M", f"Mnih et al. 2015; {CLEANRL}"), -15.7, seeds=1),
+    # Over the 10M steps of its preset the step size would hardly fall in the first million.
+    Row(
+        "Pong-v5",
+        seeds=1,
+        published=("-20.7, random play; 20.4 ± 0.2 at 10M", f"Mnih et al. 2015; {CLEANRL}"),
+        bar=Bar(-15.7),
+        changes={"total_timesteps": 1_000_000, "anneal_lr": "constant"},
+    ),
 )
 GAMES = (
     Row("Breakout-MinAtar", seeds=3, published=BREAKOUT.published, bar=BREAKOUT.bar),
