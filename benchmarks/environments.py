@@ -6,6 +6,7 @@ that family alone; with `--table` it writes the table of spaces that `trimtab en
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -227,11 +228,16 @@ def page(families: dict, walks: dict, trains: dict, left_out: list) -> str:
 
 
 def main(argv: list[str]) -> Any:
-    if argv[:1] == ["--table"]:
+    parser = argparse.ArgumentParser(prog="benchmarks.environments", description=__doc__)
+    parser.add_argument("family", nargs="?", default="", help="only families with this in their name, and no page")
+    parser.add_argument("--table", action="store_true", help="write the table of spaces instead")
+    parser.add_argument("--work", nargs=2, metavar=("JOB", "IDS"), help=argparse.SUPPRESS)
+    asked = parser.parse_args(argv)
+    if asked.table:
         return write_table()
-    if argv[:1] == ["--work"]:
-        return work(argv[1], json.loads(argv[2]))
-    return sweep(argv[0] if argv else "")
+    if asked.work:
+        return work(asked.work[0], json.loads(asked.work[1]))
+    return sweep(asked.family)
 
 
 if __name__ == "__main__":

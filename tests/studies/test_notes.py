@@ -193,10 +193,12 @@ def test_throughput_refuses_what_means_nothing(words, field, capsys):
     assert stopped.value.code == 2 and field in said and said.count("\n") == 1
 
 
-def test_measured_throughput_adds_up():
+@pytest.mark.parametrize("backend", ["auto", "envpool", "gymnasium"])
+def test_measured_throughput_adds_up(backend):
+    """Of environments in the program, stepped by it, and stepped from Python."""
     import tiny
 
-    found = measuring.measure(tiny.config(total_timesteps=1 << 20), seconds=0.05)
+    found = measuring.measure(tiny.config(total_timesteps=1 << 20, backend=backend), seconds=0.05)
     shares = [found[f"{name}_share"] for name in ("environment", "policy", "update")]
     assert found["steps_per_second"] > 0 and found["memory"] > 0 and sum(shares) == pytest.approx(1.0)
     assert found["load"] >= 0 and all(share >= 0 for share in shares)

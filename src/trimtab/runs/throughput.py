@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -71,6 +72,8 @@ def parts_of(algorithm: Algorithm, state: Any, seconds: float) -> dict[str, floa
     config, hypers = algorithm.config, hypers_of(algorithm.config)
     if algorithm.env.spec.compiled:
         environment, collecting, rows = _compiled_parts(algorithm, state, hypers, seconds)
+    elif algorithm.env.stream() is not None:
+        environment, collecting, rows = _streamed_parts(algorithm, state, hypers, seconds)
     else:
         environment, collecting, rows = _host_parts(algorithm, state, hypers)
     learn = jax.jit(algorithm.learn)
@@ -93,6 +96,23 @@ def _compiled_parts(algorithm: Algorithm, state: Any, hypers: Any, seconds: floa
     environment = _timed(lambda: alone(state.env, state.key), seconds)
     collecting = _timed(lambda: collect(state, hypers), seconds)
     return environment, collecting, collect(state, hypers)[1]
+
+
+def _streamed_parts(algorithm: Algorithm, state: Any, hypers: Any, seconds: float):
+    """The same of host environments that a compiled program steps."""
+    acting, noise = algorithm.acting(state.params, state.obs_stats, hypers), algorithm.noise(state.key)[1]
+    shapes = jax.eval_shape(acting, state.env.obs, noise[0])
+    idle = lambda obs, noise: jax.tree.map(lambda x: jnp.zeros((len(obs), *x.shape[1:]), x.dtype), shapes)
+
+    def compiled(act: rollout.Act):
+        collect = partial(rollout.collect_stream, algorithm.env.stream(), algorithm.dist, act)
+        with device.not_cached():
+            return jax.jit(collect).lower(state.env, noise).compile()
+
+    alone, collect = compiled(idle), compiled(acting)
+    environment = _timed(lambda: alone(state.env, noise), seconds)
+    collecting = _timed(lambda: collect(state.env, noise), seconds)
+    return environment, collecting, collect(state.env, noise)[1]
 
 
 def _host_parts(algorithm: Algorithm, state: Any, hypers: Any):

@@ -78,7 +78,10 @@ def _row(what: str, jobs: list[Job], speeds: Speeds) -> dict[str, Any]:
     seconds, how = speeds.step(config) if config is not None else (speeds.usual(), "as others")
     if not isinstance(jobs[0], Train):
         how = "as a step of its run"
-    return {"what": what, "jobs": len(jobs), "steps": steps, "hours": seconds * steps / 3600, "speed": how}
+    hours, planned = seconds * steps / 3600, [job.seconds_planned for job in jobs]
+    if None not in planned:
+        hours, how = sum(planned) / 3600, "as long as asked"
+    return {"what": what, "jobs": len(jobs), "steps": steps, "hours": hours, "speed": how}
 
 
 # Calibration -----------------------------------------------------------------------------------------------

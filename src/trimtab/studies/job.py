@@ -54,6 +54,11 @@ class Job:
         raise NotImplementedError
 
     @property
+    def seconds_planned(self) -> float | None:
+        """How long it takes, if that does not hang on its steps."""
+        return None
+
+    @property
     def threads(self) -> int | None:
         """XLA threads it wants: one, or None for its process's share of the cores."""
         return None

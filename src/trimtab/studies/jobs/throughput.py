@@ -30,6 +30,11 @@ class Throughput(Job):
         return round(10_000 * self.seconds * self.repeats * len(self.num_envs))
 
     @property
+    def seconds_planned(self) -> float:
+        """Training and its parts, and about 4 s to build environments and programs, at each N."""
+        return (2 * self.seconds + 4) * self.repeats * len(self.num_envs)
+
+    @property
     def label(self) -> str:
         return f"{self.config.env_id} {self.config.algo} {min(self.num_envs)} to {max(self.num_envs)} environments"
 
