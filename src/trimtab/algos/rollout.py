@@ -135,6 +135,7 @@ def collect_stream(
     other parts are under way."""
     parts = range(len(stream.handles))
     split = lambda x: jnp.split(x, len(parts))
+    logp = lambda rows: dist.logp(rows.dist, rows.action)
 
     def send(part: int, carry: Carry, noise: Array):
         acted = act(carry.obs, noise)
@@ -148,7 +149,12 @@ def collect_stream(
         done = out.terminated | out.truncated
         return Carry(handle, out.obs, jnp.where(done, 0.0, total), jnp.where(done, 0.0, length)), row
 
-    def step(sent: list, noise: Array):
+    if len(parts) == 1:  # nothing to overlap, and no rows to put together: images would fill memory twice
+        step = lambda carry, noise: recv(0, *send(0, carry, noise))
+        carry, rows = jax.lax.scan(step, carry._replace(env_state=stream.handles[0]), noise)
+        return carry._replace(env_state=()), rows._replace(logp=logp(rows))
+
+    def step_parts(sent: list, noise: Array):
         rows = []
         for part, its_noise in zip(parts, split(noise)):
             its_carry, row = recv(part, *sent[part])
@@ -158,12 +164,12 @@ def collect_stream(
 
     carries = map(Carry, stream.handles, *map(split, carry[1:]))
     sent = [send(part, *given) for part, given in zip(parts, zip(carries, split(noise[0])))]
-    sent, rows = jax.lax.scan(step, sent, noise[1:])
+    sent, rows = jax.lax.scan(step_parts, sent, noise[1:])
     carries, last = zip(*(recv(part, *sent[part]) for part in parts))
     rows = [jax.tree.map(lambda xs, x: jnp.concatenate([xs, x[None]]), *pair) for pair in zip(rows, last)]
     rows = jax.tree.map(lambda *xs: jnp.concatenate(xs, axis=1), *rows)
     carry = jax.tree.map(lambda *xs: jnp.concatenate(xs), *(carry._replace(env_state=()) for carry in carries))
-    return carry, rows._replace(logp=dist.logp(rows.dist, rows.action))
+    return carry, rows._replace(logp=logp(rows))
 
 
 def collect_host(
