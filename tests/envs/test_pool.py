@@ -251,6 +251,14 @@ def test_a_compiled_program_steps_every_family_like_python(env_id):
         assert rows.terminated.any() and not rows.valid.all()
 
 
+@pytest.mark.parametrize("env_id", ["FetchReach-v4", "highway-v0", "LunarLander-v3"])
+def test_in_a_compiled_program_the_row_after_an_end_is_no_experience(env_id):
+    rows = streamed_and_stepped(env_id, 3, 130)[0][1]
+    done = np.asarray(rows.terminated | rows.truncated)
+    assert done[:-1].any() and rows.valid[0].all()
+    np.testing.assert_array_equal(rows.valid[1:], ~done[:-1])
+
+
 def test_in_a_compiled_program_a_cut_episode_costs_two_rows():
     (_, rows), (_, stepped) = streamed_and_stepped("CartPole-v1", 16, 60, limit=12)
     length = np.zeros(16)

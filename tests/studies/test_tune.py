@@ -105,6 +105,12 @@ def test_the_sentence_claims_no_more_than_the_interval(gain, said):
     assert tune._sentence(best, start, Estimate(*gain), 3).startswith(said)
 
 
+def test_an_outlier_does_not_hide_that_all_seeds_are_above():
+    start, gain = Trial(0, {}, [1.0, -9.0]), Estimate(6.5, -60.0, 73.0)
+    assert tune._sentence(Trial(1, {}, [2.0, 3.0]), start, gain, 3).endswith("is above each of the start's.")
+    assert "yet" not in tune._sentence(Trial(1, {}, [1.0, 3.0]), start, gain, 3)
+
+
 def test_every_field_swept_is_a_field_of_the_configuration_and_its_values_are_valid():
     for fields in PHASES.values():
         for name, values in fields.items():

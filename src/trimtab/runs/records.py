@@ -131,7 +131,8 @@ class RunDir:
     def open(cls, path: str | PathLike[str]) -> RunDir:
         run = cls(path)
         if not cls.began(path):
-            inside = sorted(file.parent.name for file in run.path.glob("*/config.yaml"))
+            found = (file for depth in ("*", "*/*") for file in run.path.glob(f"{depth}/config.yaml"))
+            inside = sorted(str(file.parent.relative_to(run.path)) for file in found)
             hint = f"; there are runs in it: {', '.join(inside[:8])}" if inside else " (no config.yaml)"
             raise RunError(f"{run.path} is not a run directory{hint}")
         schema = run.manifest().get("schema")

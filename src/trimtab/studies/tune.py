@@ -278,4 +278,5 @@ def _sentence(best: Trial, start: Trial, gain: Estimate, among: int) -> str:
         return f"Better: {said}."
     if gain.hi < 0:
         return f"Worse, so keep the start: {said}."
-    return f"Not told apart from the start: {said}."
+    apart = "; yet each of these is above each of the start's" if min(best.areas) > max(start.areas) else ""
+    return f"Not told apart from the start: {said}{apart}."
