@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from trimtab import envs, presets
+from trimtab import cli, envs, presets
 from trimtab.config import from_dict
 from trimtab.nets.choice import choose_network
 
@@ -11,6 +11,7 @@ from trimtab.nets.choice import choose_network
 @pytest.mark.parametrize("name", presets.names())
 def test_a_preset_is_a_configuration_of_its_algorithm_that_its_environment_can_have(name):
     values = presets.load(name)
+    assert presets.origin(name), "it says where it comes from"
     algo, _, last = name.partition("/")
     config = from_dict(values)
     assert config.algo == algo and ("env_id" in values) == (last not in presets.QUICK_STARTS)
@@ -66,3 +67,16 @@ def test_a_whole_configuration_needs_no_preset(runs):
     (runs / "some.yaml").write_text("env_id: CartPole-v1")
     assert preset_of(made.parse(["--config", "all.yaml"])) is None
     assert preset_of(made.parse(["--config", "some.yaml"])) == "ppo/CartPole-v1"
+
+
+def test_presets_are_listed_with_where_they_come_from_and_printed_whole(capsys):
+    cli.main(["presets", "frozenlake"])
+    listed = capsys.readouterr().out
+    assert "ppo/FrozenLake-v1" in listed and "trimtab tune FrozenLake-v1" in " ".join(listed.split())
+    assert "CartPole" not in listed
+    cli.main(["presets", "ppo/FrozenLake-v1"])
+    printed = capsys.readouterr().out
+    assert printed.startswith("# What") and yaml.safe_load(printed) == presets.load("ppo/FrozenLake-v1")
+    with pytest.raises(SystemExit):
+        cli.main(["presets", "FrozenLakes"])
+    assert "nearest: ppo/FrozenLake" in capsys.readouterr().err

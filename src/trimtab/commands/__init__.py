@@ -32,7 +32,7 @@ GROUPS = {
     },
     "know what there is": {
         "envs": "list environments, and why one is not available",
-        "presets": "list presets, or print one",
+        "presets": "list presets and where they come from, or print one",
         "translate": "hyperparameters of other libraries (sb3, cleanrl, rllib, rsl_rl, brax, ppo-ewma) in our words",
         "completion": "print the completion script of a shell",
     },

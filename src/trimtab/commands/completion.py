@@ -77,7 +77,7 @@ def _word(action: argparse.Action) -> Word:
         return Word(name, (), "flag", help)
     if action.dest in ("env", "env_id"):
         return Word(name, ("environments",), "list", help)
-    if action.dest == "preset" or help == "print this preset":
+    if action.dest == "preset":
         return Word(name, ("presets",), "list", help)
     for kind, known in (("directories", DIRECTORIES), ("files", FILES)):
         if action.dest in known or action.metavar in known:

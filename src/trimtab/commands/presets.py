@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import yaml
+import re
 
 from trimtab import presets as preset_files
 from trimtab.commands.shared import parser
@@ -10,10 +10,29 @@ from trimtab.commands.shared import parser
 
 def presets(argv: list[str]) -> int:
     made = parser("presets")
-    made.add_argument("name", nargs="?", help="print this preset")
+    made.add_argument("preset", nargs="?", help="print this preset; or list those with this in their name")
     given = made.parse(argv)
-    if given.name:
-        print(yaml.safe_dump(preset_files.load(preset_files.full_name(given.name)), sort_keys=False), end="")
+    wanted = preset_files.full_name(given.preset or "")
+    listed = [name for name in preset_files.names() if wanted.lower() in name.lower()]
+    if wanted in listed or not listed:
+        print(preset_files.text(wanted), end="")
     else:
-        print("\n".join(preset_files.names()))
+        _print_list(listed)
     return 0
+
+
+def _print_list(names: list[str]) -> None:
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    table = Table(Column("preset", no_wrap=True), "N x T", "steps", "where it comes from", box=None, pad_edge=False)
+    for name in names:
+        values = preset_files.load(name)
+        shape = f"{values['num_envs']} x {values['num_steps']}"
+        table.add_row(name, shape, f"{values['total_timesteps']:,}", _first(preset_files.origin(name)))
+    Console().print(table)
+
+
+def _first(text: str) -> str:
+    """Its first clause; the whole stands in the preset."""
+    return re.split(r"(?<!al)[.:;] |\.$", text)[0]

@@ -91,11 +91,22 @@ def described(name: str | None, env_id: str) -> str:
 
 def load(name: str) -> dict[str, Any]:
     """The fields a preset sets."""
+    return yaml.safe_load(text(name)) or {}
+
+
+def origin(name: str) -> str:
+    """Where a preset comes from: the comment its file begins with."""
+    lines = text(name).splitlines()
+    return " ".join(line.removeprefix("#").strip() for line in lines if line.startswith("#"))
+
+
+def text(name: str) -> str:
+    """A preset's file."""
     if name not in names():
         close = nearest(name, names(), cutoff=0.3)
         near = f"nearest: {', '.join(close)}" if close else "`trimtab presets` lists them"
         raise ConfigError("preset", name, f"no such preset; {near}")
-    return yaml.safe_load((_ROOT / f"{name}.yaml").read_text()) or {}
+    return (_ROOT / f"{name}.yaml").read_text()
 
 
 def layered(
