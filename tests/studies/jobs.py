@@ -148,3 +148,19 @@ class Die(Job):
             print("last words", flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
         return {"survived": True}
+
+
+@dataclass(frozen=True)
+class Greedy(Job):
+    """Takes all the threads it can get, and says how many."""
+
+    kind: ClassVar[str] = "studies.jobs:Greedy"
+    number: int
+    steps: ClassVar[int] = 1
+
+    @property
+    def label(self) -> str:
+        return f"greedy {self.number}"
+
+    def do(self, bench: Bench) -> dict[str, Any]:
+        return {"threads": int(os.environ["TRIMTAB_THREADS"])}

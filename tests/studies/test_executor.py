@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 import tiny
 
-from studies.jobs import Add, Count, Die, Fail, Needy, Wide
+from studies.jobs import Add, Count, Die, Fail, Greedy, Needy, Wide
 from trimtab.anatomy.options import ProbeOptions
 from trimtab.config import ConfigError
 from trimtab.runs.engines import Engines
 from trimtab.runs.programs import shape_of
 from trimtab.runs.records import RunDir
+from trimtab.studies import local
 from trimtab.studies.executor import Inline, Queue, executor
 from trimtab.studies.job import Probe, Train, from_dict
 from trimtab.studies.local import Local
@@ -53,6 +54,15 @@ def test_two_workers_compile_two_shapes_before_either_compiles_the_others():
     assert queue.ready(2, under_way=[jobs[2]]) == [jobs[3]], "where nothing else is left"
     numbers = [Train(tiny.config(learning_rate=rate)).shape for rate in (1e-3, 1e-4)]
     assert numbers[0] == numbers[1], "numbers are swapped in"
+
+
+def test_a_job_alone_has_all_the_cores(tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "cores", lambda: 4)
+    doer = Local(2)
+    for numbers, share in (([0], 4), ([1, 2, 3], 2), ([0, 4], 4)):  # the last finds one of its two done
+        given = {o.job.number: o.result["threads"] for o in doer.run(map(Greedy, numbers), Store(tmp_path))}
+        assert given[numbers[-1]] == share
+    doer.close()
 
 
 def test_jobs_on_several_devices_take_as_many_places_and_have_workers_of_their_own(tmp_path):

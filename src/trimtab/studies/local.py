@@ -32,12 +32,13 @@ class Local:
         queue, tries = Queue(jobs), dict[str, int]()
         try:
             yield from queue.kept(store)
+            share = max(1, cores() // max(1, min(self.workers, len(queue.waiting))))
             while queue.waiting or self._busy():
                 yield from queue.hopeless(store)
                 busy = self._busy()
                 room = self.workers - sum(worker.devices for worker in busy)
                 for job in queue.ready(room, [worker.job for worker in busy if worker.job]):
-                    self._idle(job).begin(job, store)
+                    self._idle(job, share).begin(job, store)
                 for worker in self._speaking():
                     job, word = worker.job, worker.hear()
                     if word == {}:
@@ -62,16 +63,19 @@ class Local:
     def _busy(self) -> list[Worker]:
         return [worker for worker in self._workers if worker.job is not None]
 
-    def _idle(self, job: Job) -> Worker:
-        """A worker with the threads and devices of a job, which JAX starts with; one with others makes room for it."""
-        share = job.threads or max(1, cores() // self.workers)
+    def _idle(self, job: Job, share: int) -> Worker:
+        """A worker with the threads and devices of a job, which JAX starts with; one with others makes room for it.
+
+        `share` are the threads of a job that takes all it can get.
+        """
+        threads = job.threads or share
         idle = [worker for worker in self._workers if worker.job is None]
-        found = next((worker for worker in idle if (worker.threads, worker.devices) == (share, job.devices)), None)
+        found = next((worker for worker in idle if (worker.threads, worker.devices) == (threads, job.devices)), None)
         if found is None:
             if len(self._workers) >= self.workers:
                 idle[0].end()
                 self._workers.remove(idle[0])
-            found = Worker(share, job.devices)
+            found = Worker(threads, job.devices)
             self._workers.append(found)
         return found
 
