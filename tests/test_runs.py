@@ -422,10 +422,11 @@ def test_host_environments_train_resume_and_evaluate(backend, tmp_path, monkeypa
     assert repeat(tmp_path / "whole", tmp_path / "again")["identical"]
 
 
+@pytest.mark.parametrize("backend, num_envs", [("gymnasium", 2), ("envpool", 2), ("envpool", 3)])
 @pytest.mark.parametrize("arch", ["shared", "detach", "dual"])
-def test_a_shared_trunk_says_values_while_acting(arch):
-    """The same that the critic says afterwards, which is then not asked."""
-    engine = build(tiny.config(backend="gymnasium", arch=arch))
+def test_a_shared_trunk_says_values_while_acting(arch, backend, num_envs):
+    """The same that the critic says afterwards, which is then not asked; in EnvPool in halves and whole."""
+    engine = build(tiny.config(backend=backend, num_envs=num_envs, total_timesteps=48, arch=arch))
     state = engine.init(1)
     engine.compile(state)
     noise = engine._draw(state.key)[1]
@@ -435,7 +436,7 @@ def test_a_shared_trunk_says_values_while_acting(arch):
     else:
         wanted = engine.algorithm.values(state.params, rows.obs)
         np.testing.assert_allclose(rows.value, wanted, rtol=1e-5, atol=1e-6)
-    assert engine.launch(state, 1)[1]().finite
+    assert all(np.all(x) for x in engine.launch(state, 1)[1]().finite.values())
     engine.close()
 
 

@@ -85,6 +85,9 @@ def test_images_are_height_width_channels():
     assert layout_of((7, 7, 3), np.uint8).shape == (7, 7, 3)
     assert layout_of((84, 84), np.uint8).shape == (84, 84, 1)
     assert layout_of((128,), np.uint8).dtype == "float32"
+    assert layout_of((2,), np.float64).convert([[1, 2], [3, 4]]).tolist() == [[1, 2], [3, 4]], "lists are arrays"
+    with pytest.raises((TypeError, ValueError)):
+        layout_of((2,), np.float64).convert(None)
     image = np.arange(2 * 3 * 4 * 5, dtype=np.uint8).reshape(2, 3, 4, 5)
     assert (layout_of((3, 4, 5), np.uint8).convert(image)[1, 2, 3] == image[1, :, 2, 3]).all()
 

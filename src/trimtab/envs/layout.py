@@ -1,11 +1,12 @@
 """How host observations become what a network takes: images H x W x C in uint8, all else float32.
 
-Arrays are NumPy's; in a compiled program JAX's, but for indices.
+Arrays are NumPy's or become so; in a compiled program they are JAX's, but for indices.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ class Layout:
 
     def convert(self, obs: Shaped[np.ndarray, "N ..."]) -> Shaped[np.ndarray, "N ..."]:
         """A batch as delivered -> [N, *shape]."""
+        obs = _array(obs)
         if self.channels_first:
             obs = obs.transpose(0, *range(2, obs.ndim), 1)
         if isinstance(obs, np.ndarray):
@@ -56,7 +58,7 @@ class Leaf:
         """This leaf of a batch."""
         for key in self.path:
             obs = obs[key]
-        values = obs if hasattr(obs, "reshape") else np.asarray(obs)
+        values = _array(obs)
         if not self.choices:
             return values.reshape(len(values), -1).astype(np.float32)
         chosen = values.reshape(len(values), -1) - np.asarray(self.first)
@@ -88,6 +90,11 @@ class FlatLayout:
         """A batch as delivered -> [N, numbers]."""
         columns = [leaf.columns(obs) for leaf in self.leaves]
         return columns[0].__array_namespace__().concatenate(columns, axis=1)
+
+
+def _array(values: Any) -> Any:
+    """NumPy's array of what is given, lists and other libraries' arrays among it; JAX's stays what it is."""
+    return values if "jax" in sys.modules and isinstance(values, sys.modules["jax"].Array) else np.asarray(values)
 
 
 def layout_of(shape: tuple[int, ...], dtype: Any) -> Layout:
@@ -154,6 +161,7 @@ class Actions:
     first: int | tuple[int, ...] = 0
 
     def convert(self, actions: Num[np.ndarray, "N ..."]) -> Num[np.ndarray, "N ..."]:
+        actions = _array(actions)
         if self.first != 0:
             actions = actions + np.asarray(self.first)
         return actions.reshape(len(actions), *self.shape).astype(self.dtype)

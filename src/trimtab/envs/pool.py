@@ -12,9 +12,9 @@ A shorter one than EnvPool's is kept here in all of them.
 EnvPool's own Python around a step takes a tenth of a millisecond: names are looked up once here, and arrays go to its
 functions as they are (`_Direct`).
 
-Calls from Python cost as much as the steps they ask for, so most environments can be stepped inside a compiled program
-(`stream`). Those of classic control, whose steps cost next to nothing, are then kept in two halves, unless threads are
-asked for: while one steps, the policy acts in the other.
+Calls from Python cost up to as much as the steps they ask for, so most environments can be stepped inside a compiled
+program (`stream`). Those of classic control, whose steps cost next to nothing, are then kept in two halves, unless
+threads are asked for: while one steps, the policy acts in the other.
 
 ViZDoom's engine leaves its settings in the directory it is started in: it is started in one of its own.
 """
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _CLASSIC = "envpool.classic_control"
 _COUNTED_FAMILIES = (_CLASSIC, "envpool.mujoco.gym", "envpool.atari", "envpool.box2d")
 _FIXED_FAMILIES = ("envpool.procgen", "envpool.highway", "envpool.jumanji")  # they end by a limit of their own
+_ENDLESS = ("LaneKeeping-v0", "lane-keeping-v0")  # EnvPool 1.2.5 does not end them at all
 # Families (by how their names begin) whose steps in a compiled program were seen to equal those from Python.
 _STREAMED_FAMILIES = (*_COUNTED_FAMILIES, "envpool.mujoco", "envpool.procgen", "envpool.highway")
 _VIZDOOM = "envpool.vizdoom"
@@ -96,7 +97,7 @@ class PoolEnv:
             raise EnvError(f"env_id: {env_id} has several players; one is supported")
         self._layout = layout_of_space(env_id, observed)
         self._actions = actions_of(env_id, acted)
-        self._streamed = streamed and self._can_stream(limit, pool_limit)
+        self._streamed = streamed and self._can_stream()
         self._halved = self._streamed and classic and num_envs % 2 == 0 and not asks_threads
         shape, dtype, parts = self._layout.shape, self._layout.dtype, self._layout.parts
         self.spec = Spec(env_id, "envpool", shape, dtype, self._actions.space, limit, compiled=False, parts=parts)
@@ -145,8 +146,7 @@ class PoolEnv:
         if self._keeps_limit:
             limit = self.spec.time_limit
             truncated, valid = truncated | ((elapsed == limit) & ~terminated), valid & (elapsed <= limit)
-            terminated, truncated = terminated & valid, truncated & valid
-        return HostStep(obs, obs, reward.astype(np.float32), terminated, truncated, valid)
+        return HostStep(obs, obs, reward.astype(np.float32), terminated & valid, truncated & valid, valid)
 
     def reset_some(self, mask: Bool[np.ndarray, " N"]) -> Shaped[np.ndarray, "N ..."]:
         if not mask.any():
@@ -161,12 +161,12 @@ class PoolEnv:
     def _split(self, rows: Shaped[np.ndarray, "N ..."]) -> list[Shaped[np.ndarray, "n ..."]]:
         return np.split(rows, len(self._pools))
 
-    def _can_stream(self, limit: int | None, pool_limit: int) -> bool:
+    def _can_stream(self) -> bool:
         """Whether a compiled program here can do all that stepping takes: it cannot reset what EnvPool does not."""
         import jax
 
         here = sys.platform == "linux" and jax.default_backend() == "cpu"
-        resets = limit is None or pool_limit <= limit + 1
+        resets = not self._keeps_limit or _family(self._task) in _COUNTED_FAMILIES
         lives = self._config.get("episodic_life", False)
         numbers = isinstance(self._layout, Layout) or not any(leaf.choices for leaf in self._layout.leaves)
         return here and _family(self._task).startswith(_STREAMED_FAMILIES) and resets and not lives and numbers
@@ -177,6 +177,8 @@ class PoolEnv:
         return self._stream
 
     def close(self) -> None:
+        if self._stream is not None:
+            self._stream.wait()
         for pool in self._pools:
             pool.close()
         self._pools, self._direct, self._stream = [], [], None
@@ -223,6 +225,12 @@ class PoolStream:
         self.handles = tuple(handle for handle, *_ in functions)
         self._recv = [recv for _, recv, _, _ in functions]
         self._send = [send for _, _, send, _ in functions]
+
+    def wait(self) -> None:
+        """Until no program is stepping these pools: they must not go before it ends."""
+        import jax
+
+        jax.effects_barrier()
 
     def send(self, part: int, handle: Array, actions: Num[Array, "n ..."]) -> Array:
         with _doubles():
@@ -300,4 +308,4 @@ def _limits(task: str, defaults: Any, asked: int | None) -> tuple[int | None, in
         raise EnvError(f"time_limit: {task} ends after {own} steps by itself; {limit} is beyond it")
     if limit >= _NO_LIMIT:
         return None, max(own, limit)
-    return limit, limit + 1 if family in _COUNTED_FAMILIES else max(own, limit)
+    return limit, limit + 1 if family in _COUNTED_FAMILIES or task in _ENDLESS else max(own, limit)

@@ -100,19 +100,20 @@ def _compiled_parts(algorithm: Algorithm, state: Any, hypers: Any, seconds: floa
 
 def _streamed_parts(algorithm: Algorithm, state: Any, hypers: Any, seconds: float):
     """The same of host environments that a compiled program steps."""
-    acting, noise = algorithm.acting(state.params, state.obs_stats, hypers), algorithm.noise(state.key)[1]
-    shapes = jax.eval_shape(acting, state.env.obs, noise[0])
-    idle = lambda obs, noise: jax.tree.map(lambda x: jnp.zeros((len(obs), *x.shape[1:]), x.dtype), shapes)
+    stream, dist, noise = algorithm.env.stream(), algorithm.dist, algorithm.noise(state.key)[1]
+    shapes = jax.eval_shape(algorithm.act, state.params, state.obs_stats, state.env.obs, noise[0], hypers)
 
-    def compiled(act: rollout.Act):
-        collect = partial(rollout.collect_stream, algorithm.env.stream(), algorithm.dist, act)
-        with device.not_cached():
-            return jax.jit(collect).lower(state.env, noise).compile()
+    def idle(obs, noise) -> rollout.Acted:
+        nothing = jax.tree.map(lambda x: jnp.zeros((len(obs), *x.shape[1:]), x.dtype), shapes)
+        return nothing._replace(action=dist.sample(nothing.dist, noise))
 
-    alone, collect = compiled(idle), compiled(acting)
+    with device.not_cached():
+        alone = jax.jit(partial(rollout.collect_stream, stream, dist, idle)).lower(state.env, noise).compile()
+        given = state.params, state.obs_stats, state.env, noise, hypers
+        collect = jax.jit(partial(algorithm.collect_stream, stream)).lower(*given).compile()
     environment = _timed(lambda: alone(state.env, noise), seconds)
-    collecting = _timed(lambda: collect(state.env, noise), seconds)
-    return environment, collecting, collect(state.env, noise)[1]
+    collecting = _timed(lambda: collect(*given), seconds)
+    return environment, collecting, collect(*given)[1]
 
 
 def _host_parts(algorithm: Algorithm, state: Any, hypers: Any):
