@@ -156,8 +156,8 @@ class Learning(Declared):
             "evaluated with exploration off, and some are of older versions of the environment (in brackets). Where "
             "only numbers at more steps are published, `wanted` is that number, less its deviation (Reacher), or a "
             "rounder one below (LunarLander); Swimmer's is that of 8M steps; Pong's is 5 above random play.",
-            "Pong trains with a constant step size: its preset's falls over 10M steps. With one that fell to 0 over this "
-            "million, which is what was tried first, the last 100 episodes returned -16.2.",
+            "Pong trains with a constant step size: its preset's falls over 10M steps. With one that fell to 0 over "
+            "this million, which is what was tried first, the last 100 episodes returned -16.2.",
             "CleanRL's table of dm_control does not say its steps; its default is 1M, the benchmark script of today "
             "says 8M.",
         ]
