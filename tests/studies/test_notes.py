@@ -10,7 +10,7 @@ from studies.small import small_variances
 from trimtab import cli
 from trimtab.estimate import Estimate
 from trimtab.runs import throughput as measuring
-from trimtab.studies import catalogue
+from trimtab.studies import catalogue, costs
 from trimtab.studies.claims import Claim, Evidence, explained, judge_all
 from trimtab.studies.notes import learning_rate, minibatch, reproducible, reward_to_go
 from trimtab.studies.notes import throughput as speeds
@@ -155,6 +155,15 @@ def test_a_whole_study_at_a_tiny_size(tmp_path, monkeypatch):
     assert (wide["mean returns as baseline"] <= wide["reward to go"] * (1 + 1e-9)).all()
     assert (out / "figures" / "variances.svg").is_file() and (out / "page.html").is_file()
     assert isinstance(catalogue.opened(out), reward_to_go.RewardToGo)
+
+
+def test_the_plan_knows_how_long_measuring_takes(monkeypatch):
+    monkeypatch.setattr(costs, "_measured", lambda config: 1.0)
+    study = speeds.NotesThroughput(size="quick")
+    cost = costs.cost_of(study, Where())
+    assert all(row["speed"] == "as long as asked" for row in cost["rows"])
+    measures = sum(len(job.num_envs) for job in study.jobs()) * speeds.REPEATS["quick"]
+    assert 0.3 * 2 * measures < 3600 * cost["hours"] < 10 * measures
 
 
 # trimtab throughput ----------------------------------------------------------------------------------------

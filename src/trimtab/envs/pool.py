@@ -227,7 +227,7 @@ class PoolStream:
         self._send = [send for _, _, send, _ in functions]
 
     def wait(self) -> None:
-        """Until no program is stepping these pools: they must not go before it ends."""
+        """Until no program is stepping these pools, as one may be after an interrupt: they must not go before it."""
         import jax
 
         jax.effects_barrier()

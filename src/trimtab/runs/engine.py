@@ -319,5 +319,4 @@ class HostEngine:
         return state, lambda: info
 
     def close(self) -> None:
-        jax.effects_barrier()  # after an interrupt a program may still be stepping them
         self.algorithm.env.close()
