@@ -11,7 +11,7 @@ GAMMA, LIMIT = 0.9, 3
 
 @pytest.fixture(scope="module")
 def problem():
-    """A random MDP of three states whose episodes may end early, with any policy and any scores."""
+    """A random MDP of three states whose episodes may end early, with any policy and any scores, some of them 0."""
     rng = np.random.default_rng(0)
     shape = (3, 2, 2)
     mdp = FiniteMDP.from_arrays(
@@ -22,7 +22,8 @@ def problem():
         rng.dirichlet(np.ones(3)),
     )
     policy = rng.dirichlet(np.ones(2), 3)
-    return mdp, policy, rng.normal(size=(3, 2, 4)), rng.normal(size=3)
+    score = rng.normal(size=(3, 2, 4)) * (rng.random((3, 2, 4)) < 0.7)
+    return mdp, policy, score, rng.normal(size=3)
 
 
 def episodes(mdp, policy, state, probability, past=()):

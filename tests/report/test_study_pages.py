@@ -135,6 +135,9 @@ def test_the_effect_shown_is_the_middle_one():
         Claim("P1", "t", "w", "r"), "effect", [Evidence(n, e, 4) for n, e in zip("abc", (ABOVE, NEITHER, BELOW))], ""
     )
     assert verdicts.effect(verdict.as_dict()) == "0.01 [-0.99, 1]\neffect\n1 of 3 above 0, 1 below"
+    nothing = Evidence("d", Estimate(0.0, 0.0, 0.0), 4)
+    verdict = judge(verdict.claim, "effect", [*verdict.evidence, nothing], "")
+    assert verdicts.effect(verdict.as_dict()).endswith("1 of 4 above 0, 1 below, 1 equal")
     assert verdicts.tally(judged()) == "1 holds, 1 does not hold, 1 depends, 1 not resolved"
 
 

@@ -13,12 +13,12 @@ Episodes end by termination or are cut at the time limit (no bootstrap): whole e
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import comb
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.sparse import csr_matrix
+from scipy.sparse import coo_array, csr_array, diags_array
 
 
 @dataclass(frozen=True)
@@ -31,33 +31,72 @@ class Episodic:
 
 @dataclass(frozen=True)
 class _Outcomes:
-    """Every (state, action, outcome) with its probability under the policy, flattened to one axis of O."""
+    """Every (state, action, outcome) with its probability under the policy, flattened to one axis of O.
 
-    sums: Any  # [S, O], sparse: π(a|s) p(outcome|s,a) of each state's outcomes
+    Nothing dense has the shape [O, P]: scores of one-hot states are nearly all zeros.
+    """
+
+    sums: csr_array  # [S, O]: π(a|s) p(outcome|s,a) of each state's outcomes
     state: np.ndarray
     action: np.ndarray
     following: np.ndarray
     reward: Float[np.ndarray, " O"]
     alive: Float[np.ndarray, " O"]
-    num_states: int
 
-    def gathered(self, values: np.ndarray) -> np.ndarray:
-        """Σ over outcomes of each state of weight × values [O, ...]."""
+    def gathered(self, values: Float[np.ndarray, " O"]) -> Float[np.ndarray, " S"]:
+        """Σ over outcomes of each state of weight × values."""
         return self.sums @ values
+
+    def flow(self, factor: Float[np.ndarray, " O"] | float = 1.0) -> csr_array:
+        """[S, S]: of values of states to come, Σ over outcomes of each state of weight × factor × the value there."""
+        leads = csr_array(
+            (self.alive * factor, self.following, np.arange(len(self.state) + 1)), shape=self.sums.T.shape
+        )
+        return self.sums @ leads
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """x = ∇ log π(a|s) of every outcome."""
+
+    outcomes: _Outcomes
+    x: csr_array  # [O, P]
+
+    @cached_property
+    def squared(self) -> Float[np.ndarray, " O"]:
+        return self.x.power(2).sum(axis=1)
+
+    def gathered(self, factor: Float[np.ndarray, " O"]) -> Float[np.ndarray, "S P"]:
+        """Σ over outcomes of each state of weight × factor × x."""
+        return (self.outcomes.sums @ (diags_array(factor) @ self.x)).toarray()
+
+    def dot(self, values: Float[np.ndarray, "S P"]) -> Float[np.ndarray, " O"]:
+        """x · the values of the state that follows; 0 after an end."""
+        of, entry = self._entries.coords
+        products = self._entries.data * values[self.outcomes.following[of], entry]
+        return self.outcomes.alive * np.bincount(of, products, minlength=len(self.outcomes.state))
+
+    @cached_property
+    def _entries(self) -> coo_array:
+        return self.x.tocoo()
 
 
 def _outcomes(mdp, policy: Float[np.ndarray, "S A"]) -> _Outcomes:
     prob = np.asarray(mdp.prob, np.float64) * np.asarray(policy)[:, :, None]
     s, a, k = np.nonzero(prob)
     return _Outcomes(
-        csr_matrix((prob[s, a, k], (s, np.arange(len(s)))), shape=(prob.shape[0], len(s))),
+        csr_array((prob[s, a, k], (s, np.arange(len(s)))), shape=(prob.shape[0], len(s))),
         s,
         a,
         np.asarray(mdp.next_state)[s, a, k],
         np.asarray(mdp.reward, np.float64)[s, a, k],
         1.0 - np.asarray(mdp.terminated, np.float64)[s, a, k],
-        prob.shape[0],
     )
+
+
+def _scores(o: _Outcomes, score: Float[np.ndarray, "S A P"]) -> _Scores:
+    rows = csr_array(score.reshape(-1, score.shape[2]))
+    return _Scores(o, rows[o.state * score.shape[1] + o.action])
 
 
 def reward_to_go(
@@ -73,27 +112,21 @@ def reward_to_go(
     |Z|² = |x|² (G − b)² + 2 (G − b) x·Z' + |Z'|²,   G Z = x G (G − b) + G Z'
     """
     o = _outcomes(mdp, policy)
-    b = (np.zeros(o.num_states) if baseline is None else np.asarray(baseline))[o.state]
-    x = score[o.state, o.action]  # [O, P]
-    x_sq = np.einsum("op,op->o", x, x)
-    width = score.shape[2]
-    g1, g2, square = np.zeros(o.num_states), np.zeros(o.num_states), np.zeros(o.num_states)
-    z, gz = np.zeros((o.num_states, width)), np.zeros((o.num_states, width))
+    x = _scores(o, score)
+    to, alive, r = o.following, o.alive, o.reward
+    b = np.zeros(len(r)) if baseline is None else np.asarray(baseline)[o.state]
+    on, on_with_reward = o.flow(), o.flow(r)
+    num_states, _, width = score.shape
+    g1, g2, square = np.zeros(num_states), np.zeros(num_states), np.zeros(num_states)
+    z, gz = np.zeros((num_states, width)), np.zeros((num_states, width))
     for _ in range(time_limit):
-        to, alive, r = o.following, o.alive, o.reward
         e1 = r + gamma * alive * g1[to]  # E[G | outcome]
         e2 = r**2 + 2 * gamma * r * alive * g1[to] + gamma**2 * alive * g2[to]
-        z_next, gz_next = alive[:, None] * z[to], alive[:, None] * gz[to]
-        g_z_next = r[:, None] * z_next + gamma * gz_next  # E[G Z' | outcome]
-        along = np.einsum("op,op->o", x, g_z_next) - b * np.einsum("op,op->o", x, z_next)
-        square, g1_new, g2_new = (
-            o.gathered(x_sq * (e2 - 2 * b * e1 + b**2) + 2 * along + alive * square[to]),
-            o.gathered(e1),
-            o.gathered(e2),
-        )
-        gz = o.gathered(x * (e2 - b * e1)[:, None] + g_z_next)
-        z = o.gathered(x * (e1 - b)[:, None] + z_next)
-        g1, g2 = g1_new, g2_new
+        along = (r - b) * x.dot(z) + gamma * x.dot(gz)  # E[(G − b) x·Z' | outcome]
+        square = o.gathered(x.squared * (e2 - 2 * b * e1 + b**2) + 2 * along + alive * square[to])
+        gz = x.gathered(e2 - b * e1) + on_with_reward @ z + gamma * (on @ gz)
+        z = x.gathered(e1 - b) + on @ z
+        g1, g2 = o.gathered(e1), o.gathered(e2)
     return _from_start(mdp, z, square)
 
 
@@ -105,26 +138,21 @@ def whole_return(
     E[Φ Gⁱ] and E[|Φ|² Gⁱ] for i ≤ 2, with Gⁱ = Σ_j C(i,j) r^(i−j) γʲ G'ʲ and |Φ|² = |x|² + 2 x·Φ' + |Φ'|²
     """
     o = _outcomes(mdp, policy)
-    x = score[o.state, o.action]
-    x_sq = np.einsum("op,op->o", x, x)
-    width, to, alive = score.shape[2], o.following, o.alive
-    g = [np.ones(o.num_states), np.zeros(o.num_states), np.zeros(o.num_states)]
-    phi = [np.zeros((o.num_states, width)) for _ in range(3)]
-    square = [np.zeros(o.num_states) for _ in range(3)]
+    x = _scores(o, score)
+    (num_states, _, width), to, alive = score.shape, o.following, o.alive
+    g = [np.ones(num_states), np.zeros(num_states), np.zeros(num_states)]
+    phi = [np.zeros((num_states, width)) for _ in range(3)]
+    square = [np.zeros(num_states) for _ in range(3)]
     powers = [[comb(i, j) * o.reward ** (i - j) * gamma**j for j in range(i + 1)] for i in range(3)]
+    flows = [[o.flow(factor) for factor in row] for row in powers]
     for _ in range(time_limit):
         # What follows, jointly with powers of the return that follows; after an end both are 0.
         g_next = [np.where(alive > 0, g[j][to], float(j == 0)) for j in range(3)]
-        phi_next = [alive[:, None] * phi[j][to] for j in range(3)]
-        square_next = [alive * square[j][to] for j in range(3)]
-        g_here = [_mixed(powers[i], g_next) for i in range(3)]
-        square_here = [_mixed(powers[i], square_next) for i in range(3)]
-        phi_here = [_mixed([c[:, None] for c in powers[i]], phi_next) for i in range(3)]
-        g = [o.gathered(g_here[i]) for i in range(3)]
-        square = [
-            o.gathered(x_sq * g_here[i] + 2 * np.einsum("op,op->o", x, phi_here[i]) + square_here[i]) for i in range(3)
-        ]
-        phi = [o.gathered(x * g_here[i][:, None] + phi_here[i]) for i in range(3)]
+        square_next = [alive * square[j][to] + 2 * x.dot(phi[j]) for j in range(3)]
+        g_here = [_mixed(row, g_next) for row in powers]
+        square = [o.gathered(x.squared * g_here[i] + _mixed(powers[i], square_next)) for i in range(3)]
+        phi = [x.gathered(g_here[i]) + sum(flow @ phi[j] for j, flow in enumerate(flows[i])) for i in range(3)]
+        g = [o.gathered(here) for here in g_here]
     return _from_start(mdp, phi[1], square[2])
 
 
@@ -134,14 +162,14 @@ def visited_returns(mdp, policy: Float[np.ndarray, "S A"], gamma: float, time_li
     Σ_k m_k(s) V_{L−k}(s) / Σ_k m_k(s), V_h the return of h more steps, m_k where the episode is after k steps
     """
     o = _outcomes(mdp, policy)
-    to_come = [np.zeros(o.num_states)]
+    rho = np.asarray(mdp.rho, np.float64)
+    to_come = [np.zeros_like(rho)]
     for _ in range(time_limit):
         to_come.append(o.gathered(o.reward + gamma * o.alive * to_come[-1][o.following]))
-    here, visits, total = np.asarray(mdp.rho, np.float64), np.zeros(o.num_states), np.zeros(o.num_states)
-    flow = csr_matrix((o.alive, (np.arange(len(o.state)), o.following)), shape=(len(o.state), o.num_states))
+    here, visits, total, on = rho, np.zeros_like(rho), np.zeros_like(rho), o.flow()
     for k in range(time_limit):
         visits, total = visits + here, total + here * to_come[time_limit - k]
-        here = (here @ o.sums) @ flow
+        here = here @ on
     return np.divide(total, visits, out=np.zeros_like(total), where=visits > 0)
 
 

@@ -72,9 +72,13 @@ def _beyond(verdict: Verdict, name: str) -> str:
     effects = [Estimate.from_dict(item["effect"]) for item in verdict["evidence"]]
     if len(effects) == 1:
         return name + (f"; above {threshold:.3g} asked for" if threshold else "")
-    above = sum(e.resolved and e.lo > threshold for e in effects)
-    below = sum(e.resolved and e.hi <= threshold for e in effects)
-    return f"{above} of {len(effects)} above {threshold:.3g}" + (f", {below} below" if below else "")
+    resolved = [e for e in effects if e.resolved]
+    counts = {
+        "below": sum(e.hi <= threshold and e.lo < threshold for e in resolved),
+        "equal": sum(e.lo == e.hi == threshold for e in resolved),
+    }
+    above = f"{sum(e.lo > threshold for e in resolved)} of {len(effects)} above {threshold:.3g}"
+    return ", ".join([above, *(f"{count} {side}" for side, count in counts.items() if count)])
 
 
 def claim_block(verdict: Verdict, link: tuple[str, str] | None = None) -> Claim:
