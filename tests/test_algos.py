@@ -348,8 +348,7 @@ def test_the_three_losses_of_stale_data_use_the_policies_they_name():
     recent = np.asarray(bench.algorithm.dist.logp(now, batch.action))
     expected = {"decoupled": (batch.logp, recent), "behavior": (batch.logp,) * 2, "recent": (recent,) * 2}
     for loss, (behav, prox) in expected.items():
-        algorithm = tiny.Bench(config.replace(staleness_loss=loss)).algorithm
-        weighted, proximal = algorithm._proximal(state, batch)
+        weighted, proximal = bench.algorithm._proximal(state, batch, hypers_of(config.replace(staleness_loss=loss)))
         np.testing.assert_allclose(weighted.logp, behav, atol=1e-6)
         np.testing.assert_allclose(proximal.logp, prox, atol=1e-6)
     assert np.abs(recent - batch.logp).max() > 1e-4

@@ -187,7 +187,7 @@ class Config:
     """Centre of mass, in gradient steps, of the proximal EWMA; minibatches × epochs of an iteration if not given."""
     staleness: int = static(0, STALE, low=0, high=10_000)
     """Iterations a batch waits before it is used (an experiment)."""
-    staleness_loss: Literal["decoupled", "behavior", "recent"] = static("decoupled", STALENESS)
+    staleness_loss: Literal["decoupled", "behavior", "recent"] = traced("decoupled", STALENESS)
     """Which policies stale data is weighted by and kept near."""
 
     policy_iterations: int = static(32, PPG, low=1, high=1_000_000)
@@ -396,6 +396,9 @@ class Config:
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if is_traced(f)}
         values["prox_com"] = self.proximal_com
         values["iterations"] = values.pop("total_timesteps") // self.batch
+        loss = values.pop("staleness_loss")
+        if self.staleness:  # whether the policy at the start of the iteration takes the place of the one that acted
+            values |= {"recent_is_proximal": loss != "behavior", "recent_is_behavior": loss == "recent"}
         return {name: float(value) for name, value in values.items() if value is not None}
 
     def static_key(self) -> tuple:

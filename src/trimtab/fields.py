@@ -56,12 +56,12 @@ def static(default: Any, *needs: Need, low: float = -math.inf, high: float = mat
 
 
 def traced(default: Any, *needs: Need, low: float = -math.inf, high: float = math.inf, positive: bool = False) -> Any:
-    """A field that is only a number inside the compiled program."""
+    """A field that is only numbers inside the compiled program."""
     return dataclasses.field(default=default, metadata={"declared": Declared(True, low, high, positive, needs)})
 
 
 def is_traced(item: dataclasses.Field) -> bool:
-    """Whether a field is only a number inside the compiled program."""
+    """Whether a field is only numbers inside the compiled program."""
     return item.metadata["declared"].traced
 
 

@@ -349,7 +349,7 @@ class Algorithm:
         if self.config.norm_adv in ("batch", "ewma"):
             batch = batch._replace(advantage=normalize.standardize(batch.advantage, moments.mean, moments.std))
         target, value = (self._in_units_of_values(state, x) for x in (batch.target, batch.value))
-        return *self._proximal(state, batch._replace(target=target, value=value)), moments
+        return *self._proximal(state, batch._replace(target=target, value=value), hypers), moments
 
     def learner(self, state: State) -> update.Learner:
         """What the gradient steps of an iteration start from."""
@@ -402,15 +402,15 @@ class Algorithm:
         )
         return state, jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes)
 
-    def _proximal(self, state: State, batch: Batch) -> tuple[Batch, update.Proximal]:
+    def _proximal(self, state: State, batch: Batch, hypers: Hypers) -> tuple[Batch, update.Proximal]:
         """The proximal policy of each sample (an EWMA replaces it step by step), and the batch as it is weighted."""
-        if not self.config.staleness or self.config.staleness_loss == "behavior" or self.config.is_ewma:
-            return batch, update.Proximal(batch.dist, batch.logp)
+        acted = update.Proximal(batch.dist, batch.logp)
+        if not self.config.staleness or self.config.is_ewma:
+            return batch, acted
         dist = self.agent.policy(state.params.policy, batch.obs)
         recent = update.Proximal(dist, self.dist.logp(dist, batch.action))
-        if self.config.staleness_loss == "recent":
-            batch = batch._replace(logp=recent.logp)
-        return batch, recent
+        proximal = jax.tree.map(lambda r, a: jnp.where(hypers["recent_is_proximal"] > 0, r, a), recent, acted)
+        return batch._replace(logp=jnp.where(hypers["recent_is_behavior"] > 0, recent.logp, batch.logp)), proximal
 
     def _phase(self, state: State, batch: Batch, hypers: Hypers, key: PRNGKeyArray):
         """Keep this batch for the auxiliary phase, and run that phase after every N_π iterations."""
