@@ -4,7 +4,7 @@ Of every environment and algorithm the largest and the smallest batch are traine
 between costs a + b/N, through these two. Image networks are timed on a batch of a few hundred samples: their time goes
 into samples, not into launching. Games of one suite cost what the first of them costs. What the calibration has no time
 for is taken to cost what the others do on average, and what is not training (probes, evaluations) what a step of the
-run it looks at does; both are marked.
+run it looks at does; what is computed without a step is not counted. All of these are marked.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _row(what: str, jobs: list[Job], speeds: Speeds) -> dict[str, Any]:
     config, steps = _config_of(jobs[0]), sum(job.steps for job in jobs)
     seconds, how = speeds.step(config) if config is not None else (speeds.usual(), "as others")
     if not isinstance(jobs[0], Train):
-        how = "as a step of its run"
+        how = "as a step of its run" if steps else "computed, not counted"
     hours, planned = seconds * steps / 3600, [job.seconds_planned for job in jobs]
     if None not in planned:
         hours, how = sum(planned) / 3600, "as long as asked"

@@ -51,7 +51,7 @@ class SplitOptions:
     max_seeds: int = 9
     """Seeds that the splits still in question may come to."""
     budget: float | None = None
-    """Minutes to spend on more seeds for what is still in question; instead of max_seeds."""
+    """Minutes of all this machine's cores for more seeds of what is still in question; instead of max_seeds."""
     points: int = 3
     """Stages of training at which every split is probed."""
     replicates: int = 32
@@ -373,7 +373,7 @@ class Split(Study):
         runs = [
             (f"{n}x{t}", s, outcomes.of(job).path)
             for n, t in self.splits
-            for s in range(self.options.max_seeds if self.options.budget is None else 64)
+            for s in range(self._most)
             if (job := self.trained((n, t), s)).identity in outcomes and outcomes[job.identity].done
         ]
         base = Path(self.base) if isinstance(self.base, str) else outcomes.of(self.base).path
