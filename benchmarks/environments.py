@@ -20,7 +20,7 @@ from typing import Any
 from trimtab import envs
 from trimtab.envs import table
 from trimtab.envs.base import ActionSpace, EnvError, numbers_in
-from trimtab.envs.names import NATIVE_IDS, PGX_IDS, XMINIGRID_IDS
+from trimtab.envs.names import NATIVE_IDS, PGX_IDS, PLAYGROUND_IDS, XMINIGRID_IDS
 from trimtab.runs.device import cores, processor
 
 PAGE = Path(__file__).parent.parent / "docs" / "results" / "environments.md"
@@ -38,6 +38,7 @@ def write_table() -> None:
     rows = [table.row_of(envs.make(i, num_envs=1, backend="native").spec, "gymnax") for i in NATIVE_IDS]
     rows += [table.row_of(envs.make(i, num_envs=1, backend="pgx").spec, "pgx") for i in PGX_IDS]
     rows += [table.row_of(envs.make(i, num_envs=1, backend="xminigrid").spec, "xminigrid") for i in XMINIGRID_IDS]
+    rows += [table.row_of(envs.make(i, num_envs=1).spec, "dm_control_suite") for i in PLAYGROUND_IDS]
     for env_id in envpool.list_all_envs():
         family = envpool.registration.registry.specs[env_id][0].removeprefix("envpool.")
         rows.append(_pool_row(env_id, family))

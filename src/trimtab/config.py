@@ -61,8 +61,10 @@ class Config:
     """A training run. Derived quantities (batch, iterations, ...) are properties."""
 
     env_id: str = static("CartPole-v1")
-    """Environment id as Gymnasium, gymnax, EnvPool, pgx or xminigrid know it, or of one's own: module:Env-v0."""
-    backend: Literal["auto", "native", "tabular", "pgx", "xminigrid", "envpool", "gymnasium"] = static("auto")
+    """Environment id as Gymnasium, gymnax, EnvPool, pgx, xminigrid, Playground know it; one's own is module:Env-v0."""
+    backend: Literal["auto", "native", "tabular", "pgx", "xminigrid", "playground", "envpool", "gymnasium"] = static(
+        "auto"
+    )
     """Where the environment comes from; auto prefers compiled ones."""
     env_kwargs: dict[str, Any] = field(default_factory=dict, metadata={"declared": Declared()})
     """Options handed to the environment, as YAML, for example '{is_slippery: false}'."""

@@ -14,7 +14,7 @@ class Fields(TypedDict, total=False):
     """Any of the fields of `Config`, which says what each means."""
 
     env_id: str
-    backend: Literal["auto", "native", "tabular", "pgx", "xminigrid", "envpool", "gymnasium"]
+    backend: Literal["auto", "native", "tabular", "pgx", "xminigrid", "playground", "envpool", "gymnasium"]
     env_kwargs: dict[str, Any]
     time_limit: int | None
     algo: Name

@@ -1,6 +1,8 @@
-"""Games of pgx and xminigrid as compiled environments: ends, limits, and what the games themselves say."""
+"""Games and tasks written in JAX (pgx, xminigrid, Playground): ends, limits, and what the games themselves say."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,8 @@ import pytest
 
 import trimtab
 from trimtab import envs
+from trimtab.envs import names, playground
+from trimtab.envs.base import EnvError, Part
 
 
 def play(env, num_steps: int, action: int | None = None):
@@ -51,7 +55,52 @@ def test_xminigrid_observes_one_hot_tiles_and_keeps_its_limit():
     assert env.without_time_limit().spec.time_limit is None
 
 
-@pytest.mark.parametrize("env_id", ["MiniGrid-Empty-5x5", "2048"])
+def test_playground_equals_its_own_steps_and_is_cut_at_the_limit():
+    from mujoco_playground import registry
+
+    env = envs.make("PendulumSwingup", num_envs=1, time_limit=3)
+    assert env.spec.backend == "playground" and env.spec.action == envs.Continuous((-1.0,), (1.0,))
+    assert env.without_time_limit().spec.time_limit is None and hash(env) == hash(dataclasses.replace(env))
+    state, obs = jax.jit(env.reset)(jax.random.key(0))
+    task = registry.load("PendulumSwingup", config_overrides={"impl": "jax"})
+    step, follow = jax.jit(env.step), jax.jit(task.step)
+    with jax.numpy_rank_promotion("allow"):
+        own = jax.jit(task.reset)(jax.random.key(0))
+    np.testing.assert_allclose(obs, own.obs, atol=1e-6)
+    for t in range(3):
+        state, stepped = step(jax.random.key(t), state, jnp.full(1, 0.5))
+        with jax.numpy_rank_promotion("allow"):
+            own = follow(own, jnp.full(1, 0.5))
+        np.testing.assert_allclose(stepped.next_obs, own.obs, atol=1e-5)
+        np.testing.assert_allclose(stepped.reward, own.reward, atol=1e-5)
+        assert bool(stepped.truncated) == (t == 2) and not stepped.terminated
+    assert np.abs(stepped.obs - stepped.next_obs).max() > 1e-3  # another episode has begun
+
+
+def test_playground_refuses_in_one_line(monkeypatch):
+    with pytest.raises(EnvError, match=r"^env_kwargs: PendulumSwingup has no option 'ctrl_d'; nearest: ctrl_dt$"):
+        envs.make("PendulumSwingup", num_envs=1, env_kwargs={"ctrl_d": 0.1})
+    with pytest.raises(EnvError, match=r"^env_id: PendulumSwingup cannot be made by MuJoCo Playground: .*impl"):
+        envs.make("PendulumSwingup", num_envs=1, env_kwargs={"impl": 3})
+    monkeypatch.setattr(playground, "has_robots", lambda: False)
+    with pytest.raises(EnvError, match=r"needs the MuJoCo Menagerie, .*; EnvPool has Go1JoystickFlatTerrain-v1$"):
+        envs.make("Go1JoystickFlatTerrain", num_envs=1)
+
+
+def test_playgrounds_ids_are_those_of_its_package():
+    from mujoco_playground import dm_control_suite, registry
+
+    assert set(dm_control_suite.ALL_ENVS) == set(names.PLAYGROUND_IDS)
+    assert set(registry.ALL_ENVS) == {*names.PLAYGROUND_IDS, *names.PLAYGROUND_ROBOTS}
+
+
+def test_keys_of_an_observation_lie_in_sorted_order():
+    seen = {"state": jnp.arange(4.0).reshape(2, 2), "privileged_state": jnp.full(3, 7)}
+    assert playground._parts(seen) == (7, (Part("privileged_state", 0, 3), Part("state", 3, 7)))
+    np.testing.assert_array_equal(playground._vector(seen), [7, 7, 7, 0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("env_id", ["MiniGrid-Empty-5x5", "2048", "PendulumSwingup"])
 def test_games_written_in_jax_train(env_id, tmp_path):
     tiny = {"num_envs": 2, "num_steps": 4, "num_minibatches": 1, "update_epochs": 1, "hidden_sizes": (8,)}
     run = trimtab.train(trimtab.Config(env_id=env_id, total_timesteps=16, **tiny), tmp_path / "run", checkpoints=1)

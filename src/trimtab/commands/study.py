@@ -86,9 +86,9 @@ def _list(argv: list[str]) -> int:
 
     print_studies(rows)
     print(
-        "\n`trimtab study run NAME --quick` for a first answer; without --quick minutes to an hour or two on two cores,"
+        "\n`trimtab study run NAME --quick` for a first answer. Without --quick a study of the sources takes up to half"
+        "\nan hour on two cores, paper/invariance and paper/table5 (they share runs) an hour or two; --plan says more."
     )
-    print("and --plan says which.")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Environments: one `make` over finite MDPs, gymnax, pgx, xminigrid, EnvPool and Gymnasium.
+"""Environments: one `make` over finite MDPs, gymnax, pgx, xminigrid, Playground, EnvPool and Gymnasium.
 
 Importing this package imports none of them; each is loaded when it is first used.
 """
@@ -30,6 +30,8 @@ from .names import (
     NATIVE_IDS,
     NATIVE_LEFT_OUT,
     PGX_IDS,
+    PLAYGROUND_IDS,
+    PLAYGROUND_ROBOTS,
     PROCGEN_ALIASES,
     TABULAR_IDS,
     XMINIGRID_IDS,
@@ -77,10 +79,10 @@ def make(
 ) -> CompiledEnv | HostEnv:
     """The environment of an id: compiled if it can be, else `num_envs` host environments.
 
-    `auto` tries finite MDPs, gymnax, pgx, xminigrid, EnvPool, Gymnasium, in this order. `env_kwargs` go to the
-    environment's own constructor or parameters (for Gymnasium, `vectorization` "sync", "async" or "vector_entry_point"
-    may stand among them). `module:Env-v0` and `module:ClassOrFunction` are imported; a `constructor` (which returns a
-    gymnasium.Env) is used instead of the id.
+    `auto` tries finite MDPs, gymnax, pgx, xminigrid, MuJoCo Playground, EnvPool, Gymnasium, in this order. `env_kwargs`
+    go to the environment's own constructor or parameters (for Gymnasium, `vectorization` "sync", "async" or
+    "vector_entry_point" may stand among them). `module:Env-v0` and `module:ClassOrFunction` are imported; a
+    `constructor` (which returns a gymnasium.Env) is used instead of the id.
     `time_limit` overrides the environment's own limit; None keeps it. `seed` is the one a host environment is
     reset with unless `reset` is given another; compiled environments take keys instead. `streamed` asks for host
     environments that a compiled program can step, where there are such.
@@ -114,6 +116,10 @@ def make(
         from .xminigrid import make_xminigrid
 
         return make_xminigrid(env_id, options, time_limit)
+    if chosen == "playground":
+        from .playground import make_playground
+
+        return make_playground(env_id, options, time_limit)
     if chosen == "envpool":
         from .pool import PoolEnv
 
@@ -182,6 +188,7 @@ def _backends_with(env_id: str) -> list[str]:
         "native": env_id in NATIVE_IDS,
         "pgx": env_id in PGX_IDS,
         "xminigrid": env_id in XMINIGRID_IDS,
+        "playground": env_id in (*PLAYGROUND_IDS, *PLAYGROUND_ROBOTS),
         "envpool": _known_to_envpool(canonical(env_id)),
         "gymnasium": env_id in gymnasium_ids(),
     }
@@ -195,7 +202,7 @@ def _known_to_envpool(env_id: str) -> bool:
 
     if env_id in by_id("envpool"):
         return True
-    elsewhere = (*TABULAR_IDS, *NATIVE_IDS, *PGX_IDS, *XMINIGRID_IDS)
+    elsewhere = (*TABULAR_IDS, *NATIVE_IDS, *PGX_IDS, *XMINIGRID_IDS, *PLAYGROUND_IDS, *PLAYGROUND_ROBOTS)
     if env_id in elsewhere or missing_package("envpool") or metadata.version("envpool") == ENVPOOL_VERSION:
         return False
     from .pool import pool_ids

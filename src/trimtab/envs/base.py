@@ -17,7 +17,7 @@ from trimtab.wording import nearest
 if TYPE_CHECKING:
     from jaxtyping import Array, PRNGKeyArray
 
-Backend = Literal["tabular", "native", "pgx", "xminigrid", "envpool", "gymnasium"]
+Backend = Literal["tabular", "native", "pgx", "xminigrid", "playground", "envpool", "gymnasium"]
 
 
 class EnvError(ValueError):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from .base import EnvError
-from .names import NATIVE_LEFT_OUT, TABULAR_IDS
+from .names import NATIVE_LEFT_OUT, PLAYGROUND_ROBOTS, TABULAR_IDS
 from .table import action_in_words, observation_in_words, rows
 
 # gymnax imports six without declaring it, so six is part of what must be there.
@@ -16,10 +17,11 @@ _PACKAGES = {
     "native": ("gymnax", "six"),
     "pgx": ("pgx",),
     "xminigrid": ("xminigrid",),
+    "playground": ("mujoco_playground",),
     "envpool": ("envpool",),
     "gymnasium": ("gymnasium",),
 }
-_INSTALL = {name: f"pip install 'trimtab[{name}]'" for name in ("envpool", "pgx", "xminigrid")}
+_INSTALL = {name: f"pip install 'trimtab[{name}]'" for name in ("envpool", "pgx", "playground", "xminigrid")}
 # What Gymnasium's own environments need beyond Gymnasium, by the module they live in.
 _GYMNASIUM_NEEDS = {
     "gymnasium.envs.mujoco": ("mujoco", "pip install 'gymnasium[mujoco]'"),
@@ -59,6 +61,10 @@ def catalogue() -> list[CatalogueRow]:
             CatalogueRow(row.env_id, row.backend, not reason, reason, row.family, seen, row.action, row.limit)
         )
     listed["native"] += [CatalogueRow(i, "native", False, why, "gymnax") for i, why in NATIVE_LEFT_OUT.items()]
+    lacking = absent["playground"] or (
+        "" if has_robots() else "needs the MuJoCo Menagerie; making one says how to get it"
+    )
+    listed["playground"] += [CatalogueRow(i, "playground", not lacking, lacking, "robots") for i in PLAYGROUND_ROBOTS]
     listed["gymnasium"] += _gymnasium_rows()
     return [row for found in listed.values() for row in found]
 
@@ -90,6 +96,14 @@ def missing_package(backend: str) -> str:
         if importlib.util.find_spec(package) is None:
             return f"needs {package}: {_INSTALL.get(backend, f'pip install {package}')}"
     return ""
+
+
+def has_robots() -> bool:
+    """Whether the models of MuJoCo Playground's robots are where it looks for them."""
+    package = importlib.util.find_spec("mujoco_playground")
+    if package is None or not package.origin:
+        return False
+    return (Path(package.origin).parent / "external_deps" / "mujoco_menagerie").exists()
 
 
 def gymnasium_ids() -> list[str]:

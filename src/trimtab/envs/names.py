@@ -87,6 +87,24 @@ MemoryS64 MemoryS128 Playground Unlock UnlockPickUp
 """
 XMINIGRID_IDS = tuple(f"MiniGrid-{task}" for task in _XMINIGRID.split())
 
+# MuJoCo Playground: what its package holds whole, and what it loads from the MuJoCo Menagerie.
+_PLAYGROUND = """
+AcrobotSwingup AcrobotSwingupSparse BallInCup CartpoleBalance CartpoleBalanceSparse CartpoleSwingup
+CartpoleSwingupSparse CheetahRun FingerSpin FingerTurnEasy FingerTurnHard FishSwim HopperHop HopperStand HumanoidRun
+HumanoidStand HumanoidWalk PendulumSwingup PointMass ReacherEasy ReacherHard SwimmerSwimmer6 WalkerRun WalkerStand
+WalkerWalk
+"""
+PLAYGROUND_IDS = tuple(_PLAYGROUND.split())
+_ROBOTS = """
+AeroCubeRotateZAxis AlohaHandOver AlohaSinglePegInsertion ApolloJoystickFlatTerrain BarkourJoystick
+BerkeleyHumanoidJoystickFlatTerrain BerkeleyHumanoidJoystickRoughTerrain G1JoystickFlatTerrain G1JoystickRoughTerrain
+Go1Footstand Go1Getup Go1Handstand Go1JoystickFlatTerrain Go1JoystickRoughTerrain H1InplaceGaitTracking
+H1JoystickGaitTracking LeapCubeReorient LeapCubeRotateZAxis Op3Joystick PandaOpenCabinet PandaPickCube
+PandaPickCubeCartesian PandaPickCubeOrientation PandaRobotiqPushCube SpotFlatTerrainJoystick SpotGetup
+SpotJoystickGaitTracking T1JoystickFlatTerrain T1JoystickRoughTerrain
+"""
+PLAYGROUND_ROBOTS = tuple(_ROBOTS.split())
+
 
 def canonical(env_id: str) -> str:
     """The id a backend knows: friendly Procgen names are translated, everything else is left alone."""

@@ -18,6 +18,11 @@ class TimedState(NamedTuple):
     time: Int[Array, ""]
 
 
+def like(new: Array, old: Array) -> Array:
+    """The type it had before: some steps return other ones, or weak ones."""
+    return new if jnp.issubdtype(old.dtype, jax.dtypes.prng_key) else jnp.asarray(new, old.dtype)
+
+
 class Timed:
     """`reset` and `step` of a `CompiledEnv` from a game's own `first` and `following`."""
 

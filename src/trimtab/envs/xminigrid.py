@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Num, PRNGKeyArray, UInt8
 
 from .base import Discrete, Spec, refuse_bad_time_limit, refuse_unknown_options
-from .timed import Timed
+from .timed import Timed, like
 
 Options = tuple[tuple[str, Any], ...]
 
@@ -61,7 +61,7 @@ class XMiniGridEnv(Timed):
     def following(self, key: PRNGKeyArray, game: Any, action: Num[Array, " ..."]) -> tuple[Any, Array, Array, Array]:
         timestep = self._game.step(self._params, game, action)
         return (
-            jax.tree.map(_like, timestep, game),
+            jax.tree.map(like, timestep, game),
             _one_hot(timestep.observation),
             timestep.reward.astype(jnp.float32),
             timestep.discount == 0.0,
@@ -70,11 +70,6 @@ class XMiniGridEnv(Timed):
     def without_time_limit(self) -> XMiniGridEnv:
         """The same dynamics and the same state, never truncated."""
         return dataclasses.replace(self, truncates=False)
-
-
-def _like(new: Array, old: Array) -> Array:
-    """The type it had before: some steps return weak types."""
-    return new if jnp.issubdtype(old.dtype, jax.dtypes.prng_key) else jnp.asarray(new, old.dtype)
 
 
 def _one_hot(view: UInt8[Array, "size size 2"]) -> Float[Array, "size size channels"]:

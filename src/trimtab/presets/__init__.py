@@ -15,16 +15,17 @@ import yaml
 
 from trimtab import envs
 from trimtab.config import Config, ConfigError, from_dict
-from trimtab.envs.names import PROCGEN_ALIASES, canonical
+from trimtab.envs.names import PLAYGROUND_ROBOTS, PROCGEN_ALIASES, canonical
 from trimtab.envs.own import Constructor
 from trimtab.envs.table import by_id
 from trimtab.wording import nearest
 
 _ROOT = Path(__file__).parent
 QUICK_STARTS = ("discrete", "continuous", "images")
-# Families of EnvPool that share a preset.
+# Families of EnvPool and of MuJoCo Playground that share a preset.
 _SUITES = {
     "atari": "atari",
+    "dm_control_suite": "dm_control",
     "minigrid": "minigrid",
     "mujoco.dmc": "dm_control",
     "mujoco.gym": "mujoco",
@@ -53,7 +54,9 @@ def _suite(env_id: str) -> str | None:
     # An unknown game is refused by its environment.
     if env_id.lower().startswith("procgen/") or env_id in PROCGEN_ALIASES.values():
         return "procgen"
-    row = by_id("envpool").get(canonical(env_id))
+    if env_id in PLAYGROUND_ROBOTS:
+        return "playground"
+    row = by_id("envpool").get(canonical(env_id)) or by_id("playground").get(env_id)
     return _SUITES.get(row.family) if row else None
 
 

@@ -1,8 +1,8 @@
 """Studies of the sources: a declaration of jobs, of what is measured from them, of figures, and of claims with rules.
 
-A subclass says what is different. Sizes are `quick` (minutes), `default` (minutes to an hour or two on two cores) and
-`full` (the source's own scale, for a cluster). The directory of a study ends up with its tables as Parquet and CSV, the
-verdicts, figures and a page.
+A subclass says what is different. Sizes are `quick` (minutes), `default` (up to half an hour on two cores; an hour or
+two where batches are as small as one environment) and `full` (the source's own scale, for a cluster). The directory of
+a study ends up with its tables as Parquet and CSV, the verdicts, figures and a page.
 """
 
 from __future__ import annotations

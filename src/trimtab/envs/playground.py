@@ -1,0 +1,109 @@
+"""MuJoCo Playground's tasks (Zakka et al. 2025), simulated by MJX in JAX.
+
+Its version of the dm_control suite is all in the package. Its robots are loaded from the MuJoCo Menagerie, which it
+would clone with git when one is first asked for; here nothing is fetched behind one's back: they run once it is there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Num, PRNGKeyArray
+
+from .base import Continuous, EnvError, Part, Spec, refuse_bad_time_limit, refuse_unknown_options
+from .catalogue import has_robots
+from .names import PLAYGROUND_ROBOTS
+from .table import by_id
+from .timed import Timed, like
+
+FETCH = "python -c 'from mujoco_playground._src.mjx_env import ensure_menagerie_exists as fetch; fetch()'"
+Options = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class PlaygroundEnv(Timed):
+    """One task as a `CompiledEnv`; `options` are fields of its configuration, nested ones with dots.
+
+    Actions lie within ±1. `impl` is jax unless another is given: warp, Playground's own choice, needs an Nvidia GPU.
+    """
+
+    env_id: str
+    options: Options = ()
+    time_limit: int | None = None
+    truncates: bool = True
+    spec: Spec = field(init=False, compare=False, repr=False)
+    _task: Any = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        refuse_bad_time_limit(self.env_id, self.time_limit)
+        from mujoco_playground import registry
+
+        if self.env_id not in registry.ALL_ENVS:
+            raise EnvError(f"env_id: this version of MuJoCo Playground does not have {self.env_id}")
+        if self.env_id in PLAYGROUND_ROBOTS and not has_robots():
+            also = f"; EnvPool has {self.env_id}-v1" if f"{self.env_id}-v1" in by_id("envpool") else ""
+            raise EnvError(f"env_id: {self.env_id} needs the MuJoCo Menagerie, fetched with git by {FETCH}{also}")
+        config = registry.get_default_config(self.env_id)
+        refuse_unknown_options(self.env_id, dict(self.options), set(_flat(config.to_dict())))
+        try:
+            with jax.ensure_compile_time_eval(), jax.numpy_rank_promotion("allow"):
+                task = registry.load(self.env_id, config, {"impl": "jax"} | dict(self.options))
+        except Exception as error:  # whatever its libraries raise for an option or a model they cannot take
+            raise EnvError(f"env_id: {self.env_id} cannot be made by MuJoCo Playground: {error}") from error
+        with jax.numpy_rank_promotion("allow"):
+            seen = jax.eval_shape(task.reset, jax.random.key(0)).obs
+        limit = int(config.episode_length) if self.time_limit is None else self.time_limit
+        bounds = Continuous((-1.0,) * task.action_size, (1.0,) * task.action_size)
+        size, parts = _parts(seen)
+        spec = Spec(
+            self.env_id, "playground", (size,), "float32", bounds, limit if self.truncates else None, True, parts
+        )
+        object.__setattr__(self, "spec", spec)
+        object.__setattr__(self, "_task", task)
+
+    def first(self, key: PRNGKeyArray) -> tuple[Any, Float[Array, " ..."]]:
+        key = jax.random.wrap_key_data(jax.random.key_data(key))  # a task keeps it: one kind, whoever draws
+        state = self._task.reset(key)
+        return state, _vector(state.obs)
+
+    def following(self, key: PRNGKeyArray, game: Any, action: Num[Array, " ..."]) -> tuple[Any, Array, Array, Array]:
+        state = self._task.step(game, action)
+        done = state.done > 0
+        return jax.tree.map(like, state, game), _vector(state.obs), state.reward.astype(jnp.float32), done
+
+    def without_time_limit(self) -> PlaygroundEnv:
+        """The same dynamics and the same state, never truncated."""
+        return dataclasses.replace(self, truncates=False)
+
+
+def _flat(config: dict[str, Any]) -> list[str]:
+    """Names of a configuration's fields, nested ones with dots."""
+    return [
+        name if below is None else f"{name}.{below}"
+        for name, value in config.items()
+        for below in (_flat(value) if isinstance(value, dict) else [None])
+    ]
+
+
+def _parts(seen: Any) -> tuple[int, tuple[Part, ...]]:
+    """How many numbers an observation has, and where its keys lie in them, in sorted order."""
+    if not isinstance(seen, dict):
+        return math.prod(seen.shape), ()
+    names = sorted(seen)
+    ends = list(accumulate(math.prod(seen[name].shape) for name in names))
+    return ends[-1], tuple(Part(name, start, end) for name, start, end in zip(names, [0, *ends], ends))
+
+
+def _vector(seen: Any) -> Float[Array, " numbers"]:
+    every = [seen[name] for name in sorted(seen)] if isinstance(seen, dict) else [seen]
+    return jnp.concatenate([part.reshape(-1).astype(jnp.float32) for part in every])
+
+
+def make_playground(env_id: str, options: dict[str, Any], time_limit: int | None) -> PlaygroundEnv:
+    return PlaygroundEnv(env_id, tuple(sorted(options.items())), time_limit)
