@@ -52,13 +52,15 @@ def test_xminigrid_observes_one_hot_tiles_and_keeps_its_limit():
     np.testing.assert_array_equal(steps.truncated, [False, False, False, True] * 2)
     assert not steps.terminated.any() and (steps.reward == 0).all()
     assert hash(env) == hash(envs.make("MiniGrid-Empty-5x5", num_envs=1, time_limit=4))
+    longer = envs.make("PendulumSwingup", num_envs=1, env_kwargs={"episode_length": 7, "action_repeat": 2})
+    assert longer.spec.time_limit == 4 and hash(longer) != hash(env)
     assert env.without_time_limit().spec.time_limit is None
 
 
 def test_playground_equals_its_own_steps_and_is_cut_at_the_limit():
     from mujoco_playground import registry
 
-    env = envs.make("PendulumSwingup", num_envs=1, time_limit=3)
+    env = envs.make("PendulumSwingup", num_envs=1, time_limit=3, env_kwargs={"action_repeat": 2})
     assert env.spec.backend == "playground" and env.spec.action == envs.Continuous((-1.0,), (1.0,))
     assert env.without_time_limit().spec.time_limit is None and hash(env) == hash(dataclasses.replace(env))
     state, obs = jax.jit(env.reset)(jax.random.key(0))
@@ -70,9 +72,10 @@ def test_playground_equals_its_own_steps_and_is_cut_at_the_limit():
     for t in range(3):
         state, stepped = step(jax.random.key(t), state, jnp.full(1, 0.5))
         with jax.numpy_rank_promotion("allow"):
-            own = follow(own, jnp.full(1, 0.5))
+            between = follow(own, jnp.full(1, 0.5))
+            own = follow(between, jnp.full(1, 0.5))
         np.testing.assert_allclose(stepped.next_obs, own.obs, atol=1e-5)
-        np.testing.assert_allclose(stepped.reward, own.reward, atol=1e-5)
+        np.testing.assert_allclose(stepped.reward, between.reward + own.reward, atol=1e-5)
         assert bool(stepped.truncated) == (t == 2) and not stepped.terminated
     assert np.abs(stepped.obs - stepped.next_obs).max() > 1e-3  # another episode has begun
 

@@ -30,7 +30,8 @@ Options = tuple[tuple[str, Any], ...]
 class PlaygroundEnv(Timed):
     """One task as a `CompiledEnv`; `options` are fields of its configuration, nested ones with dots.
 
-    Actions lie within ±1. `impl` is jax unless another is given: warp, Playground's own choice, needs an Nvidia GPU.
+    Actions lie within ±1 and are repeated as the task says (`action_repeat`), rewards added up. `impl` is jax unless
+    another is given: warp, Playground's own choice, needs an Nvidia GPU.
     """
 
     env_id: str
@@ -39,6 +40,7 @@ class PlaygroundEnv(Timed):
     truncates: bool = True
     spec: Spec = field(init=False, compare=False, repr=False)
     _task: Any = field(init=False, compare=False, repr=False)
+    _repeat: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         refuse_bad_time_limit(self.env_id, self.time_limit)
@@ -50,7 +52,7 @@ class PlaygroundEnv(Timed):
             also = f"; EnvPool has {self.env_id}-v1" if f"{self.env_id}-v1" in by_id("envpool") else ""
             raise EnvError(f"env_id: {self.env_id} needs the MuJoCo Menagerie, fetched with git by {FETCH}{also}")
         config = registry.get_default_config(self.env_id)
-        refuse_unknown_options(self.env_id, dict(self.options), set(_flat(config.to_dict())))
+        refuse_unknown_options(self.env_id, dict(self.options), _flat(config.to_dict()))
         try:
             with jax.ensure_compile_time_eval(), jax.numpy_rank_promotion("allow"):
                 task = registry.load(self.env_id, config, {"impl": "jax"} | dict(self.options))
@@ -58,7 +60,7 @@ class PlaygroundEnv(Timed):
             raise EnvError(f"env_id: {self.env_id} cannot be made by MuJoCo Playground: {error}") from error
         with jax.numpy_rank_promotion("allow"):
             seen = jax.eval_shape(task.reset, jax.random.key(0)).obs
-        limit = int(config.episode_length) if self.time_limit is None else self.time_limit
+        limit = -(-config.episode_length // config.action_repeat) if self.time_limit is None else self.time_limit
         bounds = Continuous((-1.0,) * task.action_size, (1.0,) * task.action_size)
         size, parts = _parts(seen)
         spec = Spec(
@@ -66,6 +68,7 @@ class PlaygroundEnv(Timed):
         )
         object.__setattr__(self, "spec", spec)
         object.__setattr__(self, "_task", task)
+        object.__setattr__(self, "_repeat", config.action_repeat)
 
     def first(self, key: PRNGKeyArray) -> tuple[Any, Float[Array, " ..."]]:
         key = jax.random.wrap_key_data(jax.random.key_data(key))  # a task keeps it: one kind, whoever draws
@@ -73,9 +76,13 @@ class PlaygroundEnv(Timed):
         return state, _vector(state.obs)
 
     def following(self, key: PRNGKeyArray, game: Any, action: Num[Array, " ..."]) -> tuple[Any, Array, Array, Array]:
-        state = self._task.step(game, action)
-        done = state.done > 0
-        return jax.tree.map(like, state, game), _vector(state.obs), state.reward.astype(jnp.float32), done
+        def once(state, _):
+            copied = jax.tree.map(lambda x: x, state)  # some tasks write into what they get
+            state = jax.tree.map(like, self._task.step(copied, action), state)
+            return state, state.reward
+
+        state, rewards = jax.lax.scan(once, game, length=self._repeat)
+        return state, _vector(state.obs), rewards.sum().astype(jnp.float32), state.done > 0
 
     def without_time_limit(self) -> PlaygroundEnv:
         """The same dynamics and the same state, never truncated."""
@@ -106,4 +113,5 @@ def _vector(seen: Any) -> Float[Array, " numbers"]:
 
 
 def make_playground(env_id: str, options: dict[str, Any], time_limit: int | None) -> PlaygroundEnv:
-    return PlaygroundEnv(env_id, tuple(sorted(options.items())), time_limit)
+    given = ((name, tuple(value) if isinstance(value, list) else value) for name, value in options.items())
+    return PlaygroundEnv(env_id, tuple(sorted(given)), time_limit)
