@@ -85,7 +85,7 @@ def _stepper(env) -> Any:
         return lambda t, actions: env.step(actions)
     import jax
 
-    carried, _ = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), NUM_ENVS))
+    carried, _ = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), NUM_ENVS))
     states, compiled = [carried], jax.jit(jax.vmap(env.step))
 
     def step(t, actions):
