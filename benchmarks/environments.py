@@ -38,7 +38,9 @@ def write_table() -> None:
     rows = [table.row_of(envs.make(i, num_envs=1, backend="native").spec, "gymnax") for i in NATIVE_IDS]
     rows += [table.row_of(envs.make(i, num_envs=1, backend="pgx").spec, "pgx") for i in PGX_IDS]
     rows += [table.row_of(envs.make(i, num_envs=1, backend="xminigrid").spec, "xminigrid") for i in XMINIGRID_IDS]
-    rows += [table.row_of(envs.make(i, num_envs=1).spec, "dm_control_suite") for i in PLAYGROUND_IDS]
+    rows += [
+        table.row_of(envs.make(i, num_envs=1, backend="playground").spec, "dm_control_suite") for i in PLAYGROUND_IDS
+    ]
     for env_id in envpool.list_all_envs():
         family = envpool.registration.registry.specs[env_id][0].removeprefix("envpool.")
         rows.append(_pool_row(env_id, family))

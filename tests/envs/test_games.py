@@ -99,8 +99,11 @@ def test_playgrounds_ids_are_those_of_its_package():
 
 def test_keys_of_an_observation_lie_in_sorted_order():
     seen = {"state": jnp.arange(4.0).reshape(2, 2), "privileged_state": jnp.full(3, 7)}
-    assert playground._parts(seen) == (7, (Part("privileged_state", 0, 3), Part("state", 3, 7)))
-    np.testing.assert_array_equal(playground._vector(seen), [7, 7, 7, 0, 1, 2, 3])
+    layout = playground._layout(seen)
+    assert layout.shape == (7,) and layout.parts == (Part("privileged_state", 0, 3), Part("state", 3, 7))
+    batch = jax.tree.map(lambda x: x[None], seen)
+    np.testing.assert_array_equal(jax.jit(layout.convert)(batch)[0], [7, 7, 7, 0, 1, 2, 3])
+    assert playground._layout(jnp.zeros(5)).parts == ()
 
 
 @pytest.mark.parametrize("env_id", ["MiniGrid-Empty-5x5", "2048", "PendulumSwingup"])

@@ -138,13 +138,13 @@ def look(
 ) -> Spec:
     """What an environment observes and takes, without JAX: from the table of known ones, else by making one.
 
-    Options that change the spaces of a known one are followed in EnvPool.
+    Options that change the spaces or the limit of a known one are followed in EnvPool and Playground.
     """
     chosen = "gymnasium" if constructor is not None else choose(env_id, backend)
     if chosen not in ("gymnasium", "tabular"):
         from .table import by_id
 
-        if chosen == "envpool" and env_kwargs and not missing_package(chosen):
+        if chosen in ("envpool", "playground") and env_kwargs and not missing_package(chosen):
             return make(env_id, num_envs=1, backend=chosen, env_kwargs=env_kwargs, time_limit=time_limit).spec
         row = by_id(chosen).get(canonical(env_id))
         if row is not None:

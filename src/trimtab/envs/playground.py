@@ -9,15 +9,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
-from .base import Continuous, EnvError, Part, Spec, refuse_bad_time_limit, refuse_unknown_options
+from .base import Continuous, EnvError, Spec, refuse_bad_time_limit, refuse_unknown_options
 from .catalogue import has_robots
+from .layout import FlatLayout, Leaf
 from .names import PLAYGROUND_ROBOTS
 from .table import by_id
 from .timed import Timed, like
@@ -41,6 +41,7 @@ class PlaygroundEnv(Timed):
     spec: Spec = field(init=False, compare=False, repr=False)
     _task: Any = field(init=False, compare=False, repr=False)
     _repeat: int = field(init=False, compare=False, repr=False)
+    _layout: FlatLayout = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         refuse_bad_time_limit(self.env_id, self.time_limit)
@@ -62,18 +63,18 @@ class PlaygroundEnv(Timed):
             seen = jax.eval_shape(task.reset, jax.random.key(0)).obs
         limit = -(-config.episode_length // config.action_repeat) if self.time_limit is None else self.time_limit
         bounds = Continuous((-1.0,) * task.action_size, (1.0,) * task.action_size)
-        size, parts = _parts(seen)
-        spec = Spec(
-            self.env_id, "playground", (size,), "float32", bounds, limit if self.truncates else None, True, parts
-        )
+        layout = _layout(seen)
+        limit = limit if self.truncates else None
+        spec = Spec(self.env_id, "playground", layout.shape, layout.dtype, bounds, limit, True, layout.parts)
         object.__setattr__(self, "spec", spec)
         object.__setattr__(self, "_task", task)
         object.__setattr__(self, "_repeat", config.action_repeat)
+        object.__setattr__(self, "_layout", layout)
 
     def first(self, key: PRNGKeyArray) -> tuple[Any, Float[Array, " ..."]]:
         key = jax.random.wrap_key_data(jax.random.key_data(key))  # a task keeps it: one kind, whoever draws
         state = self._task.reset(key)
-        return state, _vector(state.obs)
+        return state, self._seen(state)
 
     def following(self, key: PRNGKeyArray, game: Any, action: Num[Array, " ..."]) -> tuple[Any, Array, Array, Array]:
         def once(state, _):
@@ -82,7 +83,10 @@ class PlaygroundEnv(Timed):
             return state, state.reward
 
         state, rewards = jax.lax.scan(once, game, length=self._repeat)
-        return state, _vector(state.obs), rewards.sum().astype(jnp.float32), state.done > 0
+        return state, self._seen(state), rewards.sum().astype(jnp.float32), state.done > 0
+
+    def _seen(self, state: Any) -> Float[Array, " numbers"]:
+        return self._layout.convert(jax.tree.map(lambda x: x[None], state.obs))[0]
 
     def without_time_limit(self) -> PlaygroundEnv:
         """The same dynamics and the same state, never truncated."""
@@ -98,18 +102,11 @@ def _flat(config: dict[str, Any]) -> list[str]:
     ]
 
 
-def _parts(seen: Any) -> tuple[int, tuple[Part, ...]]:
-    """How many numbers an observation has, and where its keys lie in them, in sorted order."""
-    if not isinstance(seen, dict):
-        return math.prod(seen.shape), ()
-    names = sorted(seen)
-    ends = list(accumulate(math.prod(seen[name].shape) for name in names))
-    return ends[-1], tuple(Part(name, start, end) for name, start, end in zip(names, [0, *ends], ends))
-
-
-def _vector(seen: Any) -> Float[Array, " numbers"]:
-    every = [seen[name] for name in sorted(seen)] if isinstance(seen, dict) else [seen]
-    return jnp.concatenate([part.reshape(-1).astype(jnp.float32) for part in every])
+def _layout(seen: Any) -> FlatLayout:
+    """One vector of an observation's keys, in sorted order, or of the one array it is."""
+    paths = [(name,) for name in sorted(seen)] if isinstance(seen, dict) else [()]
+    arrays = [seen[path[0]] if path else seen for path in paths]
+    return FlatLayout(tuple(Leaf(path, math.prod(array.shape)) for path, array in zip(paths, arrays)))
 
 
 def make_playground(env_id: str, options: dict[str, Any], time_limit: int | None) -> PlaygroundEnv:

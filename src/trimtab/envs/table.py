@@ -1,4 +1,4 @@
-"""What EnvPool, gymnax, pgx and xminigrid have, kept in `table.csv`: asking them would import JAX.
+"""What EnvPool, gymnax, pgx, xminigrid and Playground have, kept in `table.csv`: asking them would import JAX.
 
 `python -m benchmarks.environments --table` writes the file anew; tests compare it with what the packages say.
 """

@@ -26,7 +26,8 @@ from trimtab.config import Config
 from trimtab.runs.device import cache_dir
 from trimtab.runs.records import write_atomically
 
-MADE_WITH = ("jax", "jaxlib", "equinox", "gymnax", "gymnasium", "mujoco-mjx", "numpy", "pgx", "playground", "xminigrid")
+PLAYGROUND = ("mujoco", "mujoco-mjx", "playground")
+MADE_WITH = ("jax", "jaxlib", "equinox", "gymnax", "gymnasium", "numpy", "pgx", "xminigrid", *PLAYGROUND)
 
 
 def shape_of(config: Config) -> tuple:
