@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PROCGEN_PACKAGES := libqt5gui5
 CHROMIUM_PACKAGES := chromium
 
-.PHONY: help demo test check setup debian bench envs results mutations calibrate lint docs dist clean
+.PHONY: help demo test check setup debian bench envs learn results mutations calibrate lint docs dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -56,6 +56,12 @@ bench: setup  ## measure against Stable-Baselines3 and write docs/results/bench.
 
 envs: setup  ## step every environment, train one of each kind, and write docs/results/environments.md
 	$(BIN)/python -m benchmarks.environments
+
+learn: setup  ## train every preset on its seeds (hours; ROWS=CartPole-v1,Hopper-v4 for some) and write docs/results/learning.md
+	out=runs/results/learning; \
+	test -f $$out/study.json && $(BIN)/trimtab resume $$out || \
+	  $(BIN)/trimtab study run learning --full $(if $(ROWS),--only $(ROWS)) --run-dir $$out --store runs/results/store
+	$(BIN)/python docs/publish.py runs/results/learning
 
 results: setup  ## run every study of the sources at its quick size, and write their pages in docs/results
 	@for name in $$($(BIN)/trimtab study list --names); do \

@@ -1,9 +1,9 @@
 """Finished studies as pages of docs/results: `python docs/publish.py DIR ...`, or a directory that holds some.
 
 For each study: NAME.md with the answer, the claims and their verdicts, figures, what differs from the source, tables
-and how it was made; NAME.json with the same in full. And claims.md, the table of all claims, first of all pages, from
-all these JSON files. Answers of `trimtab split` and `trimtab tune` become pages of the same kind, named as their
-directories.
+and how it was made; NAME.json has the verdicts in full, NAME-TABLE.csv its tables. And claims.md, the table of all
+claims, first of all pages, from all these JSON files. Answers of `trimtab split` and `trimtab tune` become pages of the
+same kind, named as their directories.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from trimtab.studies.study import time_of
 from trimtab.wording import plain
 
 RESULTS = Path(__file__).parent / "results"
-LARGEST = 500_000  # bytes of a figure
+LARGEST = 500_000  # bytes of a figure or a table
 HEADER = "| page | question | size | claims |\n|---|---|---|---|\n"  # of the table of studies in README.md
 SHOWN = {  # figures of answers
     "split": ("split_error", "learning_curves", "split_stages", "lag_covariance"),
     "tune": ("learning_curves", "sweeps"),
 }
-MOST_ROWS, MOST_COLUMNS = 30, 12  # of a table on a page, but for a summary; all of it stands beside it
+MOST_ROWS, MOST_COLUMNS = 30, 12  # of a table on a page, but for a summary; its CSV has all of it
 
 
 def studies(places: list[Path]) -> list[Path]:
@@ -47,40 +47,51 @@ def studies(places: list[Path]) -> list[Path]:
     return [f for f in found if json.loads((f / "result.json").read_text()).get("study") in DECLARED]
 
 
-def judged(folder: Path) -> dict[str, Any]:
-    """A study's answer, its tables judged by the rules as they are now."""
+def judged(folder: Path) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
+    """A study's answer by the rules as they are now, and its tables, with what was published before where it grows."""
     answer = json.loads((folder / "result.json").read_text())
     asked = json.loads((folder / "study.json").read_text())["asked"]
     study = DECLARED[answer["study"]].again(asked)
-    tables = {file.stem: pl.read_parquet(file) for file in sorted((folder / "tables").glob("*.parquet"))}
-    found = study.verdicts(tables)
-    sentence = study.answer(tables, found)
+    measured = {file.stem: pl.read_parquet(file) for file in sorted((folder / "tables").glob("*.parquet"))}
+    tables = study.joined(measured, _published_tables(answer["study"]))
+    verdicts = study.verdicts(tables)
+    sentence = study.answer(tables, verdicts)
     size = "" if answer["size"] == "default" else f" --{answer['size']}"
     only = f" --only {','.join(asked['only'])}" if asked.get("only") else ""
     command = f"trimtab study run {answer['study']}{size}{only}"
-    told = {"sentence": sentence, "verdicts": [v.as_dict() for v in found], "notes": study.notes()}
-    return answer | told | {"command": command}
+    told = {"sentence": sentence, "verdicts": [v.as_dict() for v in verdicts], "notes": study.notes()}
+    return answer | told | {"command": command}, tables
+
+
+def _published_tables(study: str) -> dict[str, pl.DataFrame]:
+    """The tables of a study as they stand beside its page."""
+    name = study.replace("/", "-")
+    return {f.stem.removeprefix(f"{name}-"): pl.read_csv(f) for f in RESULTS.glob(f"{name}-*.csv")}
 
 
 def page_of(folder: Path) -> tuple[str, str]:
     """The page of a study as Markdown, and its name."""
-    answer = judged(folder)
+    answer, tables = judged(folder)
     write_json(folder / "result.json", answer)
     name = answer["study"].replace("/", "-")
+    figures = [figure.stem for figure in _figures(folder, name)]
+    if DECLARED[answer["study"]].grows:
+        figures += sorted({f.stem.removeprefix(f"{name}-") for f in RESULTS.glob(f"{name}-*.svg")} - set(figures))
     lines = head(answer)
-    lines += ["", *(f"![{figure.stem}]({name}-{figure.stem}.svg)\n" for figure in _figures(folder, name))]
+    lines += ["", *(f"![{figure}]({name}-{figure}.svg)\n" for figure in figures)]
     if answer["notes"]:
         lines += ["## What differs from the source", "", *(f"- {note}" for note in answer["notes"]), ""]
-    lines += claim_by_claim(answer) + _tables(folder, name)
+    lines += claim_by_claim(answer) + _tables(tables, name)
     where = machine()
     elsewhere = json.loads((folder / "study.json").read_text())["store"]
     shared = ", which does not count what other studies had done before" if elsewhere else ""
+    grown = " What it does not name stands as it was published before." if DECLARED[answer["study"]].grows else ""
     lines += [
         "## How this was made",
         "",
         f"`{answer['command']}`: {answer['jobs']} jobs, {answer['steps']:,} environment steps, on "
         f"{where['processor']}, {where['cores']} cores; {time_taken(time_of(folder))}{shared}. Numbers: "
-        f"[{name}.json]({name}.json).",
+        f"[{name}.json]({name}.json).{grown}",
         "",
         *(f"- failed: {failure}" for failure in answer["failed"]),
     ]
@@ -141,13 +152,16 @@ def _figures(folder: Path, name: str) -> list[Path]:
     return found
 
 
-def _tables(folder: Path, name: str) -> list[str]:
-    """The small tables of a study."""
+def _tables(tables: dict[str, pl.DataFrame], name: str) -> list[str]:
+    """The small tables of a study in words, and all but huge ones as CSV beside the page."""
     lines = []
-    for file in sorted((folder / "tables").glob("*.parquet"), key=lambda f: (f.stem != "summary", f.stem)):
-        frame = pl.read_parquet(file)
-        if frame.height <= MOST_ROWS and (frame.width <= MOST_COLUMNS or file.stem == "summary"):
-            lines += [f"## Table: {file.stem}", "", "| " + " | ".join(frame.columns) + " |", "|---" * frame.width + "|"]
+    for stem, frame in sorted(tables.items(), key=lambda item: (item[0] != "summary", item[0])):
+        csv = frame.write_csv().encode()
+        if len(csv) < LARGEST:
+            write_atomically(RESULTS / f"{name}-{stem}.csv", csv)
+            lines += [f"## Table: {stem}", "", f"[{name}-{stem}.csv]({name}-{stem}.csv)", ""]
+        if frame.height <= MOST_ROWS and (frame.width <= MOST_COLUMNS or stem == "summary"):
+            lines += ["| " + " | ".join(frame.columns) + " |", "|---" * frame.width + "|"]
             lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in frame.iter_rows()]
             lines.append("")
     return lines

@@ -5,7 +5,7 @@ import pytest
 
 from trimtab import presets
 from trimtab.config import ConfigError
-from trimtab.studies.own.learning import RETURNS, Learning
+from trimtab.studies.own.learning import RETURNS, Learning, summarized
 from trimtab.studies.own.rows import FULL, Bar
 
 
@@ -39,10 +39,11 @@ def test_what_was_not_run_is_said():
     steps = study.rows[0].config.steps
     rows = [("Hopper-v4", "ppo", seed, steps, value, 20.0, "") for seed, value in ((1, 2400.0), (2, 2300.0))]
     returns = pl.DataFrame(rows, schema=RETURNS, orient="row")
-    summary, left = study._summary(returns), study._not_run(returns)
+    tables = summarized(returns, study.rows)
+    summary, left = tables["summary"], tables["not_run"]
     assert summary["seeds"].to_list() == ["2 of 3"] and summary["met"].to_list() == ["no, so far"]
     assert left.height == len(FULL) - 1 and "Hopper-v4" not in left["env_id"]
-    said = study.answer({"summary": summary, "not_run": left}, [])
+    said = study.answer(tables, [])
     assert said.startswith("0 of 1 presets reach what is wanted of them, not Hopper-v4 ppo")
     assert said.endswith(f"{left.height} rows of the full size were not run.")
 
@@ -50,9 +51,10 @@ def test_what_was_not_run_is_said():
 @pytest.mark.parametrize("values, word", [([250.0] * 4, "yes"), ([250.0, 0.0], "open"), ([250.0, 0.0, 0.0], "no")])
 def test_seeds_that_are_not_run_leave_open_what_depends_on_them(values, word):
     study = Learning(size="full", only=("LunarLander-v3",))
-    rows = [("LunarLander-v3", "ppo", k, 1, value, 0.0, "") for k, value in enumerate(values)]
+    steps = study.rows[0].config.steps
+    rows = [("LunarLander-v3", "ppo", k, steps, value, 0.0, "") for k, value in enumerate(values)]
     returns = pl.DataFrame(rows, schema=RETURNS, orient="row")
-    assert study._summary(returns)["met"].to_list() == [word]
+    assert summarized(returns, study.rows)["summary"]["met"].to_list() == [word]
 
 
 @pytest.mark.parametrize(
@@ -64,12 +66,28 @@ def test_seeds_that_are_not_run_leave_open_what_depends_on_them(values, word):
 )
 def test_what_the_doctor_finds_in_runs_of_a_preset_is_said(acts, said, well):
     study = Learning(size="full", only=("Hopper-v4",))
-    rows = [("Hopper-v4", "ppo", seed, 1, 2400.0, 20.0, act) for seed, act in enumerate(acts, 1)]
-    returns = pl.DataFrame(rows, schema=RETURNS, orient="row")
-    summary = study._summary(returns)
-    assert summary["doctor"].to_list() == [said]
-    answer = study.answer({"summary": summary, "not_run": study._not_run(returns)}, [])
-    assert f"The doctor finds nothing to act on {well}" in answer
+    steps = study.rows[0].config.steps
+    rows = [("Hopper-v4", "ppo", seed, steps, 2400.0, 20.0, act) for seed, act in enumerate(acts, 1)]
+    tables = summarized(pl.DataFrame(rows, schema=RETURNS, orient="row"), study.rows)
+    assert tables["summary"]["doctor"].to_list() == [said]
+    assert f"The doctor finds nothing to act on {well}" in study.answer(tables, [])
+
+
+def test_a_page_keeps_what_was_published_and_not_done_again():
+    study = Learning(size="full", only=("Hopper-v4",))
+    steps = {row.env_id: row.config.steps for row in FULL}
+    known = [("Hopper-v4", 1, 7.0), ("Hopper-v4", 2, 2300.0), ("Pong-v5", 1, -3.0)]
+    frame = lambda rows: pl.DataFrame(
+        [(env_id, "ppo", seed, steps[env_id], value, 0.0, "") for env_id, seed, value in rows], RETURNS, orient="row"
+    )
+    tables = summarized(frame([("Hopper-v4", 1, 2400.0)]), study.rows)
+    written = pl.read_csv(frame(known).write_csv().encode())
+    summary = study.joined(tables, {"returns": written})["summary"]
+    assert summary.select("env_id", "value", "seeds").rows() == [
+        ("Hopper-v4", 2350.0, "2 of 3"),
+        ("Pong-v5", -3.0, "1 of 3"),
+    ]
+    assert study.joined(tables, {})["returns"].equals(tables["returns"])
 
 
 def test_every_row_trains_a_shipped_preset():

@@ -45,6 +45,7 @@ class Declared(Study):
     source: ClassVar[str]  # figures, tables or sections of the sources
     claims: ClassVar[tuple[Claim, ...]] = ()
     different: ClassVar[str] = ""  # from the source's setting; said with claims that do not hold
+    grows: ClassVar[bool] = False  # what was published of it before stands beside what is done anew
     size: Size = "default"
     seed: int = 1
     command: str = ""
@@ -89,6 +90,10 @@ class Declared(Study):
     def notes(self) -> list[str]:
         """What differs from the source's setting, and what was inferred."""
         return []
+
+    def joined(self, tables: dict[str, pl.DataFrame], published: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+        """The tables of a study that `grows`, with those rows of the published ones that it has not done anew."""
+        return tables
 
     @property
     def differs(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -32,6 +33,7 @@ class Learning(Declared):
     kind: ClassVar[str] = "learning"
     summary: ClassVar[str] = "Do the shipped presets learn?"
     source: ClassVar[str] = "this library's presets, beside published results of PPO"
+    grows: ClassVar[bool] = True  # a row takes up to hours
     only: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -81,39 +83,15 @@ class Learning(Declared):
                 rows.append((row.env_id, row.algo, run.config.seed, run.config.steps, value, first, act))
                 curves.append((row.name, run.config.seed, path))
         returns = pl.DataFrame(rows, schema=RETURNS, orient="row")
-        return {
-            "summary": self._summary(returns),
-            "not_run": self._not_run(returns),
-            "returns": returns,
-            "curves": learning_frame(curves),
-        }
+        return summarized(returns, self.rows) | {"curves": learning_frame(curves)}
 
-    def _summary(self, returns: pl.DataFrame) -> pl.DataFrame:
-        """A line for every row that was run: what it reached, what it should, and what others published."""
-        lines = []
-        for row in self.rows:
-            mine = returns.filter((pl.col("env_id") == row.env_id) & (pl.col("algo") == row.algo))
-            if mine.is_empty():
-                continue
-            values, first = mine["value"].to_list(), float(mine["first"].mean() or 0.0)
-            reached = stats.mean_interval(values).as_dict()
-            lines.append(
-                {"env_id": row.env_id, "algo": row.algo, "steps": mine["steps"][0], "measure": row.measure}
-                | {"seeds": f"{len(values)} of {row.seeds}", "first": first}
-                | {name: reached[name] for name in ("value", "lo", "hi")}
-                | {"wanted": str(row.bar) if row.bar else "reported"}
-                | {"met": _met(row, values, first), "doctor": _acts(mine["act"].to_list())}
-                | {"published": row.published[0], "where": row.published[1]}
-            )
-        return pl.DataFrame(lines, infer_schema_length=None)
-
-    def _not_run(self, returns: pl.DataFrame) -> pl.DataFrame:
-        """Rows of the full size that nothing was trained for, at this many steps."""
-        done = set(returns.select("env_id", "algo", "steps").iter_rows())
-        left = [row for row in FULL if (row.env_id, row.algo, row.config.steps) not in done]
-        schema = ["env_id", "algo", "steps", "seeds", "published", "where"]
-        lines = [(row.env_id, row.algo, row.config.steps, row.seeds, *row.published) for row in left]
-        return pl.DataFrame(lines, schema=schema, orient="row")
+    def joined(self, tables: dict[str, pl.DataFrame], published: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+        returns = tables["returns"]
+        if "returns" in published:
+            earlier = published["returns"].join(returns, on=["env_id", "algo", "steps", "seed"], how="anti")
+            said = earlier.with_columns(pl.col("act").cast(pl.String).fill_null(""))  # CSV knows no empty text
+            returns = pl.concat([returns, said], how="vertical_relaxed")
+        return tables | summarized(returns, FULL)
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
         return []
@@ -161,6 +139,42 @@ class Learning(Declared):
             "CleanRL's table of dm_control does not say its steps; its default is 1M, the benchmark script of today "
             "says 8M.",
         ]
+
+
+def summarized(returns: pl.DataFrame, rows: Sequence[Row]) -> dict[str, pl.DataFrame]:
+    """Final returns, what they come to row by row, and which rows are missing."""
+    return {"summary": _summary(returns, rows), "not_run": _not_run(returns), "returns": returns}
+
+
+def _summary(returns: pl.DataFrame, rows: Sequence[Row]) -> pl.DataFrame:
+    """A line for every row that was run: what it reached, what it should, and what others published."""
+    lines = []
+    for row in rows:
+        mine = returns.filter(
+            (pl.col("env_id") == row.env_id) & (pl.col("algo") == row.algo) & (pl.col("steps") == row.config.steps)
+        )
+        if mine.is_empty():
+            continue
+        values, first = mine["value"].to_list(), float(mine["first"].mean() or 0.0)
+        reached = stats.mean_interval(values).as_dict()
+        lines.append(
+            {"env_id": row.env_id, "algo": row.algo, "steps": mine["steps"][0], "measure": row.measure}
+            | {"seeds": f"{len(values)} of {row.seeds}", "first": first}
+            | {name: reached[name] for name in ("value", "lo", "hi")}
+            | {"wanted": str(row.bar) if row.bar else "reported"}
+            | {"met": _met(row, values, first), "doctor": _acts(mine["act"].to_list())}
+            | {"published": row.published[0], "where": row.published[1]}
+        )
+    return pl.DataFrame(lines, infer_schema_length=None)
+
+
+def _not_run(returns: pl.DataFrame) -> pl.DataFrame:
+    """Rows of the full size that nothing was trained for, at this many steps."""
+    done = set(returns.select("env_id", "algo", "steps").iter_rows())
+    left = [row for row in FULL if (row.env_id, row.algo, row.config.steps) not in done]
+    schema = ["env_id", "algo", "steps", "seeds", "published", "where"]
+    lines = [(row.env_id, row.algo, row.config.steps, row.seeds, *row.published) for row in left]
+    return pl.DataFrame(lines, schema=schema, orient="row")
 
 
 def _acts(found: list[str]) -> str:
