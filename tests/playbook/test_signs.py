@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from trimtab.config import Config
+from trimtab.config import Config, from_dict
 from trimtab.playbook.finding import ordered
 from trimtab.playbook.signs import Evidence, check_signs, swing
-from trimtab.playbook.sizes import Action
+from trimtab.playbook.sizes import Action, check_sizes
 
 ITERATIONS = 40
 NOISE = np.random.default_rng(0)
@@ -102,9 +102,24 @@ def test_a_fault_is_found_and_only_it(fault):
     changes, check, verdict, field = FAULTS[fault]
     found = verdicts(healthy(**changes))
     assert found[check].verdict == verdict and field in found[check].change
+    config = healthy(**changes).config
+    assert from_dict(found[check].change, config) != config
     others = {name: f.verdict for name, f in found.items() if name != check}
     allowed = {"lasting"} if check in ("learning", "swings") else set()
     assert {v for name, v in others.items() if name not in allowed} == {"fine"}
+
+
+def test_what_a_configuration_refuses_or_has_is_not_suggested():
+    together = 800 * np.repeat(np.arange(100), 4)
+    spread = verdicts(healthy(steps=together, config={"stagger_resets": True}))["lockstep"]
+    assert spread.verdict == "watch" and not spread.change and "spread" not in spread.advice
+    whole = healthy(steps=together, config={"algo": "reinforce", "baseline": False, "num_minibatches": 1})
+    assert "lockstep" not in verdicts(whole)
+    assert not [
+        f
+        for f in check_sizes(Config(num_envs=6, num_steps=64, num_minibatches=2, minibatch_by="rows"), None, 9)
+        if f.check == "minibatches" and f.change
+    ]
 
 
 def test_what_is_suggested_moves_the_right_way():

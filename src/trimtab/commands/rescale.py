@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 import yaml
 
-from trimtab import config as configuration
 from trimtab import presets
 from trimtab.commands import flags
 from trimtab.commands.shared import Output, filled, parser
 from trimtab.config import ConfigError
+from trimtab.envs import EnvError
+from trimtab.runs.records import RunError
 
 
 @dataclass
@@ -64,14 +65,14 @@ def rescale(argv: list[str]) -> int:
     if not asked.keys() & {"num_envs", "num_steps", "minibatch_size", "num_minibatches", "devices", "workers"}:
         flags.fail("name a new size, for example --num-envs 64; the others: see --help")
     asked["skip"] = [name for name in asked.get("skip", "").replace(",", " ").split()]
-    values, measured = _rescale_source(given.source)
-    if "noise_scale" not in asked:
-        asked["noise_scale"] = measured
-    from trimtab.playbook.rescale import rescale as move
+    from trimtab.api.settings import rescale as move
 
-    result = move(configuration.from_dict(values), **asked)
+    try:
+        result = move(given.source, **asked)
+    except EnvError as error:
+        raise _unknown(given.source, error) from None
     if given.out:
-        _write_config(given.out, result.config.as_dict(), "env_id" in values, given.force, given.source)
+        _write_config(given.out, result.config.as_dict(), _names_env(given.source), given.force, given.source)
     if output.json:
         print(json.dumps({"source": given.source, "out": given.out, **_finite(result.as_dict())}, allow_nan=False))
     else:
@@ -104,23 +105,19 @@ def _show_rescaled(result, source: str) -> None:
         console.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
-def _rescale_source(source: str) -> tuple[dict[str, Any], float | None]:
-    """The fields of a run, file, environment or preset, and the noise scale a run's probes resolved, if any."""
-    from trimtab.runs.run import load
-
-    if Path(source).is_dir():
-        run = load(source)
-        newest = run.newest("noise_scale")
-        return run.files.config(), newest["value"] if newest else None
+def _names_env(source: str) -> bool:
+    """Whether a source says for which environment it is: some files and the quick starts do not."""
     if Path(source).is_file():
-        return presets.read_file(source), None
-    if (own := presets.find(source, configuration.Config.algo)) is not None:  # an environment's
-        return presets.load(own) | {"env_id": source}, None
-    try:
-        return presets.load(source), None
-    except ConfigError as error:
-        near = str(error).rpartition("nearest: ")[2]
-        raise ConfigError("source", source, f"is no run directory, file or preset; nearest presets: {near}") from None
+        return "env_id" in presets.read_file(source)
+    name = presets.full_name(source)
+    return name not in presets.names() or "env_id" in presets.load(name)
+
+
+def _unknown(source: str, error: EnvError) -> ConfigError | RunError:
+    """What is said of a source that is nothing known."""
+    if Path(source).is_dir():
+        return RunError(f"{source} is not a run directory")
+    return ConfigError("source", source, f"is no run directory, file or preset; {str(error).removeprefix('env_id: ')}")
 
 
 def _write_config(out: str, values: dict[str, Any], names_env: bool, force: bool, source: str) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
+
+from trimtab.config import Config, ConfigError, from_dict
 
 Verdict = Literal["solved", "act", "watch", "unknown", "note", "fine"]
 # In the order they are shown. A note is worth knowing and nothing to do about: unusual numbers of a run that is solved.
@@ -40,3 +43,13 @@ class Finding:
 def ordered(findings: list[Finding]) -> list[Finding]:
     """What to act on first; within a verdict the order of the checks, which is the order to work in."""
     return sorted(findings, key=lambda f: VERDICTS.index(f.verdict))
+
+
+def feasible(findings: Iterable[Finding], config: Config) -> Iterator[Finding]:
+    """The same findings; a change that this configuration refuses, or has made already, is not suggested."""
+    for finding in findings:
+        try:
+            changes_nothing = from_dict(finding.change, config) == config
+        except ConfigError:
+            changes_nothing = True
+        yield replace(finding, change={}) if changes_nothing else finding

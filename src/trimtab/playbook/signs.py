@@ -17,7 +17,7 @@ from trimtab import stats
 from trimtab.config import Config
 from trimtab.playbook import ladders
 from trimtab.playbook.course import check_course
-from trimtab.playbook.finding import Finding
+from trimtab.playbook.finding import Finding, feasible
 from trimtab.playbook.sizes import Action
 
 FEWEST = 8  # iterations from which medians mean anything
@@ -56,6 +56,10 @@ class Evidence:
 
 def check_signs(seen: Evidence) -> Iterator[Finding]:
     """Every rule about what was recorded, in the order to work in: stability, variance, exploration."""
+    return feasible(_rules(seen), seen.config)
+
+
+def _rules(seen: Evidence) -> Iterator[Finding]:
     yield _finite(seen)
     yield _learning(seen)
     yield _lasting(seen)
@@ -71,7 +75,7 @@ def check_signs(seen: Evidence) -> Iterator[Finding]:
         yield _importance(seen)
     if seen.action is not None and seen.action.kind == "discrete" and seen.action.size > 1:
         yield _entropy(seen)
-    if seen.config.num_envs > 1:
+    if seen.config.num_envs > 1 and not seen.config.whole_episodes:
         yield _lockstep(seen)
 
 
@@ -305,5 +309,6 @@ def _lockstep(seen: Evidence) -> Finding:
     said = f"{together:.0%} of episodes end together with those of at least half of the environments"
     if together < 0.5:
         return Finding("lockstep", "fine", said, value=float(together))
-    advice = "environments in step see the same part of an episode in every batch; spread their first resets"
+    advice = "environments in step see the same part of an episode in every batch"
+    advice += "" if seen.config.stagger_resets else "; spread their first resets"
     return Finding("lockstep", "watch", said, advice, {"stagger_resets": True}, value=float(together))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from trimtab.config import Config
 from trimtab.playbook import ladders
-from trimtab.playbook.finding import Finding
+from trimtab.playbook.finding import Finding, feasible
 
 FEWEST_MINIBATCHES = 4
 SAMPLES_PER_ACTION = 10  # least samples of a minibatch per action dimension
@@ -31,6 +31,10 @@ class Action(NamedTuple):
 
 def check_sizes(config: Config, action: Action | None, episode_length: float | None) -> Iterator[Finding]:
     """Every rule about sizes. `episode_length` is measured, or the time limit, or unknown."""
+    return feasible(_rules(config, action, episode_length), config)
+
+
+def _rules(config: Config, action: Action | None, episode_length: float | None) -> Iterator[Finding]:
     yield _minibatches(config)
     yield _minibatch(config, action)
     yield _mixture(config)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from trimtab import presets, stats
-from trimtab.config import Config, ConfigError, from_dict
+from trimtab.config import Config, from_dict
 from trimtab.estimate import UNRESOLVED, Estimate
 from trimtab.playbook.doctor import diagnose
 from trimtab.runs.run import load
@@ -131,10 +131,7 @@ class Advice(Declared):
 def _taken(
     config: Config, changes: dict[str, Any], said: dict[str, Any] | None
 ) -> tuple[Config, dict[str, Any]] | None:
-    """The configuration with a suggestion taken; None where there is none, or nothing new, or it cannot be."""
+    """The configuration with a suggestion taken; None where there is none, or nothing new."""
     if said is None or all(changes.get(field) == value for field, value in said.items()):
         return None
-    try:
-        return from_dict(said, config), changes | said
-    except ConfigError:
-        return None
+    return from_dict(said, config), changes | said
