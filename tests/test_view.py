@@ -154,7 +154,7 @@ def test_studies_are_found_with_their_runs_and_links_are_not_followed(tmp_path, 
     root = tmp_path / "runs"
     a_run(root / "split-X-1" / "runs" / "4x8-seed1")
     a_run(tmp_path / "outside")
-    (root / "split-X-1" / "split.json").write_text("{}")
+    (root / "split-X-1" / "study.json").write_text('{"kind": "split"}')
     (root / "link").symlink_to(tmp_path / "outside")
     assert [place.id for place in places(root)] == ["split-X-1", "split-X-1/runs/4x8-seed1"]
     watch = Watch(root)

@@ -1,7 +1,8 @@
 """What a field of a configuration may hold, declared on the field and checked here.
 
-`static` and `traced` declare a field with its range and what it needs; `check` holds an instance to its declarations.
-Every refusal is one line that names the field, the value and the nearest valid ones. Types are read with `typing`.
+`static` and `traced` declare a field with its range and what it needs; `check_types`, `check_ranges` and `check_needs`
+hold an instance to its declarations. Every refusal is one line that names the field, the value and the nearest valid
+ones. Types are read with `typing`.
 """
 
 from __future__ import annotations

@@ -282,3 +282,11 @@ def test_other_reports_share_the_page():
 
 def _data(chart) -> list[dict]:
     return max(chart.to_dict()["datasets"].values(), key=len)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(9.996, "10.0"), (99.96, "100"), (12.34, "12.3"), (0.01234, "0.0123"), (12345.6, "12,300"), (float("nan"), "–")],
+)
+def test_numbers_have_so_many_digits(value, text):
+    assert numbers.number(value) == text

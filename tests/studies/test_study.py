@@ -11,14 +11,19 @@ import tiny
 
 from studies.jobs import Add, Count, Fail, Needy
 from studies.test_executor import done
+from trimtab.config import Config
+from trimtab.envs import EnvError
 from trimtab.runs import loop
 from trimtab.runs.records import RunError
 from trimtab.studies import catalogue, costs, courses, study
 from trimtab.studies.declared import Declared
 from trimtab.studies.executor import Inline
 from trimtab.studies.job import Train
+from trimtab.studies.seeds import Seeds
+from trimtab.studies.split import Split, SplitOptions
 from trimtab.studies.store import Outcome, Store
 from trimtab.studies.study import Outcomes, Study, Where
+from trimtab.studies.tune import Tune, TuneOptions
 
 INLINE = Where(on="inline")
 
@@ -257,3 +262,14 @@ def test_a_run_that_diverged_counts_with_the_return_it_began_with(tmp_path):
     np.testing.assert_array_equal(curve.value[25:], first)
     assert curve.area != whole.area and (curve.value[:25] != first).any()
     assert courses.course(Outcome(job, tmp_path / "nowhere", {}, error="its worker ended")) is None
+
+
+def test_an_unknown_environment_leaves_no_study_behind(tmp_path):
+    for asked in (
+        Seeds(Config(env_id="Nope-v0"), 2),
+        Tune(Config(env_id="Nope-v0"), TuneOptions()),
+        Split(Config(env_id="Nope-v0"), 512, 4, SplitOptions()),
+    ):
+        with pytest.raises(EnvError, match="no environment is called 'Nope-v0'"):
+            study.begin(asked, tmp_path / "out")
+        assert not (tmp_path / "out").exists()

@@ -128,13 +128,6 @@ def own_num_envs(given) -> int:
     return ((presets.load(name) if name else {}) | _file_of(given)).get("num_envs", Config.num_envs)
 
 
-def refuse_unknown_environment(config: Config) -> None:
-    """Before anything is written: an id that no backend has."""
-    from trimtab.envs import choose
-
-    choose(config.env_id, config.backend)
-
-
 def preset_of(given) -> str | None:
     """The preset to start from: as asked, else the environment's own for the algorithm, if there is one."""
     return presets.chosen(_file_of(given), flags.values(Config, given), preset=given.preset)

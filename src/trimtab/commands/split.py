@@ -15,7 +15,6 @@ from trimtab.commands.shared import (
     own_num_envs,
     parser,
     refuse_two_environments,
-    refuse_unknown_environment,
 )
 from trimtab.config import Config, ConfigError
 
@@ -48,7 +47,6 @@ def split(argv: list[str]) -> int:
     if not hasattr(given, "total_timesteps"):
         config = shortened(config, batch, options.quick)
     study = Split(config, batch, own, options, command := "trimtab split " + " ".join(argv))
-    refuse_unknown_environment(config)
     out = Path(given.run_dir) if given.run_dir else numbered(f"split-{given.env_id.replace('/', '-')}")
     return finish_split(begin(study, out, filled(Where, given), command, output.quiet or output.json), output)
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trimtab.commands.shared import Output, add_source, config_from, filled, parser, refuse_unknown_environment
+from trimtab.commands.shared import Output, add_source, config_from, filled, parser
 from trimtab.config import Config, ConfigError
+from trimtab.envs import choose
 
 
 @dataclass
@@ -30,7 +31,7 @@ def throughput(argv: list[str]) -> int:
     add_source(made)
     given = made.parse(argv)
     options, output, config = filled(ThroughputOptions, given), filled(Output, given), config_from(given)
-    refuse_unknown_environment(config)
+    choose(config.env_id, config.backend)  # refuses an id that no backend has
     from trimtab.studies.throughputs import measured
 
     answer = measured(config, _counts(options.counts), options.seconds, options.repeats, output.quiet or output.json)

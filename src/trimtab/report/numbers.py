@@ -31,8 +31,11 @@ def estimate(found: Estimate, alone: str | None = None) -> str:
 
 def number(value: float, digits: int = 3) -> str:
     """So many digits: 1.23e−5, 0.0123, 12.3, 12,300."""
+    if math.isnan(value):
+        return "–"
     if not math.isfinite(value):
         return "∞" if value > 0 else "−∞"
+    value = float(f"{value:.{digits}g}") if abs(value) < 100 else value  # 9.996 is 10.0
     size = abs(value)
     if size and (size < 1e-3 or size >= 1e6):
         mantissa, exponent = f"{value:.{digits - 1}e}".split("e")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from trimtab import config as configuration
 from trimtab.config import Config
+from trimtab.envs import choose
 from trimtab.studies.job import Train
 from trimtab.studies.study import Answer, Study, Work
 
@@ -28,11 +29,14 @@ class Seeds(Study):
         return f"{self.config.env_id}, {self.count} seeds"
 
     def asked(self) -> dict[str, Any]:
-        return asdict(replace(self)) | {"config": self.config.as_dict()}
+        return asdict(self) | {"config": self.config.as_dict()}
 
     @classmethod
     def again(cls, asked: dict[str, Any]) -> Seeds:
         return cls(**asked | {"config": configuration.from_dict(asked["config"])})
+
+    def refuse(self) -> None:
+        choose(self.config.env_id, self.config.backend)
 
     def jobs(self) -> list[Train]:
         seeds = range(self.config.seed, self.config.seed + self.count)

@@ -20,6 +20,7 @@ from trimtab import stats
 from trimtab.anatomy.noise import predict_variance
 from trimtab.anatomy.options import ProbeOptions
 from trimtab.config import Config, ConfigError
+from trimtab.envs import choose
 from trimtab.fields import divisors
 from trimtab.runs.device import cores
 from trimtab.runs.records import RunDir, write_parquet
@@ -43,7 +44,7 @@ class SplitOptions:
     """How much effort to spend."""
 
     splits: str | None = None
-    """Splits to measure, for example 4x256,16x64 (default: a ladder in steps of 4)."""
+    """Splits to measure, for example 4x256,16x64 (default: a ladder in factors of 4)."""
     run: str | None = None
     """Probe this run instead of training one."""
     seeds: int = 3
@@ -163,6 +164,9 @@ class Split(Study):
     def again(cls, asked: dict[str, Any]) -> Split:
         config, options = configuration.from_dict(asked["config"]), SplitOptions(**asked["options"])
         return cls(config, asked["batch"], asked["own"], options, asked["command"])
+
+    def refuse(self) -> None:
+        choose(self.config.env_id, self.config.backend)
 
     # What is done ------------------------------------------------------------------------------------------
 

@@ -83,6 +83,9 @@ class Study:
     def again(cls, asked: dict[str, Any]) -> Study:
         raise NotImplementedError
 
+    def refuse(self) -> None:
+        """Raise for what cannot be, before anything is written."""
+
     def expected_steps(self) -> int:
         """Environment steps of the whole study, as far as it can be said beforehand."""
         return 0
@@ -119,7 +122,8 @@ def begin(study: Study, out: Path, where: Where = HERE, command: str = "", quiet
     """Carry out a study in a new directory; returns its answer."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"{out} already exists and is not empty; give another --run-dir, or resume it")
-    doer = executor(where.on, where.workers)  # refuses what cannot be, before anything is written
+    study.refuse()
+    doer = executor(where.on, where.workers)  # refuses what cannot be, too
     store = str(Path(where.store).resolve()) if where.store else None
     write_json(
         out / SPEC, {"schema": SCHEMA, "kind": study.kind, "asked": study.asked(), "store": store, "command": command}

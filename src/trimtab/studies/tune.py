@@ -18,6 +18,7 @@ import yaml
 from trimtab import config as configuration
 from trimtab import stats
 from trimtab.config import Config, ConfigError
+from trimtab.envs import choose
 from trimtab.estimate import Estimate
 from trimtab.playbook import ladders
 from trimtab.report import tune as report
@@ -138,6 +139,9 @@ class Tune(Study):
     @classmethod
     def again(cls, asked: dict[str, Any]) -> Tune:
         return cls(configuration.from_dict(asked["config"]), TuneOptions(**asked["options"]), asked["command"])
+
+    def refuse(self) -> None:
+        choose(self.start.env_id, self.start.backend)
 
     def expected_steps(self) -> int:
         """Runs there will be, more or less: a value that a sweep starts from is not trained twice."""

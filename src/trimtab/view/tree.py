@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from trimtab.runs.records import RunDir
+from trimtab.studies.study import SPEC
 
-STUDIES = ("split.json", "tune.json", "study.json")  # what was asked, in the directory of a study
 INSIDE_A_RUN = ("checkpoints", "episodes", "buffers", "probes")
 DEEPEST = 8
 
@@ -19,7 +20,7 @@ class Place(NamedTuple):
 
     id: str
     path: Path
-    kind: str  # run, split, tune or study
+    kind: str  # run, or that of the study: split, tune, seeds, post/split, ...
 
 
 def places(root: Path) -> list[Place]:
@@ -34,7 +35,7 @@ def _places(root: Path, folder: Path, depth: int) -> Iterator[Place]:
     except OSError:  # gone, or not ours to read
         return
     names = {entry.name for entry in found}
-    kind = _kind(names)
+    kind = _kind(folder, names)
     if kind:
         yield Place(folder.relative_to(root).as_posix(), folder, kind)
     if depth == DEEPEST:
@@ -45,10 +46,15 @@ def _places(root: Path, folder: Path, depth: int) -> Iterator[Place]:
             yield from _places(root, Path(entry.path), depth + 1)
 
 
-def _kind(names: set[str]) -> str | None:
+def _kind(folder: Path, names: set[str]) -> str | None:
     if {"config.yaml", "manifest.json"} <= names:
         return "run"
-    return next((file.removesuffix(".json") for file in STUDIES if file in names), None)
+    if SPEC not in names:
+        return None
+    try:
+        return str(json.loads((folder / SPEC).read_text())["kind"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "study"  # of another version, or not whole
 
 
 def locks() -> set[tuple[int, int]] | None:
