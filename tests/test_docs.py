@@ -58,3 +58,14 @@ def test_every_check_of_plan_and_doctor_is_in_the_playbook():
     checks = {name for room in rooms for name in re.findall(r'Finding\(\s*"([a-z ]+)"', room.read_text())}
     told = set(re.findall(r"^\| ([a-z ]+) \|", (ROOT / "docs" / "playbook.md").read_text(), re.MULTILINE))
     assert len(checks) > 18 and checks <= told, checks - told
+
+
+def test_numbers_of_a_split_in_the_readme_are_those_of_its_page():
+    told = (
+        (ROOT / "README.md").read_text().partition("docs/results/split-pendulum-099.md)")[2].partition("What `split")[0]
+    )
+    page = (ROOT / "docs/results/split-pendulum-099.md").read_text()
+    estimates = re.findall(r"([\d.]+) \[([\d.]+), ([\d.]+)\]", told)
+    assert len(estimates) >= 4
+    assert [e for e in estimates if f"{e[0]}<br>{e[1]} to {e[2]} |" not in page] == []
+    assert [share for share in re.findall(r"\d+%", told) if share not in page] == []
