@@ -7,9 +7,11 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from trimtab.algorithms import ADAPTIVE_RATES
+
 Hypers = dict[str, Float[Array, ""]]
 
-LOWEST_RATE, HIGHEST_RATE = 1e-5, 1e-2  # of an adaptive step size
+LOWEST_RATE, HIGHEST_RATE = ADAPTIVE_RATES
 
 
 class Rates(NamedTuple):

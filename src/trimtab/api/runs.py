@@ -11,7 +11,10 @@ from trimtab.keywords import Fields
 from trimtab.playbook import doctor
 from trimtab.playbook.compare import Comparison
 from trimtab.playbook.compare import compare as compare_runs
+from trimtab.playbook.elsewhere import diagnose_log
+from trimtab.playbook.logs import is_log, read_log
 from trimtab.runs.progress import Progress
+from trimtab.runs.records import RunDir
 from trimtab.runs.run import Run
 
 if TYPE_CHECKING:
@@ -162,8 +165,16 @@ def probe(
         )
 
 
-def diagnose(run: Run | Place) -> doctor.Diagnosis:
-    """What a run's records say, by every rule that applies to it, and the next thing to try."""
+def diagnose(run: Run | Place, hyperparameters: dict[str, Any] | None = None) -> doctor.Diagnosis:
+    """What a run's records say, by every rule that applies to it, and the next thing to try.
+
+    `run` may be the log of a run of Stable-Baselines3, CleanRL or rsl_rl: its directory, progress.csv or TensorBoard
+    events. `hyperparameters` are what such a log does not say, by the names they have there.
+    """
+    if not isinstance(run, Run) and not RunDir.began(run) and is_log(run):
+        return diagnose_log(read_log(run, hyperparameters))
+    if hyperparameters:
+        raise ConfigError("hyperparameters", hyperparameters, "a run of this library knows its own; leave them out")
     return doctor.diagnose(run_of(run))
 
 

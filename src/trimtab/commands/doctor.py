@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from trimtab.commands.flags import fail
-from trimtab.commands.shared import Output, add_page, filled, parser
+from trimtab.commands.shared import Output, add_page, filled, pairs, parser
+
+if TYPE_CHECKING:
+    from trimtab.playbook.doctor import Diagnosis
 
 
 def doctor(argv: list[str]) -> int:
     made = parser("doctor", Output)
-    made.add_argument("run", nargs="?", help="run directory, finished or not")
+    made.add_argument(
+        "run", nargs="?", help="run directory, finished or not; or a log of Stable-Baselines3, CleanRL or rsl_rl"
+    )
+    made.add_argument(
+        "hyperparameters", nargs="*", metavar="NAME=VALUE", help="what such a log does not say, by its own names"
+    )
     made.add_argument("--cheatsheet", action="store_true", help="symptoms, where to look, what to try; needs no run")
     add_page(made, "RUN/doctor.html, or cheatsheet.html")
     given = made.parse(argv)
@@ -22,23 +33,46 @@ def doctor(argv: list[str]) -> int:
         return _cheatsheet(output.json, given.page)
     if given.run is None:
         fail("name a run directory, for example: trimtab doctor runs/CartPole-v1/ppo-seed1-1")
-    return _diagnose(given.run, output.json, given.page)
+    from trimtab.playbook.logs import is_log
+    from trimtab.runs.records import RunDir
+
+    if not RunDir.began(given.run) and is_log(given.run):
+        return _show(*_of_log(given.run, given.hyperparameters), output.json, given.page)
+    if given.hyperparameters:
+        fail(f"{given.hyperparameters[0]}: a run of this library knows its own; hyperparameters are for logs of others")
+    return _show(*_of_run(given.run), output.json, given.page)
 
 
-def _diagnose(path: str, as_json: bool, page: str | None) -> int:
+def _of_run(path: str) -> tuple[Diagnosis, Callable[[], dict[str, Any]], Path]:
+    """The diagnosis, how to describe the run for a page, and where the page goes."""
+    from trimtab.playbook.described import described
     from trimtab.playbook.doctor import diagnose
     from trimtab.runs.run import load
 
     run = load(path)
-    diagnosis = diagnose(run)
-    where = None if page is None else Path(page or run.path / "doctor.html")
+    return diagnose(run), partial(described, run), run.path / "doctor.html"
+
+
+def _of_log(path: str, hyperparameters: list[str]) -> tuple[Diagnosis, Callable[[], dict[str, Any]], Path]:
+    from trimtab.playbook.elsewhere import described_log, diagnose_log
+    from trimtab.playbook.logs import read_log
+
+    log = read_log(path, pairs(hyperparameters))
+    diagnosis = diagnose_log(log)
+    folder = log.path if log.path.is_dir() else log.path.parent
+    return diagnosis, partial(described_log, log, diagnosis), folder / "doctor.html"
+
+
+def _show(
+    diagnosis: Diagnosis, described: Callable[[], dict[str, Any]], usual: Path, as_json: bool, page: str | None
+) -> int:
+    where = None if page is None else Path(page or usual)
     if where is not None:
         from trimtab.playbook.cheatsheet import CHEATSHEET
-        from trimtab.playbook.described import described
         from trimtab.report import run_page
         from trimtab.report.files import write_page
 
-        view = described(run)
+        view = described()
         symptoms = [symptom.as_dict() for symptom in CHEATSHEET]
         write_page(where, run_page.doctor_page(view, symptoms), run_page.figures(view))
     if as_json:

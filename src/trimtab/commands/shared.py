@@ -137,6 +137,14 @@ def _file_of(given) -> dict[str, Any]:
     return presets.read_file(given.config) if given.config else {}
 
 
+def pairs(words: list[str]) -> dict[str, Any]:
+    """NAME=VALUE, each, as another library's user writes hyperparameters."""
+    for word in words:
+        if "=" not in word:
+            raise ConfigError("fields", word, "must look like n_steps=2048")
+    return {name: parsed(value) for name, _, value in (word.partition("=") for word in words)}
+
+
 def parsed(text: str) -> Any:
     """A value as YAML reads it, and 3e-4 as the number it is."""
     try:

@@ -11,7 +11,7 @@ from trimtab import presets
 from trimtab.commands.shared import (
     Output,
     filled,
-    parsed,
+    pairs,
     parser,
 )
 from trimtab.config import ConfigError
@@ -30,7 +30,7 @@ def translate(argv: list[str]) -> int:
     from trimtab.playbook.translate import translate as carry_over
 
     values = _named(presets.read_file(given.file), given.env_id, given.file) if given.file else {}
-    found = carry_over(given.library, values | dict(map(_pair, given.fields)), not given.no_defaults)
+    found = carry_over(given.library, values | pairs(given.fields), not given.no_defaults)
     config = found.config(given.env_id)
     fields = ({"env_id": given.env_id} if given.env_id else {}) | found.fields
     if filled(Output, given).json:
@@ -48,13 +48,6 @@ def translate(argv: list[str]) -> int:
         print("# the rest, so that no preset is laid under it")
         print(yaml.safe_dump({n: v for n, v in rest.items() if other.get(n) not in fields}, sort_keys=False), end="")
     return 0
-
-
-def _pair(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ConfigError("fields", text, "must look like n_steps=2048")
-    return name, parsed(value)
 
 
 def _named(values: dict[str, Any], env_id: str | None, file: str) -> dict[str, Any]:

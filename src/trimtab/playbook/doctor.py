@@ -51,16 +51,25 @@ class Diagnosis:
 def diagnose(run: Run) -> Diagnosis:
     """What a run's records say, by every rule that applies to it."""
     seen = evidence(run)
-    lengths = run.episodes["length"].to_numpy()
-    length = float(np.median(lengths[len(lengths) // 2 :])) if len(lengths) else _limit(run)
+    length = usual_length(run.episodes["length"].to_numpy()) or _limit(run)
     found = [*check_signs(seen), *check_sizes(seen.config, seen.action, length), _noise(run), _evaluation(run)]
-    if _reached(seen):
-        found = [_eased(finding) for finding in found]
-    elif solved.as_known(seen.config, seen.returns):
-        found = [replace(f, verdict="watch") if f.verdict == "act" else f for f in found]
-    findings = ordered([*_goal(seen), *found])
+    findings = in_view_of_the_goal(seen, found)
     first = next((f for f in findings if f.verdict in ("act", "watch")), None)
-    return Diagnosis(str(run.path), findings, _sentence(findings), _command(run, first))
+    return Diagnosis(str(run.path), findings, sentence_of(findings), _command(run, first))
+
+
+def usual_length(lengths: np.ndarray) -> float | None:
+    """The median length of the later half of the episodes."""
+    return float(np.median(lengths[len(lengths) // 2 :])) if len(lengths) else None
+
+
+def in_view_of_the_goal(seen: Evidence, findings: list[Finding]) -> list[Finding]:
+    """In order, the goal first; where it is reached, or a preset did what it is known for, less is to be done."""
+    if _reached(seen):
+        findings = [_eased(finding) for finding in findings]
+    elif solved.as_known(seen.config, seen.returns):
+        findings = [replace(f, verdict="watch") if f.verdict == "act" else f for f in findings]
+    return ordered([*_goal(seen), *findings])
 
 
 def _reached(seen: Evidence) -> solved.Reached | None:
@@ -147,7 +156,7 @@ def _evaluation(run: Run) -> Finding:
     return Finding("evaluation", "watch", seen, advice, source="notes", **where)
 
 
-def _sentence(findings: list[Finding]) -> str:
+def sentence_of(findings: list[Finding]) -> str:
     """One sentence for all of it."""
     if findings[0].verdict == "solved":
         return f"Solved: {findings[0].seen}. Nothing to act on."

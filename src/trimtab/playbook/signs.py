@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from trimtab import stats
+from trimtab.algorithms import ADAPTIVE_RATES
 from trimtab.config import Config
 from trimtab.playbook import ladders
 from trimtab.playbook.course import check_course
@@ -26,6 +27,7 @@ CLIP_MUCH = {"one": 0.10, "several": 0.20}  # by epochs
 ADVANTAGE_SWING = 10.0
 SPIKE = 10.0  # times the median gradient norm
 DROWNED = 20.0  # times the limit that the gradient norm is clipped to
+AT_BOUND = 0.25  # of the iterations, so that a step size counts as pinned
 COLLAPSED = 0.05  # of the entropy of choosing evenly
 EPISODES = 8  # a quarter or tenth of a run must have
 
@@ -67,6 +69,8 @@ def _rules(seen: Evidence) -> Iterator[Finding]:
     yield _gradient(seen)
     if seen.config.is_clipped:
         yield _clipping(seen)
+    if seen.config.anneal_lr == "adaptive":
+        yield _step_size(seen)
     if seen.config.norm_adv in ("batch", "minibatch"):
         yield _advantages(seen)
     if seen.config.needs_value:
@@ -102,7 +106,16 @@ def _finite(seen: Evidence) -> Finding:
 
 
 def _lower(config: Config) -> dict[str, float]:
+    """Smaller steps: of an adaptive step size only where it begins is chosen, so the KL that it steers to."""
+    if config.anneal_lr == "adaptive":
+        return {"desired_kl": config.desired_kl / 2}
     return {"learning_rate": ladders.below(config.learning_rate, ladders.LEARNING_RATES)}
+
+
+def _higher(config: Config) -> dict[str, float]:
+    if config.anneal_lr == "adaptive":
+        return {"desired_kl": config.desired_kl * 2}
+    return {"learning_rate": ladders.above(config.learning_rate, ladders.LEARNING_RATES)}
 
 
 def _learning(seen: Evidence) -> Finding:
@@ -133,8 +146,7 @@ def _stuck(seen: Evidence) -> tuple[str, dict[str, Any]]:
     if seen.config.learning_rate >= max(ladders.LEARNING_RATES):
         return "stuck, with steps as large as any that are tried: lower the step size", _lower(seen.config)
     also = "a notch more step size, 2 epochs, more entropy for a while, or a higher γ"
-    higher = ladders.above(seen.config.learning_rate, ladders.LEARNING_RATES)
-    return f"stuck, unless this is the best there is: {also}", {"learning_rate": higher}
+    return f"stuck, unless this is the best there is: {also}", _higher(seen.config)
 
 
 def _lasting(seen: Evidence) -> Finding:
@@ -184,9 +196,29 @@ def _clipping(seen: Evidence) -> Finding:
             "much below 1%: the proximal policy holds nothing back; take larger steps, or larger batches, which then "
             "cost little, or PPO-EWMA with a high decay"
         )
-        change = {"learning_rate": ladders.above(seen.config.learning_rate, ladders.LEARNING_RATES)}
-        return Finding("clipping", "watch", said, advice, change, **found)
+        return Finding("clipping", "watch", said, advice, _higher(seen.config), **found)
     return Finding("clipping", "fine", said, **found)
+
+
+def _step_size(seen: Evidence) -> Finding:
+    """Whether a step size that follows the KL stands at one of its bounds, where it no longer does."""
+    values = seen.middle("train/learning_rate")
+    if len(values) < FEWEST // 2:
+        return _too_few("step size", "the step size")
+    median, lo, hi = quartiles(values)
+    lowest, highest = ADAPTIVE_RATES
+    low, high = float(np.mean(values <= 1.01 * lowest)), float(np.mean(values >= 0.99 * highest))
+    said = f"the KL moved the step size to {median:.3g} ({lo:.3g} to {hi:.3g})"
+    found = dict(value=median, lo=lo, hi=hi, source="own", series=seen.series("train/learning_rate"))
+    if max(low, high) < AT_BOUND:
+        return Finding("step size", "fine", said, **found)
+    if low >= high:
+        said += f"; at its lower bound {lowest:g} in {low:.0%} of iterations"
+        advice = "even the smallest steps move the policy too far: fewer epochs, larger minibatches, a wider policy"
+        return Finding("step size", "act", said, advice, {"update_epochs": 1}, **found)
+    said += f"; at its upper bound {highest:g} in {high:.0%} of iterations"
+    advice = "the policy hardly moves: the KL that is wanted is out of reach, so updates may be larger in other ways"
+    return Finding("step size", "watch", said, advice, {"update_epochs": 2 * seen.config.update_epochs}, **found)
 
 
 def _drowned(seen: Evidence) -> bool:

@@ -1,7 +1,8 @@
 """Pages of one run: `trimtab show --page` and `trimtab doctor --page`.
 
 A run is a plain dictionary: name, config, metrics (rows), evaluations (rows), findings (dictionaries), sentence and
-command of the doctor, summary, manifest, goal (what counts as solved, or None), checkpoints (steps).
+command of the doctor, summary, manifest, goal (what counts as solved, or None), checkpoints (steps); `next` is a
+command and what it is for, where it is not the usual one.
 """
 
 from __future__ import annotations
@@ -123,6 +124,8 @@ def _quiet(run: dict[str, Any]) -> list[Block]:
 
 def _next(run: dict[str, Any]) -> Next:
     """The doctor's first suggestion; a solved run is to be looked at, any other to be measured."""
+    if run.get("next"):
+        return Next(*run["next"])
     first = next((f for f in run["findings"] if f["verdict"] in ("act", "watch")), None)
     if run["command"]:
         return Next(

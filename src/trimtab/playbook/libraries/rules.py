@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,7 @@ class Translated:
 
 
 Rule = Callable[[Any, Translated], None]
+PROBE = 2.5  # a value that comes out as it went in where a rule only renames
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,18 @@ def nothing(why: str) -> Rule:
         raise NoCounterpart(why)
 
     return rule
+
+
+def names_of(library: Library) -> dict[str, str]:
+    """Fields here that are the same thing there under a name of its own."""
+    names: dict[str, str] = {}
+    for theirs, rule in library.rules.items():
+        to = Translated()
+        with suppress(NoCounterpart, TypeError, ValueError, AttributeError):
+            rule(PROBE, to)
+        if list(to.fields.values()) == [PROBE]:
+            names.setdefault(next(iter(to.fields)), theirs)
+    return names
 
 
 # Rules of several libraries --------------------------------------------------------------------------------

@@ -1,0 +1,133 @@
+"""Runs of Stable-Baselines3, CleanRL and rsl_rl, read from the logs they left; nothing that is pickled is opened."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trimtab import envs
+from trimtab.config import Config, from_dict
+from trimtab.envs.base import kind_of, outputs_of
+from trimtab.fields import nearest_divisors
+from trimtab.playbook.logs import cleanrl, rsl_rl, sb3
+from trimtab.playbook.logs.events import read_events
+from trimtab.playbook.logs.log import Details, Format, Log, Sources
+from trimtab.playbook.sizes import Action
+from trimtab.playbook.translate import translate
+from trimtab.runs.records import RunError
+
+FORMATS = (sb3.FORMAT, cleanrl.FORMAT, rsl_rl.FORMAT)
+TABLE, EVENTS = "progress.csv", "*tfevents*"
+STEPS = "time/total_timesteps"
+
+
+def is_log(path: str | PathLike[str]) -> bool:
+    """Whether another library's log may be here: a table of progress or TensorBoard's events, or a directory of one."""
+    place = Path(path)
+    if place.is_dir():
+        return (place / TABLE).is_file() or any(place.glob(EVENTS))
+    return place.is_file() and (place.suffix == ".csv" or "tfevents" in place.name)
+
+
+def read_log(path: str | PathLike[str], hyperparameters: dict[str, Any] | None = None) -> Log:
+    """The log of a run; `hyperparameters`, by their own names there, are laid over what the log says of them."""
+    place = Path(path)
+    sources = _sources(place)
+    log_format = _recognized(place, sources)
+    details = log_format.details(sources)
+    told = {k: v for k, v in (hyperparameters or {}).items() if k != "env_id"}
+    details.env_id = (hyperparameters or {}).get("env_id") or details.env_id or place.resolve().stem
+    details.hyperparameters = details.hyperparameters | told
+    details.action = details.action or _action_of(details.env_id)
+    rows = _rows(sources, log_format)
+    if not rows:
+        raise RunError(f"{path} records no updates of {log_format.title} yet")
+    config, known, notes = _configuration(log_format, details, rows[-1][STEPS])
+    if log_format.by_iteration:
+        rows = [row | {STEPS: (row[STEPS] + 1) * config.batch} for row in rows]
+    return Log(place, log_format, rows, config, known, details, tuple(notes))
+
+
+def _sources(place: Path) -> Sources:
+    folder = place if place.is_dir() else place.parent
+    table = place if place.suffix == ".csv" else folder / TABLE
+    if table.is_file() and (place.is_dir() or place == table):
+        return Sources(folder, _table(table))
+    files = [place] if place.is_file() else sorted(folder.glob(EVENTS))
+    events = read_events(files)
+    return Sources(folder, events.scalars, events.texts)
+
+
+def _table(file: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Columns of a table of progress over its steps; empty cells are left out."""
+    points: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    with open(file, newline="", errors="replace") as lines:
+        for row in csv.DictReader(lines):
+            try:
+                step = int(float(row[STEPS]))
+            except (KeyError, TypeError, ValueError):
+                continue
+            for name, text in row.items():
+                try:
+                    points[name].append((step, float(text)))
+                except (TypeError, ValueError):
+                    continue
+    return {name: (np.array([s for s, _ in p], int), np.array([v for _, v in p])) for name, p in points.items() if name}
+
+
+def _recognized(place: Path, sources: Sources) -> Format:
+    for log_format in FORMATS:
+        if any(mark in sources.scalars for mark in log_format.marks):
+            return log_format
+    known = ", ".join(log_format.title for log_format in FORMATS)
+    tags = ", ".join(sorted(sources.scalars)[:4]) or "nothing"
+    raise RunError(f"{place} is no log of {known}: it records {tags}")
+
+
+def _action_of(env_id: str) -> Action | None:
+    """What an environment that is known here takes."""
+    try:
+        spec = envs.look(env_id)
+    except envs.EnvError:
+        return None
+    return Action(kind_of(spec.action), outputs_of(spec.action))
+
+
+def _rows(sources: Sources, log_format: Format) -> list[dict[str, Any]]:
+    """What was recorded at each step, under the names here; steps that recorded no update are left out."""
+    by_step: dict[int, dict[str, Any]] = defaultdict(dict)
+    for tag, name in log_format.names.items():
+        sign = -1.0 if tag in log_format.negated else 1.0
+        for step, value in zip(*sources.scalars.get(tag, ((), ()))):
+            by_step[int(step)][name] = sign * float(value)
+    steps = sorted(step for step, row in by_step.items() if any(name.startswith("train/") for name in row))
+    return [by_step[step] | {STEPS: step, "iteration": k} for k, step in enumerate(steps, 1)]
+
+
+def _configuration(log_format: Format, details: Details, last: int) -> tuple[Config, frozenset[str], list[str]]:
+    """The configuration here, which of its fields are known, and what is not the same."""
+    fields = translate(log_format.library, details.hyperparameters).fields
+    known = set(translate(log_format.library, details.hyperparameters, defaults=False).fields)
+    if not known >= {"num_envs", "num_steps"} and details.batch:
+        fields |= {"num_envs": 1, "num_steps": details.batch}
+        known -= {"num_envs", "num_steps"}
+    if known & {"minibatch_size", "num_minibatches"}:
+        known.add("minibatch")
+    batch = int(fields["num_envs"]) * int(fields["num_steps"])
+    reached = (last + 1) * batch if log_format.by_iteration else last
+    fields |= {"env_id": details.env_id, "total_timesteps": max(reached, fields.get("total_timesteps", 0), batch)}
+    config, notes = _fitting(fields, batch)
+    return config, frozenset(known), notes
+
+
+def _fitting(fields: dict[str, Any], batch: int) -> tuple[Config, list[str]]:
+    """A configuration whose minibatches divide its batch, as they need not elsewhere."""
+    size = fields.pop("minibatch_size", None) or batch // int(fields.pop("num_minibatches", 1))
+    near = min(nearest_divisors(batch, int(size)), key=lambda n: abs(n - size))
+    note = f"{batch:,} samples do not divide into minibatches of {size:,}: read as minibatches of {near:,}"
+    return from_dict(fields | {"minibatch_size": near}), [note] if near != size else []

@@ -1,0 +1,66 @@
+"""Logs of rsl_rl 2 to 5 (Isaac Lab, legged_gym): TensorBoard by iteration, and params/agent.yaml of Isaac Lab.
+
+There is no clip fraction and no KL; the adaptive step size, which follows the KL, stands in for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import yaml
+
+from trimtab.playbook.libraries.rsl_rl import LIBRARY
+from trimtab.playbook.logs.log import Details, Format, Sources
+
+COLLECTING = ("Perf/collection_time", "Perf/collection time")
+LEARNING = "Perf/learning_time"
+
+
+def _details(sources: Sources) -> Details:
+    file = sources.folder / "params" / "agent.yaml"
+    agent = _plain(file.read_text()) if file.is_file() else {}
+    parts = [agent, *(agent.get(name) or {} for name in ("algorithm", "policy", "actor"))]
+    values = {k: v for part in parts for k, v in part.items() if k in LIBRARY.rules and not isinstance(v, dict)}
+    batch = _batch(sources)
+    if "num_steps_per_env" in values and batch:
+        values.setdefault("num_envs", max(1, round(batch / values["num_steps_per_env"])))
+    return Details(values, batch, agent.get("experiment_name"))
+
+
+def _plain(text: str) -> dict[str, Any]:
+    """YAML without the Python objects that Isaac Lab writes into it."""
+    loader = type("Plain", (yaml.SafeLoader,), {})
+    loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: None)  # type: ignore[attr-defined]
+    values = yaml.load(text, loader)  # a SafeLoader that makes None of what it does not know
+    return values if isinstance(values, dict) else {}
+
+
+def _batch(sources: Sources) -> int | None:
+    """Samples of an iteration: steps per second times the seconds it took."""
+    collecting = next((sources.scalars[tag][1] for tag in COLLECTING if tag in sources.scalars), None)
+    if collecting is None or LEARNING not in sources.scalars or "Perf/total_fps" not in sources.scalars:
+        return None
+    return round(float(np.median(sources.scalars["Perf/total_fps"][1] * (collecting + sources.scalars[LEARNING][1]))))
+
+
+FORMAT = Format(
+    library="rsl_rl",
+    title="rsl_rl",
+    marks=("Loss/surrogate", "Perf/total_fps", "Policy/mean_noise_std"),
+    names={
+        "Loss/value": "train/value_loss",
+        "Loss/value_function": "train/value_loss",
+        "Loss/surrogate": "train/policy_gradient_loss",
+        "Loss/entropy": "train/entropy_loss",
+        "Loss/learning_rate": "train/learning_rate",
+        "Policy/mean_std": "train/std",
+        "Policy/mean_noise_std": "train/std",
+        "Perf/total_fps": "time/fps",
+        "Train/mean_reward": "rollout/ep_rew_mean",
+        "Train/mean_episode_length": "rollout/ep_len_mean",
+    },
+    details=_details,
+    negated=frozenset({"Loss/entropy"}),
+    by_iteration=True,
+)

@@ -1,0 +1,94 @@
+"""Logs of Stable-Baselines3 2: progress.csv or TensorBoard; Monitor's files, saved models, evaluations beside them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trimtab.playbook.libraries.sb3 import LIBRARY
+from trimtab.playbook.logs.log import Details, Format, Sources
+from trimtab.playbook.sizes import Action
+
+SAME = ("approx_kl", "clip_fraction", "entropy_loss", "explained_variance", "learning_rate", "policy_gradient_loss")
+UPDATES, RANGE = "train/n_updates", "train/clip_range"
+
+
+def _details(sources: Sources) -> Details:
+    """Hyperparameters as a saved model has them, else as far as the numbers give them away."""
+    at, _ = sources.scalars.get("rollout/ep_rew_mean", sources.scalars.get("time/fps", (np.zeros(0), None)))
+    batch = int(np.median(np.diff(at))) if len(at) > 1 else None
+    details = Details(_numbers(sources), batch)
+    for model in sorted(sources.folder.glob("*.zip"), key=lambda file: file.stat().st_mtime):
+        _add_model(model, details)
+    _add_episodes(sorted(sources.folder.glob("*monitor.csv")), details)
+    evaluations = sources.folder / "evaluations.npz"
+    if evaluations.is_file():
+        details.evaluations = np.load(evaluations, allow_pickle=False)["results"].mean(axis=1)
+    return details
+
+
+def _numbers(sources: Sources) -> dict[str, Any]:
+    """What records give away: the epochs on a batch, the step size and the range of the clip."""
+    found: dict[str, Any] = {}
+    if UPDATES in sources.scalars and len(sources.scalars[UPDATES][1]) > 1:
+        found["n_epochs"] = max(1, round(float(np.median(np.diff(sources.scalars[UPDATES][1])))))
+    for tag, name in (("train/learning_rate", "learning_rate"), (RANGE, "clip_range")):
+        if tag in sources.scalars:
+            values = sources.scalars[tag][1]
+            falls = "lin_" if values[-1] < 0.5 * values[0] else ""
+            found[name] = f"{falls}{float(values[0])!r}"
+    return found
+
+
+def _add_model(file: Path, details: Details) -> None:
+    """What a saved model says in plain JSON; what it pickles is not opened."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            data = json.loads(archive.read("data"))
+    except (KeyError, ValueError, OSError, zipfile.BadZipFile):
+        return  # another kind of archive
+    if not isinstance(data, dict) or "n_epochs" not in data:
+        return
+    plain = {k: v for k, v in data.items() if k in LIBRARY.rules and isinstance(v, int | float | bool)}
+    details.hyperparameters |= plain | {"total_timesteps": data.get("_total_timesteps", 0)}
+    space = data.get("action_space", {})
+    if "n" in space:
+        details.action = Action("discrete", int(re.sub(r"\D", "", str(space["n"])) or 1))
+    elif space.get("_shape"):
+        details.action = Action("continuous", int(np.prod(space["_shape"])))
+
+
+def _add_episodes(files: list[Path], details: Details) -> None:
+    """Single episodes out of Monitor's files, one for each environment; steps of all environments together."""
+    rows = []
+    for file in files:
+        with open(file, newline="") as lines:
+            header = next(lines, "")
+            if header.startswith("#"):
+                details.env_id = json.loads(header[1:]).get("env_id") or details.env_id
+            taken = 0
+            for row in csv.DictReader(lines):
+                taken += int(row["l"])
+                rows.append((taken * len(files), float(row["r"]), int(row["l"])))
+    if rows:
+        steps, returns, lengths = zip(*sorted(rows))
+        details.steps, details.returns, details.lengths = map(np.asarray, (steps, returns, lengths))
+
+
+FORMAT = Format(
+    library="sb3",
+    title="Stable-Baselines3",
+    marks=(UPDATES, RANGE, "train/clip_fraction"),
+    names={
+        **{f"train/{name}": f"train/{name}" for name in (*SAME, "value_loss")},
+        **{f"rollout/ep_{name}_mean": f"rollout/ep_{name}_mean" for name in ("rew", "len")},
+        "time/fps": "time/fps",
+    },
+    details=_details,
+)
