@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
@@ -11,6 +12,7 @@ from test_runs import Killed, assert_same, compile_once, die_at, recorded  # noq
 from trimtab import cli
 from trimtab.config import ConfigError
 from trimtab.runs import loop
+from trimtab.runs.opening import opened
 from trimtab.runs.records import RunDir, RunError
 from trimtab.runs.repeat import repeat
 from trimtab.runs.start import Start, going_on
@@ -98,6 +100,31 @@ def test_a_run_starts_from_anothers_parameters_and_says_what_it_takes(tmp_path):
     assert begun.files.manifest()["started_from"]["start"]["step"] == 64
     shutil.rmtree(first.path)  # a repetition needs only the run itself
     assert repeat(begun.path, tmp_path / "again")["identical"]
+
+
+@pytest.mark.parametrize("before", ["none", "popart"])
+@pytest.mark.parametrize("after", ["none", "popart"])
+def test_a_critic_says_the_same_in_a_run_that_starts_from_it(before, after, tmp_path):
+    far = tiny.config(env_id="Pendulum-v1", time_limit=7, total_timesteps=64)
+    first = loop.train(far.replace(norm_value=before), tmp_path / "first", checkpoints=1)
+    begun = loop.train(far.replace(norm_value=after), tmp_path / "begun", start=Start.at(first.path), until=0, **silent)
+    obs = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    said = []
+    for path, step in ((first.path, None), (begun.path, 0)):
+        _, engine, state, _ = opened(path, step)
+        said.append(np.asarray(engine.algorithm.critic(state, jnp.asarray(obs[:, None])))[:, 0])
+        engine.close()
+    np.testing.assert_allclose(*said, rtol=1e-4, atol=1e-4)
+
+
+def test_normalizers_that_differ_are_not_mixed(tmp_path):
+    first = loop.train(CONFIG, tmp_path / "first", until=0)
+    with pytest.raises(ConfigError, match=r"norm_obs=False: .*nearest: true"):
+        loop.train(CONFIG.replace(norm_obs=False), tmp_path / "no", start=Start.at(first.path))
+    said = []
+    other = CONFIG.replace(norm_reward=False)
+    loop.train(other, tmp_path / "raw", start=Start.at(first.path), until=0, say=said.append)
+    assert "policy, observation normalizer; all else is new" in said[0]
 
 
 def _ends(first, begun):

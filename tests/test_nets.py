@@ -417,3 +417,17 @@ def test_parameters_are_counted_without_making_them(shape, options):
     free = dist.d if isinstance(dist, Gaussian) else 0
     options.pop("network", None)
     assert parameters(network, shape, dist.num_outputs, hidden, free=free, seen=seen, **options) == made
+
+
+def test_small_distances_between_many_switches_are_not_rounded_away():
+    many = Bernoullis(64)
+    p = jnp.asarray(np.random.default_rng(0).normal(size=(200, 64)), jnp.float32)
+    assert float(jnp.abs(many.kl(p, p * (1 + 1e-6))).max()) < 2e-6
+
+
+def test_random_actions_stay_within_reach_where_a_box_has_no_bound():
+    inf = float("inf")
+    box = Gaussian((-inf, -inf, 3.0, -2.0), (inf, 7.0, inf, 5.0))
+    drawn = np.asarray(box.uniform(jax.random.key(0), 500))
+    np.testing.assert_allclose(drawn.min(0), [-1.0, 6.0, 3.0, -2.0], atol=0.1)
+    np.testing.assert_allclose(drawn.max(0), [1.0, 7.0, 4.0, 5.0], atol=0.1)

@@ -11,7 +11,9 @@ import tiny
 from trimtab import normalize
 from trimtab.algos import update
 from trimtab.algos.algorithm import hypers_of, replace
+from trimtab.algos.gradients import FullObjective, PerSample
 from trimtab.algos.optimizer import adapted
+from trimtab.anatomy.hosting import sampler
 from trimtab.nets.mlp import ACTIVATIONS, MLP
 from trimtab.runs import snapshot
 
@@ -31,11 +33,12 @@ def steered(rate, kls, desired):
 
 
 def test_the_step_size_follows_the_rule_and_stays_within_its_bounds():
-    kls = [0.0, 0.001, 0.004, 0.005, 0.02, 0.0201, *[1.0] * 20, 0.01, *[1e-9] * 30]
+    kls = [0.0, 0.001, 0.004, 0.005, 0.02, 0.0201, *[1.0] * 20, 0.01, *[1e-4] * 30]
     step = lambda rate, kl: 2 * (adapted(rate, kl, jnp.float32(0.01)),)
     _, rates = jax.lax.scan(step, jnp.float32(1e-3), jnp.asarray(kls))
     np.testing.assert_allclose(rates, steered(1e-3, kls, 0.01), rtol=1e-5)
     assert min(rates) == pytest.approx(1e-5) and max(rates) == pytest.approx(1e-2)
+    assert float(adapted(jnp.float32(1e-3), jnp.float32(6e-9), jnp.float32(0.01))) == pytest.approx(1e-3)  # rounding
 
 
 def test_training_steers_by_the_kl_of_each_minibatch_and_remembers_its_step_size():
@@ -74,7 +77,7 @@ def test_new_moments_of_values_change_no_prediction():
     state, rows = bench.collect(state, hypers)
     batch = algorithm.batch_of(state, rows, hypers)
     batch = batch._replace(target=50.0 + 3.0 * batch.target)  # far from anything before
-    after = algorithm._keep_values(state, batch)
+    after = algorithm.keep_values(state, batch)
     before = np.asarray(algorithm.critic(state, rows.obs))
     np.testing.assert_allclose(algorithm.critic(after, rows.obs), before, rtol=1e-4, atol=1e-4)
     assert not np.allclose(
@@ -82,11 +85,34 @@ def test_new_moments_of_values_change_no_prediction():
     )
     # as the networks learn them, targets have the moments' mean 0 and deviation 1
     fresh = replace(state, value_stats=normalize.moments())
-    own = algorithm._keep_values(fresh, batch)
+    own = algorithm.keep_values(fresh, batch)
     target = np.asarray(algorithm.prepared(own, batch, hypers)[0].target)
     assert target.mean() == pytest.approx(0, abs=1e-3) and target.std() == pytest.approx(1, rel=1e-3)
     restored = snapshot.unpack(algorithm, bench.init(jax.random.key(0), hypers), snapshot.pack(algorithm, after))
     np.testing.assert_array_equal(restored.value_stats.mean, after.value_stats.mean)
+
+
+def test_a_probe_and_what_follows_an_update_speak_in_the_units_of_values():
+    """The full objective of a probe is the trainer's under PopArt too, and so is the update that a probe follows."""
+    config = tiny.config(env_id="Pendulum-v1", norm_value="popart", arch="shared", norm_adv="none", ent_coef=0.3)
+    bench, hypers = tiny.bench(config), hypers_of(config)
+    algorithm = bench.algorithm
+    state = bench.run(config, 2)[0][-1]
+    assert abs(float(state.value_stats.mean)) > 0.1
+    rows = sampler(algorithm, state, hypers, config.num_envs, config.num_steps, "reset", False).draw(0, 0)
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows.samples)
+    full = PerSample(algorithm.agent, "chunks", FullObjective(config.ent_coef, config.vf_coef))
+    probed = full.vectors(state.params, flat).mean(0)
+    batch, proximal, _ = algorithm.prepared(state, algorithm.batch_of(state, rows.rollout, hypers), hypers)
+    agent = algorithm.agent
+
+    def trained(policy):
+        dist, value = agent.both(state.params._replace(policy=policy), batch.obs)
+        gain = update.mean_objective(config, agent, hypers, dist, batch, proximal)
+        gain += config.ent_coef * agent.dist.entropy(dist).mean()
+        return gain - config.vf_coef * ((value - batch.target) ** 2).mean()
+
+    np.testing.assert_allclose(probed, jax.grad(trained)(state.params.policy), rtol=2e-3, atol=1e-4)
 
 
 def test_popart_is_the_affine_map_between_two_units():

@@ -1,5 +1,7 @@
 """GAE, reward-to-go and first episodes against brute force and known small cases."""
 
+import inspect
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -34,6 +36,22 @@ def test_gae_equals_brute_force(seed, gamma, lam, masked):
     slow_advantage, slow_target = twins.gae(*rows, gamma, lam, valid)
     np.testing.assert_allclose(advantage, slow_advantage, atol=1e-5)
     np.testing.assert_allclose(target, slow_target, atol=1e-5)
+
+
+def test_what_lies_behind_an_end_is_never_used():
+    """Also where it is NaN: a simulation that ends because it diverged observes that."""
+    reward, value = np.ones((3, 1)), np.zeros((3, 1))
+    behind, ends = np.array([[5.0], [np.nan], [7.0]]), np.array([[False], [True], [False]])
+    advantage, _ = fast(reward, value, behind, ends, np.zeros_like(ends), 0.5, 1.0)
+    np.testing.assert_allclose(advantage[:, 0], [1 + 2.5 + 0.5 * 1, 1.0, 1 + 3.5])
+
+
+def test_arrays_are_of_one_shape_and_of_any_kind():
+    reward, done = [[1], [2]], [[0.0], [1.0]]
+    to_go, gae = map(inspect.unwrap, (returns.reward_to_go, returns.gae))  # as users call them, unchecked
+    np.testing.assert_allclose(to_go(reward, done, [[0], [0]], 0.5), [[2.0], [2.0]])
+    with pytest.raises(ValueError, match=r"one shape are needed, not \(1, 3\), \(2, 3\)"):
+        gae(*np.ones((2, 2, 3)), np.ones((1, 3)), *np.zeros((2, 2, 3), bool), 0.9, 0.9)
 
 
 def one_row(*values):

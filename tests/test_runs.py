@@ -386,6 +386,17 @@ def test_episodes_under_way_when_a_run_begins_are_counted_whole(backend, tmp_pat
     assert episodes.height and set(episodes["length"].to_list()) == {20}, "nothing of an episode is forgotten"
 
 
+def test_a_run_killed_before_its_first_step_staggers_its_environments_anew(tmp_path):
+    """They were reset, and the checkpoint's observations are those of environments that had walked on."""
+    config = tiny.config(
+        env_id="Pendulum-v1", backend="gymnasium", stagger_resets=True, time_limit=20, num_steps=32, total_timesteps=128
+    )
+    loop.train(config, tmp_path / "run", checkpoints=1, until=0)
+    episodes = loop.resume(tmp_path / "run", say=lambda text: None).episodes
+    assert set(episodes["length"].to_list()) == {20}
+    assert len(set(episodes["step"].to_list())) == episodes.height, "out of step"
+
+
 def test_rewards_of_other_episodes_do_not_count_where_every_iteration_restarts():
     config = tiny.config(algo="reinforce", baseline=False, norm_reward=True, time_limit=8, num_steps=8)
     bench = tiny.bench(config)

@@ -18,6 +18,16 @@ def _backward_sum(term: Float[Array, "T N"], keep: Float[Array, "T N"]) -> Float
     return jax.lax.associative_scan(combine, (term, keep), reverse=True)[0]
 
 
+def _alike(*arrays) -> list[Array]:
+    """Numbers as floats, the last two, which mark ends, as booleans, all of one shape [T, N]: nothing is stretched."""
+    *numbers, terminated, truncated = every = [jnp.asarray(array) for array in arrays]
+    shapes = sorted({array.shape for array in every})
+    if len(shapes) > 1:
+        raise ValueError(f"arrays [T, N] of one shape are needed, not {', '.join(map(str, shapes))}")
+    floats = [number.astype(jnp.result_type(number, jnp.float32)) for number in numbers]
+    return [*floats, terminated.astype(bool), truncated.astype(bool)]
+
+
 def gae(
     reward: Float[Array, "T N"],
     value: Float[Array, "T N"],
@@ -36,9 +46,10 @@ def gae(
     `next_value` is the value of the observation the action really led to, so a truncated episode is bootstrapped
     from its own last state. Rows that are not experience (`valid` false) have advantage 0 and cut the sum.
     """
-    alive = 1.0 - terminated.astype(reward.dtype)
-    keep = alive * (1.0 - truncated.astype(reward.dtype))
-    delta = reward + gamma * alive * next_value - value
+    reward, value, next_value, terminated, truncated = _alike(reward, value, next_value, terminated, truncated)
+    keep = 1.0 - (terminated | truncated).astype(reward.dtype)
+    following = jnp.where(terminated, 0.0, next_value)  # not a product: what was never used may be NaN
+    delta = reward + gamma * following - value
     if valid is not None:
         delta = jnp.where(valid, delta, 0.0)
         keep = jnp.where(valid, keep, 0.0)
@@ -53,6 +64,7 @@ def reward_to_go(
     gamma: Scalar,
 ) -> Float[Array, "T N"]:
     """G_t = r_t + γ (1 - done_t) G_{t+1}: what really followed, nothing bootstrapped."""
+    reward, terminated, truncated = _alike(reward, terminated, truncated)
     keep = 1.0 - (terminated | truncated).astype(reward.dtype)
     return _backward_sum(reward, gamma * keep)
 

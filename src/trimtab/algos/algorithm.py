@@ -266,7 +266,7 @@ class Algorithm:
         key, *keys = jax.random.split(state.key, 3)
         update_key, aux_key = map(across.fold, keys)  # so that each device shuffles its own samples
         fresh = self.batch_of(state, rows, hypers)
-        state = self._keep_values(replace(state, key=key), fresh)
+        state = self.keep_values(replace(state, key=key), fresh)
         probed = self._probe(state, fresh, rows)
         if config.staleness:
             slot = state.iteration % config.staleness
@@ -326,7 +326,7 @@ class Algorithm:
         left = schedule(self.config.clip_anneal, state.iteration / hypers["iterations"])
         return hypers | {"clip_coef": hypers["clip_coef"] * left}
 
-    def _keep_values(self, state: State, fresh: Batch) -> State:
+    def keep_values(self, state: State, fresh: Batch) -> State:
         """Add the fresh targets to the moments of values, and rescale the head so that every prediction stays."""
         if state.value_stats is None:
             return state
@@ -334,7 +334,7 @@ class Algorithm:
         value = self.agent.rescale_value(state.params.value, *normalize.popart(state.value_stats, stats))
         return replace(state, params=state.params._replace(value=value), value_stats=stats)
 
-    def _in_units_of_values(self, state: State, value: Array) -> Array:
+    def in_units_of_values(self, state: State, value: Array) -> Array:
         """Rewards' units to those the value network learns in."""
         stats = state.value_stats
         return value if stats is None else (value - stats.mean) / stats.std
@@ -348,7 +348,7 @@ class Algorithm:
         moments = normalize.update_advantage_moments(state.advantages, batch.advantage, valid, decay)
         if self.config.norm_adv in ("batch", "ewma"):
             batch = batch._replace(advantage=normalize.standardize(batch.advantage, moments.mean, moments.std))
-        target, value = (self._in_units_of_values(state, x) for x in (batch.target, batch.value))
+        target, value = (self.in_units_of_values(state, x) for x in (batch.target, batch.value))
         return *self._proximal(state, batch._replace(target=target, value=value), hypers), moments
 
     def learner(self, state: State) -> update.Learner:
@@ -420,7 +420,7 @@ class Algorithm:
         phase = jax.tree.map(lambda p, x: p.at[position].set(x), state.phase, kept)
         state = replace(state, phase=phase)
         share = self.share(state, hypers)
-        units = phase._replace(target=self._in_units_of_values(state, phase.target))
+        units = phase._replace(target=self.in_units_of_values(state, phase.target))
 
         def run(state: State):
             params, optimizer, watched = auxiliary.auxiliary_phase(

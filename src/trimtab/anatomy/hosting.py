@@ -92,10 +92,11 @@ class HostSampler:
         return self._env
 
     def close(self) -> None:
-        """Let go of the environments; what is compiled stays."""
+        """Let go of the environments and of what was drawn; what is compiled stays."""
         if self._env is not None:
             self._env.close()
         self._env, self._walk = None, None
+        self._kept.clear()
 
     def draw(
         self, seed: int, replicate: int, gae_lambda: float | None = None, device: jax.Device | None = None
@@ -129,7 +130,8 @@ class HostSampler:
         done = (rows.terminated | rows.truncated).astype(jnp.int32)
         episode = jnp.cumsum(done, axis=0) - done
         phase = rows.episode_length[0] - rows.valid[0]
-        return Rows(Samples(obs, rows.action, advantage, target), None, valid, episode, phase, rows)
+        samples = Samples(obs, rows.action, advantage, self.algorithm.in_units_of_values(state, target))
+        return Rows(samples, None, valid, episode, phase, rows)
 
 
 class Walk:

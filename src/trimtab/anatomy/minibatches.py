@@ -104,7 +104,9 @@ def follow(
 ) -> tuple[Float[Array, " steps"], Float[Array, " steps"]]:
     """(drift, clip bias) at every policy step of the trainer's own update."""
     config, agent = algorithm.config, algorithm.agent
-    batch, proximal, _ = algorithm.prepared(state, algorithm.batch_of(state, rows, hypers), hypers)
+    fresh = algorithm.batch_of(state, rows, hypers)
+    state = algorithm.keep_values(state, fresh)
+    batch, proximal, _ = algorithm.prepared(state, fresh, hypers)
     learner, hypers = algorithm.learner(state), algorithm.annealed(state, hypers)
     unbounded = hypers | {"clip_coef": jnp.inf, "kl_coef": jnp.zeros(())}
 

@@ -139,7 +139,7 @@ def _steps(run: Run, at: int | Sequence[int] | str | None) -> tuple[list[int], s
 def _prober(run: Run, step: int, options: ProbeOptions) -> Prober:
     """A prober at a checkpoint: one of this process that has compiled the same already, or a new one."""
     config = shared_by(run.config, 1)  # a probe spreads replicates over its own devices, whatever trained the run
-    key = static_key(config, options)
+    key = static_key(config, options, step // config.batch)
     if key in _kept:
         prober = _kept[key]
         tensors = run.files.read_checkpoint(run.files.checkpoint_at(step))

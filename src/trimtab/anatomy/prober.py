@@ -14,7 +14,7 @@ import numpy as np
 
 from trimtab.algos.algorithm import Algorithm, hypers_of
 from trimtab.algos.gradients import FullObjective, PerSample, Samples, chunked_vectors
-from trimtab.algos.optimizer import Hypers
+from trimtab.algos.optimizer import Hypers, anneal
 from trimtab.algos.state import State
 from trimtab.anatomy import bias as biases
 from trimtab.anatomy import correlation, exact, memory, minibatches, noise
@@ -34,11 +34,23 @@ CORRELATED = 2048  # samples whose pairwise products are looked at
 SHOWN_REPLICATES = 5
 
 
-def static_key(config: Config, options: ProbeOptions) -> tuple:
-    """What the compiled pieces of a probe depend on: runs and options with equal keys can share a prober."""
+def static_key(config: Config, options: ProbeOptions, iteration: int) -> tuple:
+    """What the compiled pieces of a probe depend on: runs, checkpoints and options with equal keys share a prober."""
     shapes = tuple(item for item in config.static_key() if item[0] != "seed")
-    numbers = (config.ent_coef, config.vf_coef) if options.objective == "full" else ()
-    return shapes, tail_length(config.gamma), numbers, dataclasses.replace(options, replicates=2)
+    return (
+        shapes,
+        tail_length(config.gamma),
+        _full(config, options, iteration),
+        dataclasses.replace(options, replicates=2),
+    )
+
+
+def _full(config: Config, options: ProbeOptions, iteration: int) -> FullObjective | None:
+    """The other terms of the objective as the trainer weighs them in this iteration, where they are asked for."""
+    if options.objective != "full":
+        return None
+    left = anneal(jnp.asarray(iteration / config.iterations), jnp.asarray(config.ent_anneal))
+    return FullObjective(config.ent_coef * float(left), config.vf_coef)
 
 
 class Prober:
@@ -55,7 +67,7 @@ class Prober:
         if options.objective == "full" and not config.needs_value:
             raise ConfigError("objective", "full", "there is no critic to have a value term; nearest: policy")
         self.options = options
-        self.key = static_key(config, options)
+        self.key = static_key(config, options, int(state.iteration))
         if options.start == "carry" and self.num_envs != config.num_envs:
             raise ConfigError(
                 "num_envs", self.num_envs, f"carried states are the run's own; nearest: {config.num_envs}"
@@ -64,7 +76,7 @@ class Prober:
         if options.start == "carry" and not spec.compiled:
             raise ConfigError("start", "carry", f"states of {spec.env_id} cannot be saved; nearest: stationary, reset")
         self.hypers = hypers_of(config)
-        full = FullObjective(config.ent_coef, config.vf_coef) if options.objective == "full" else None
+        full = _full(config, options, int(state.iteration))
         try:
             self.per_sample = PerSample(algorithm.agent, options.method, full, seed=options.seed)
         except ValueError as error:
@@ -102,7 +114,7 @@ class Prober:
             self.options = dataclasses.replace(self.options, replicates=replicates)
             self._refuse_what_cannot_fit()
         if config is not None:
-            if static_key(config, self.options) != self.key:
+            if static_key(config, self.options, int(state.iteration)) != self.key:
                 raise ValueError("config: its programs are not those of this prober")
             self.config, self.hypers = config, hypers_of(config)
         self.sampler.at(state, self.hypers)

@@ -191,7 +191,7 @@ class CompiledSampler:
         reference = self._reference(state, hypers, rows, value, before, tail_key) if self.tail else None
         done = (rows.terminated | rows.truncated).astype(jnp.int32)
         return Rows(
-            samples=Samples(obs, rows.action, advantage, target),
+            samples=Samples(obs, rows.action, advantage, algorithm.in_units_of_values(state, target)),
             reference=reference,
             valid=valid,
             episode=jnp.cumsum(done, axis=0) - done,

@@ -88,8 +88,11 @@ class Gaussian(NamedTuple):
         return jnp.float32
 
     def uniform(self, key: PRNGKeyArray, count: int) -> Float[Array, "count d"]:
-        """Uniform in the box, as far as it is finite."""
-        low, high = jnp.clip(jnp.asarray(self.low), -1e3), jnp.clip(jnp.asarray(self.high), None, 1e3)
+        """Uniform in the box; where it has no bound, as far as a new policy reaches: one from the other bound or 0."""
+        low, high = np.asarray(self.low, np.float32), np.asarray(self.high, np.float32)
+        bounded_low = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 1.0, -1.0))
+        bounded_high = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 1.0, 1.0))
+        low, high = jnp.asarray(bounded_low), jnp.asarray(bounded_high)
         return jax.random.uniform(key, (count, self.d), minval=low[None], maxval=high[None])
 
     def split(self, params: Float[Array, "*b d2"]) -> tuple[Float[Array, "*b d"], Float[Array, "*b d"]]:
@@ -211,16 +214,13 @@ class Bernoullis(NamedTuple):
         return jax.nn.log_sigmoid(jnp.where(action == 1, params, -params)).sum(-1)
 
     def entropy(self, params: Float[Array, "*b k"]) -> Float[Array, "*b"]:
-        return -self._mean_log(params, params)
+        on = jax.nn.sigmoid(params)
+        return -(on * jax.nn.log_sigmoid(params) + (1.0 - on) * jax.nn.log_sigmoid(-params)).sum(-1)
 
     def kl(self, p: Float[Array, "*b k"], q: Float[Array, "*b k"]) -> Float[Array, "*b"]:
-        """KL[p, q]."""
-        return self._mean_log(p, p) - self._mean_log(p, q)
-
-    def _mean_log(self, p: Float[Array, "*b k"], q: Float[Array, "*b k"]) -> Float[Array, "*b"]:
-        """E_p[log q]."""
-        on = jax.nn.sigmoid(p)
-        return (on * jax.nn.log_sigmoid(q) + (1.0 - on) * jax.nn.log_sigmoid(-q)).sum(-1)
+        """KL[p, q], switch by switch: a difference of sums over many would lose what is left of small ones."""
+        on, log = jax.nn.sigmoid(p), jax.nn.log_sigmoid
+        return (on * (log(p) - log(q)) + (1.0 - on) * (log(-p) - log(-q))).sum(-1)
 
 
 Distribution = Categorical | Gaussian | MultiCategorical | Bernoullis

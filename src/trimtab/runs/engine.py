@@ -110,6 +110,8 @@ def check_against_env(config: Config, spec) -> None:
     network = choose_network(config.network, spec.obs_shape)
     if network != "mlp" and config.activation != Config.activation:
         raise ConfigError("activation", config.activation, f"{network} uses relu; nearest: {Config.activation}")
+    if network != "mlp" and config.ortho_init != Config.ortho_init:
+        raise ConfigError("ortho_init", config.ortho_init, f"{network} has a start of its own; nearest: true")
     if config.arch != "dual" and set(config.actor_obs) != set(config.critic_obs):
         raise ConfigError("arch", config.arch, "policy and value see different observations; nearest: dual")
     for name in ("actor_obs", "critic_obs"):

@@ -69,7 +69,8 @@ def restore(run: RunDir, config: Config, engine: Engine, say: Callable[[str], No
             continue
         run.rewind(checkpoint)
         iteration = int(state.iteration)
-        return engine.adopt(state, iteration) if iteration else state
+        begun_anew = iteration or (config.stagger_resets and not engine.exact)  # the template was not staggered
+        return engine.adopt(state, iteration) if begun_anew else state
     if run.metrics():
         raise RunError(f"no checkpoint of {run.path} can be read, and its records would be lost; begin another run")
     run.rewind(Checkpoint(0, run.path, {"lengths": {"metrics.jsonl": 0, "evaluations.jsonl": 0}, "iteration": 0}))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from trimtab import config as configuration
-from trimtab import ewma
+from trimtab import ewma, normalize
 from trimtab.algos.algorithm import replace
 from trimtab.algos.state import State
 from trimtab.config import Config, ConfigError
@@ -61,12 +61,17 @@ def taken(engine: Engine, start: Start) -> list[str]:
     config, source = engine.algorithm.config, configuration.from_dict(RunDir.open(start.run).config())
     tensors, agent = start.tensors(), engine.algorithm.agent
     _refuse_other_shapes(config, source, agent.policy_layout, tensors, start)
+    if config.norm_obs != source.norm_obs:
+        problem = f"the policy of {start.run} sees its observations otherwise; nearest: {str(source.norm_obs).lower()}"
+        raise ConfigError("norm_obs", config.norm_obs, problem)
     if start.optimizer and config.optimizer != source.optimizer:
         raise ConfigError("optimizer", config.optimizer, f"the state taken is of another; nearest: {source.optimizer}")
     parts = {
         "policy": True,
-        "value function": bool(agent.value_layout) and _fits(agent.value_layout, tensors, "value"),
-        "observation normalizer": config.norm_obs and source.norm_obs,
+        "value function": bool(agent.value_layout)
+        and config.norm_reward == source.norm_reward  # otherwise it is in other units
+        and _fits(agent.value_layout, tensors, "value"),
+        "observation normalizer": config.norm_obs,
         "reward normalizer": config.norm_reward and source.norm_reward,
         "optimizer state": start.optimizer,
     }
@@ -80,7 +85,8 @@ def begin(engine: Engine, state: State, start: Start) -> State:
     parts, tensors, agent = taken(engine, start), start.tensors(), engine.algorithm.agent
     networks = {"policy": snapshot.vector(agent.policy_layout, tensors, "policy")}
     if "value function" in parts:
-        networks["value"] = snapshot.vector(agent.value_layout, tensors, "value")
+        networks["value"], stats = _critic(engine, state, tensors)
+        state = replace(state, value_stats=stats)
     params = state.params._replace(**networks)
     state = replace(state, params=params, prox=ewma.init(params.policy) if state.prox is not None else None)
     if "observation normalizer" in parts:
@@ -92,6 +98,22 @@ def begin(engine: Engine, state: State, start: Start) -> State:
     if "optimizer state" in parts:
         state = replace(state, optimizer=_filled(state.optimizer, tensors, "state.optimizer"))
     return state
+
+
+def _critic(engine: Engine, state: State, tensors: dict[str, np.ndarray]) -> tuple[Any, Any]:
+    """The value network of a checkpoint, in the units of this run, and the moments they rest on (PopArt).
+
+    Under PopArt predictions are μ + σ V: the moments come along, or are put into the head where this run has none. A
+    network without moments is one whose μ is 0 and σ 1, as they begin.
+    """
+    agent, prefix = engine.algorithm.agent, "state.value_stats"
+    value = snapshot.vector(agent.value_layout, tensors, "value")
+    if not any(name.startswith(f"{prefix}.") for name in tensors):
+        return value, state.value_stats
+    stats = _filled(normalize.moments(), tensors, prefix)
+    if state.value_stats is not None:
+        return value, stats
+    return agent.rescale_value(value, stats.std, stats.mean), None
 
 
 def _refuse_other_shapes(config: Config, source: Config, layout: dict, tensors: dict, start: Start) -> None:
