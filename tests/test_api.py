@@ -10,6 +10,7 @@ import sys
 import types
 import typing
 
+import numpy as np
 import pytest
 import tiny
 
@@ -238,3 +239,34 @@ def test_functions_are_silent_unless_someone_is_watching(monkeypatch):
     assert is_quiet(None) and is_quiet(True) and not is_quiet(False)
     monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
     assert not is_quiet(None) and is_quiet(True)
+
+
+def test_what_other_libraries_and_numpy_call_things_is_understood(run):
+    with pytest.raises(ConfigError, match=r"lr=0.001: no such field; here it is learning_rate"):
+        trimtab.configure("CartPole-v1", lr=0.001)
+    config = trimtab.configure(
+        "CartPole-v1", total_timesteps=np.int64(4096), learning_rate=np.float32(0.5), num_envs=8.0
+    )
+    assert (config.total_timesteps, config.learning_rate, config.num_envs) == (4096, 0.5, 8)
+    assert [type(v) for v in (config.total_timesteps, config.learning_rate, config.num_envs)] == [int, float, int]
+    with pytest.raises(ConfigError, match=r"num_envs=2\.5: must be a whole number"):
+        trimtab.configure("CartPole-v1", num_envs=2.5)
+    with pytest.raises(ConfigError, match="is one already"):
+        trimtab.configure("ppo/CartPole-v1", preset="none")
+    with pytest.raises(ConfigError, match="the same run is named twice"):
+        trimtab.compare([run, run])
+
+
+@pytest.mark.parametrize(
+    "function", [trimtab.plan, trimtab.throughput, trimtab.tune, lambda e, **f: trimtab.split(e, 64, **f)]
+)
+def test_a_constructor_is_refused_where_it_would_be_forgotten(function):
+    with pytest.raises(ConfigError, match=r"only `trimtab\.train` takes it"):
+        function("CartPole-v1", env=object)
+
+
+def test_arguments_of_the_wrong_kind_are_named(run):
+    with pytest.raises(ConfigError, match="run_dir=1000: must be a directory"):
+        trimtab.train("CartPole-v1", 1000)
+    with pytest.raises(ConfigError, match=r"episodes=2\.5: must be a whole number"):
+        trimtab.evaluate(run, 2.5)

@@ -472,9 +472,10 @@ def from_dict(values: dict[str, Any], base: Config | None = None) -> Config:
     for name, value in values.items():
         if name not in names:
             close = nearest(name, names)
-            raise ConfigError(str(name), value, f"no such field; nearest: {', '.join(close) or 'see --help'}")
+            near = ", ".join(close) or "none; `trimtab train --help` lists all"
+            raise ConfigError(str(name), value, f"no such field; nearest: {near}")
     values = {
-        name: _as_declared(fields.base_of(fields.types_of(Config)[name]), value) for name, value in values.items()
+        name: fields.as_declared(fields.base_of(fields.types_of(Config)[name]), value) for name, value in values.items()
     }
     if isinstance(values.get("anneal_lr"), bool):
         values["anneal_lr"] = "linear" if values["anneal_lr"] else "constant"
@@ -486,15 +487,3 @@ def from_dict(values: dict[str, Any], base: Config | None = None) -> Config:
     if values.get("num_minibatches") is not None and "minibatch_size" not in values:
         values["minibatch_size"] = None
     return base.replace(**values)
-
-
-def _as_declared(kind: type, value: Any) -> Any:
-    """YAML has no tuples, and YAML 1.1 reads 3e-4 as text."""
-    if kind is tuple and isinstance(value, list):
-        return tuple(value)
-    if kind is float and isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value

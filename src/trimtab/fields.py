@@ -194,6 +194,22 @@ def check_needs(instance: Any) -> None:
                 raise ConfigError(item.name, value, f"{need.otherwise}; nearest: {plain(item.default)}")
 
 
+def as_declared(kind: type, value: Any) -> Any:
+    """YAML has no tuples, and YAML 1.1 reads 3e-4 as text; NumPy's numbers are numbers, and 1e6 is a whole one."""
+    if kind is tuple and isinstance(value, list):
+        return tuple(value)
+    if type(value).__module__ == "numpy" and value.shape == ():
+        value = value.item()
+    if kind is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if kind is float and isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
 def divisors(total: int) -> list[int]:
     """All of them, in order."""
     return sorted({d for k in range(1, math.isqrt(total) + 1) if total % k == 0 for d in (k, total // k)})

@@ -97,6 +97,12 @@ def _mean_superiority(groups: Sequence[np.ndarray]) -> float:
     return float(np.mean([(1 + gap.mean()) / 2 for gap in gaps]))
 
 
+def _check_confidence(*shares: float) -> None:
+    for share in shares:
+        if not 0 < share < 1:
+            raise ValueError(f"confidence, power: {share} given, a share between 0 and 1 needed, for example 0.95")
+
+
 class Ablation(NamedTuple):
     """Final normalized returns of one environment's seeds, at the largest batch and at a smaller one."""
 
@@ -133,8 +139,9 @@ def contrast(groups: Sequence[Values], weights: Values, confidence: float = 0.95
     if not arrays or not all(map(len, arrays)):
         raise ValueError("groups: none given, or an empty one")
     value = float(factors @ [group.mean() for group in arrays])
+    _check_confidence(confidence)
     sizes = np.array([len(group) for group in arrays])
-    if sizes.min() < 2:
+    if sizes.min() < 2 or not np.isfinite(value):
         return unresolved(value)
     parts = factors**2 * [group.var(ddof=1) for group in arrays] / sizes
     if not parts.any():
@@ -157,8 +164,9 @@ def stratified_bootstrap(
     (n − 1) / n, a third with three seeds (Rao and Wu, 1988). Not resolved where a list has one seed.
     """
     arrays = [np.asarray(group, dtype=float) for group in groups]
+    _check_confidence(confidence)
     value = float(statistic(arrays))
-    if min(map(len, arrays)) < 2:
+    if min(map(len, arrays)) < 2 or not all(np.isfinite(group).all() for group in arrays):
         return unresolved(value)
     rng = np.random.default_rng(seed)
     drawn = [rng.integers(0, len(group), (num_resamples, len(group) - 1)) for group in arrays]
@@ -208,7 +216,8 @@ def seeds_needed(spread: float, difference: float, confidence: float = 0.95, pow
     `spread` is the standard deviation over seeds, in both groups; `difference` is that of the means. The smallest n
     with P(|t'| > t_{2n−2}) ≥ power, where t' has noncentrality difference / (spread √(2/n)).
     """
-    if spread < 0 or not difference:
+    _check_confidence(confidence, power)
+    if not (spread >= 0 and np.isfinite(spread) and np.isfinite(difference) and difference):
         raise ValueError(f"spread, difference: {spread}, {difference} given, spread ≥ 0 and a difference needed")
     if spread == 0:
         return 2

@@ -9,9 +9,9 @@ from tensorboardX import SummaryWriter
 
 import trimtab
 from trimtab.cli import main
-from trimtab.playbook.elsewhere import described_log, diagnose_log
 from trimtab.playbook.libraries import LIBRARIES
 from trimtab.playbook.libraries.rules import names_of
+from trimtab.playbook.log_doctor import described_log, diagnose_log
 from trimtab.playbook.logs import is_log, read_log
 from trimtab.playbook.logs.events import read_events
 from trimtab.playbook.sizes import Action

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from numbers import Integral
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -11,7 +14,7 @@ from trimtab.keywords import Fields
 from trimtab.playbook import doctor
 from trimtab.playbook.compare import Comparison
 from trimtab.playbook.compare import compare as compare_runs
-from trimtab.playbook.elsewhere import diagnose_log
+from trimtab.playbook.log_doctor import diagnose_log
 from trimtab.playbook.logs import is_log, read_log
 from trimtab.runs.progress import Progress
 from trimtab.runs.records import RunDir
@@ -47,6 +50,8 @@ def train(
     from trimtab.runs import loop
     from trimtab.runs.start import Start
 
+    if run_dir is not None and not isinstance(run_dir, str | PathLike):
+        raise ConfigError("run_dir", run_dir, "must be a directory; fields of a run are given by name")
     if take_optimizer and start_from is None:
         raise ConfigError("take_optimizer", True, "there is no run to take it from; give start_from")
     return loop.train(
@@ -104,6 +109,8 @@ def evaluate(run: Run | Place, episodes: int = 10, *, at: int | None = None, see
     `at` is the step of a checkpoint (default: the last), `seed` that of the episodes (default: 1000000 + the run's).
     """
     for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
+        if value is not None and (type(value) is bool or not isinstance(value, Integral)):
+            raise ConfigError(name, value, "must be a whole number")
         if value is not None and value < least:
             raise ConfigError(name, value, f"must be at least {least}; nearest: {least}")
     from trimtab.runs.evaluate import evaluate_run
@@ -171,16 +178,17 @@ def diagnose(run: Run | Place, hyperparameters: dict[str, Any] | None = None) ->
     `run` may be the log of a run of Stable-Baselines3, CleanRL or rsl_rl: its directory, progress.csv or TensorBoard
     events. `hyperparameters` are what such a log does not say, by the names they have there.
     """
-    if not isinstance(run, Run) and not RunDir.began(run) and is_log(run):
+    if isinstance(run, str | PathLike) and not RunDir.began(run) and is_log(run):
         return diagnose_log(read_log(run, hyperparameters))
     if hyperparameters:
         raise ConfigError("hyperparameters", hyperparameters, "a run of this library knows its own; leave them out")
     return doctor.diagnose(run_of(run))
 
 
-def compare(*runs: Run | Place) -> Comparison:
-    """Runs side by side: fields that differ, returns and areas, curves, findings."""
-    return compare_runs([run_of(run) for run in runs])
+def compare(*runs: Run | Place | Sequence[Run | Place]) -> Comparison:
+    """Runs side by side, one by one or in a list: fields that differ, returns and areas, curves, findings."""
+    each = [run for given in runs for run in (given if isinstance(given, list | tuple) else [given])]
+    return compare_runs([run_of(run) for run in each])
 
 
 def export(

@@ -5,6 +5,7 @@ The one place that turns a source into what is needed: `configure` gives a Confi
 
 from __future__ import annotations
 
+import dataclasses
 from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack, cast
@@ -14,6 +15,7 @@ from trimtab import presets
 from trimtab.config import Config, ConfigError
 from trimtab.envs.own import Constructor
 from trimtab.keywords import Fields
+from trimtab.playbook.libraries.options import field_here
 from trimtab.runs.progress import interactive
 from trimtab.runs.records import RunDir, RunError
 from trimtab.runs.run import Run, load
@@ -35,11 +37,16 @@ def configure(
     if env is not None and not callable(env):
         raise ConfigError("env", env, "must be a class or function that makes the environment")
     base, given = _complete(source), cast(dict[str, Any], fields)
+    for name in given.keys() - {field.name for field in dataclasses.fields(Config)}:
+        if said := field_here(name):
+            raise ConfigError(name, given[name], f"no such field; here it is {said}")
     if isinstance(source, Config | Run) or base is not None:
         if preset not in (None, "none"):
             raise ConfigError("preset", preset, "a run or Config is complete; give an environment id, or leave it out")
         return configuration.from_dict(given, base)
     if str(source) in presets.names():
+        if preset is not None:
+            raise ConfigError("preset", preset, f"{source} is one already; leave it out")
         return presets.layered(given, preset=str(source))
     layer = presets.read_file(source) if Path(source).is_file() else {"env_id": str(source)}
     return presets.layered(layer, given, preset=preset, env=env)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
@@ -21,7 +21,7 @@ def split(
     batch: int,
     run_dir: Place | None = None,
     *,
-    splits: str | None = None,
+    splits: str | Sequence[str] | None = None,
     seeds: int | None = None,
     max_seeds: int | None = None,
     budget: float | None = None,
@@ -37,10 +37,13 @@ def split(
 ) -> Studied:
     """How should a batch be split into environments × steps? The answer of `trimtab split`, whose options these are.
 
-    A Run as source is also what is probed. `on`, `workers` and `store` say where jobs are done and kept.
+    A Run as source is also what is probed. `splits`: "4x256,16x64", or a list of such. `on`, `workers` and `store` say
+    where jobs are done and kept.
     """
     from trimtab.studies.split import Split, effort, longest, refuse_other_fields, shortened
 
+    _refuse_constructor(fields)
+    splits = ",".join(splits) if isinstance(splits, list | tuple) else splits
     for name in ("num_envs", "num_steps"):
         if name in fields:
             raise ConfigError(name, fields[name], "is what a split varies; use splits")
@@ -76,6 +79,7 @@ def tune(
     """The playbook's sweeps and a comparison with the start on new seeds: `trimtab tune`, whose options these are."""
     from trimtab.studies.tune import PHASES, SHORT, Tune, TuneOptions
 
+    _refuse_constructor(fields)
     config = configure(source, preset=preset, **fields)
     if "total_timesteps" not in fields:
         config = config.replace(total_timesteps=min(config.total_timesteps, SHORT))
@@ -126,7 +130,16 @@ def throughput(
     """
     from trimtab.studies.throughputs import measured
 
+    _refuse_constructor(fields)
     return measured(configure(source, preset=preset, **fields), counts, seconds, repeats, is_quiet(quiet))
+
+
+def _refuse_constructor(fields: Mapping[str, Any]) -> None:
+    """Jobs are done in other processes, which know an environment by a name that they can import."""
+    if "env" in fields:
+        name = getattr(fields["env"], "__name__", "MyEnv")
+        problem = f"only `trimtab.train` takes it; give it by name, for example 'mymodule:{name}'"
+        raise ConfigError("env", fields["env"], problem)
 
 
 def _studied(study, run_dir, name: str, on: str, workers: int | None, store, quiet: bool | None) -> Studied:

@@ -54,7 +54,7 @@ def _of_run(path: str) -> tuple[Diagnosis, Callable[[], dict[str, Any]], Path]:
 
 
 def _of_log(path: str, hyperparameters: list[str]) -> tuple[Diagnosis, Callable[[], dict[str, Any]], Path]:
-    from trimtab.playbook.elsewhere import described_log, diagnose_log
+    from trimtab.playbook.log_doctor import described_log, diagnose_log
     from trimtab.playbook.logs import read_log
 
     log = read_log(path, pairs(hyperparameters))

@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 
 import yaml
 
-from trimtab.commands import elsewhere
 from trimtab.fields import ConfigError, base_of, choices_of, element_of, optional, types_of
+from trimtab.playbook.libraries.options import here
 from trimtab.wording import nearest, plain
 
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
@@ -65,7 +65,7 @@ class Parser(argparse.ArgumentParser):
 
     def _refuse(self, flag: str) -> NoReturn:
         options = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
-        if (name := elsewhere.here(flag, options)) is not None:
+        if (name := here(flag, options)) is not None:
             fail(f"{flag}: no such option; here: {name}")
         close = nearest(flag, options)
         fail(f"{flag}: no such option; nearest: {', '.join(close) or 'see --help'}")

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -140,13 +141,16 @@ def _build(env_id: str, options: dict[str, Any], time_limit: int | None) -> tupl
     return game, _consistent_cart(params, changes) if env_id == "CartPole-v1" else params
 
 
+_LOADING = threading.Lock()  # stand-ins are everybody's while they are there
+
+
 @cache
 def _class_of(env_id: str) -> Any:
     """gymnax's class of an id, loaded without the rest of gymnax, and without what some of it draws with."""
     module, _, name = NATIVE_MODULES[env_id].partition(":")
     packages = ("gymnax", "gymnax.environments", f"gymnax.environments.{module.partition('.')[0]}")
     try:
-        with _bare(*packages), _put_off("matplotlib.pyplot", "seaborn"):
+        with _LOADING, _bare(*packages), _put_off("matplotlib.pyplot", "seaborn"):
             return getattr(importlib.import_module(f"gymnax.environments.{module}"), name)
     except ModuleNotFoundError as error:
         raise EnvError(f"backend: native needs the Python package {error.name!r}: pip install {error.name}") from error

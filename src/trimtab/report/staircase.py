@@ -20,7 +20,8 @@ def steps_of(curve: pl.DataFrame) -> int | None:
     moving = curve.filter(pl.col("step") <= changes["step"][-1]).height - 1  # without the end, which may be a ceiling
     if 1 - changes.height / moving < FLAT:
         return None
-    return int(changes["step"].diff().drop_nulls().median())
+    width = int(changes["step"].diff().drop_nulls().median())
+    return width if width >= 2 * _gap(curve) else None  # otherwise a new return stands in most points
 
 
 def _by_ends(curve: pl.DataFrame) -> int | None:

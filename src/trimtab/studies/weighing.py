@@ -196,6 +196,7 @@ def say_stage(rows: list[Row]) -> str:
     samples = f", {ess['value']:,.0f} samples are effective" if ess["resolved"] else ""
     best = least_error(rows)
     error = f"the least error is that of {' or '.join(best)}" if best else "no split's error is resolved"
+    error = "no split's error is told from another's" if len(best) == len(rows) > 1 else error
     return f"at {name_of(longest)} {covariance}{samples}; {error}"
 
 
@@ -205,6 +206,8 @@ def stage_sentence(stages: list[dict[str, Any]]) -> str:
     if len(known) < 2:
         return "Whether another split would be better early or late is not resolved."
     shared = [name for name in known[0][1] if all(name in names for _, names in known)]
+    if len(shared) == len(stages[0]["rows"]) > 1:
+        return "No split's error of the gradient is told from another's, early or late."
     if shared:
         where = (
             "throughout" if len(known) == len(stages) else f"where it is resolved ({' and '.join(w for w, _ in known)})"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 ELSEWHERE: dict[str, str] = {
     "env": "--env-id",
     "env-name": "--env-id",
@@ -77,6 +79,12 @@ ELSEWHERE: dict[str, str] = {
     "tensorboard-log": "--tensorboard (events go into the run's directory)",
     "wandb": "--track",
 }
+
+
+def field_here(name: str) -> str | None:
+    """What a field by another library's name is called in Python here."""
+    said = ELSEWHERE.get(name.lower().replace("_", "-"))
+    return None if said is None else re.sub(r"--([a-z-]+)", lambda m: m[1].replace("-", "_"), said)
 
 
 def here(flag: str, options: list[str]) -> str | None:
