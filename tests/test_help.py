@@ -12,9 +12,9 @@ import pytest
 from trimtab import cli, presets
 from trimtab.commands import HELP
 from trimtab.commands.described import parser_of, parsers
-from trimtab.commands.elsewhere import ELSEWHERE
 from trimtab.commands.groups import GROUPS
 from trimtab.config import Config
+from trimtab.playbook.libraries.options import ELSEWHERE
 
 
 def shown(capsys, *argv: str) -> str:
@@ -41,7 +41,7 @@ def test_help_is_in_groups_under_a_short_usage_line(capsys):
     text = shown(capsys, "train", "--help")
     assert text.startswith("usage: trimtab train [ENV] [options]\n")
     assert all(f"\n{title}:\n" in text for title in GROUPS)
-    assert "--batch N×T ENV" in shown(capsys, "split", "--help")
+    assert "--batch B ENV" in shown(capsys, "split", "--help")
 
 
 @pytest.mark.parametrize("words", ["train Pendulum-v1", "tune --env-id Pendulum-v1", "split --gamma 0.9 Pendulum-v1"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 
 from trimtab.commands import GROUPS, HELP
 from trimtab.commands.flags import fail
@@ -10,6 +11,9 @@ from trimtab.commands.flags import fail
 
 def main(argv: list[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
+            stream.reconfigure(errors="replace")  # a letter that a terminal lacks ends nothing
     if not argv or argv[0] in ("-h", "--help", "help"):
         print("usage: trimtab COMMAND [options]\n\nTrain policy-gradient agents and measure how to spend the batch.\n")
         for title, group in GROUPS.items():

@@ -1,10 +1,10 @@
-"""What a user might bring: a module with environments of its own, and five ways of misbehaving."""
+"""What a user might bring: a module with environments of its own, and ways of misbehaving."""
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-FAULTS = ("reset", "step", "reward", "observation", "shape", "dtype")
+FAULTS = ("reset", "step", "reward", "observation", "shape", "dtype", "exit", "huge")
 
 
 class Corridor(gymnasium.Env):
@@ -31,6 +31,9 @@ class Corridor(gymnasium.Env):
         if self.time == 3:
             if self.fault == "step":
                 raise ZeroDivisionError("division by zero")
+            if self.fault == "exit":
+                raise SystemExit(3)
+            reward = 1e300 if self.fault == "huge" else reward
             reward = np.nan if self.fault == "reward" else reward
             obs[0] = np.nan if self.fault == "observation" else obs[0]
             obs = np.zeros(3, np.float32) if self.fault == "shape" else obs

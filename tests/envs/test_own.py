@@ -8,6 +8,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 import tiny
@@ -68,11 +69,13 @@ def test_limits_of_registrations_and_wrappers_are_known():
         ("corridors:Corrido", "corridors registers no 'Corrido'.*nearest: corridors:Corridor"),
         ("nomodule:Corridor", "no module 'nomodule' in the current directory"),
         ("broken:Thing", "importing broken raised ValueError: at import"),
+        ("leaving:Thing", "importing leaving raised SystemExit: 4"),
         ("__main__:make", "only in the Python program that made it"),
     ],
 )
 def test_names_that_lead_nowhere_say_what_would(env_id, message, tmp_path, monkeypatch):
     (tmp_path / "broken.py").write_text("raise ValueError('at import')")
+    (tmp_path / "leaving.py").write_text("import sys; sys.exit(4)")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(EnvError, match=message):
         envs.make(env_id, num_envs=1)
@@ -83,6 +86,8 @@ TOLD = {
     "step": r"raised ZeroDivisionError: division by zero in step \(step 3 of its episode 1\)",
     "reward": r"step of .* returned the reward nan \(step 3",
     "observation": r"step of .* returned an observation with nan \(step 3",
+    "exit": r"raised SystemExit: 3 in step \(step 3 of its episode 1\)",
+    "huge": r"returned the reward 1e\+300 \(step 3",
     "shape": r"shape \(3,\), declared is \(2,\) \(step 3",
     "dtype": r"type <U1, declared is float32 \(step 3",
 }
@@ -109,6 +114,9 @@ def test_a_run_whose_environment_fails_stays_readable_and_another_process_finds_
     assert "brought:Corridor raised ZeroDivisionError" in ended.stderr.splitlines()[-1]
     run = trimtab.load(tmp_path / "run")
     assert run.config.env_id == "brought:Corridor" and run.metrics.height == 1 and run.checkpoints
+    first = trimtab.diagnose(run).findings[0]
+    assert (first.check, first.verdict) == ("ended", "act") and "raised ZeroDivisionError" in first.seen
+    assert "ended by an error" in repr(run)
 
 
 def test_a_function_of_this_program_trains_and_must_be_given_again(runs, monkeypatch):
@@ -264,3 +272,38 @@ def test_options_that_no_file_can_hold_are_refused_before_anything_is_written(va
         trimtab.train("CartPole-v1", env_kwargs={"scale": value}, run_dir="refused")
     assert not Path("refused").exists()
     assert Config(env_kwargs={"sizes": (1, (2, 3))}).env_kwargs == {"sizes": [1, [2, 3]]}
+
+
+class Small(gymnasium.Env):
+    """Images too small for a network of images, and something to do nothing with."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (10, 10, 3), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 0.0, False, True, {}
+
+
+def test_a_quick_start_normalizes_no_bytes(runs):
+    config = trimtab.configure("Small", env=Small)
+    assert not config.norm_obs and config.learning_rate == trimtab.configure("ppo/discrete").learning_rate
+    assert trimtab.configure("ppo/discrete").norm_obs
+    sizes = {"num_envs": 2, "num_steps": 4, "total_timesteps": 16, "hidden_sizes": (4,), "num_minibatches": 1}
+    assert trimtab.train("Small", env=Small, **sizes).metrics.height == 2
+
+
+def test_an_environment_that_takes_nothing_is_refused():
+    class Idle(Small):
+        action_space = gymnasium.spaces.Box(-1, 1, (0,))
+
+    with pytest.raises(EnvError, match=r"takes nothing: its actions have shape \(0,\)"):
+        trimtab.configure("Idle", env=Idle)
+
+
+@pytest.mark.parametrize("value", [3, "hello", [1, 2]])
+def test_options_of_ones_own_environment_are_a_mapping(value):
+    with pytest.raises(ConfigError, match=r"env_kwargs=.*must be a mapping"):
+        trimtab.configure("corridors:Corridor", env_kwargs=value)

@@ -12,7 +12,7 @@ from trimtab.envs import EnvError
 from trimtab.playbook.doctor import diagnose
 from trimtab.playbook.plan import plan
 from trimtab.runs.loop import train
-from trimtab.runs.records import RunDir
+from trimtab.runs.records import RunDir, RunError
 from trimtab.runs.run import load
 
 
@@ -85,3 +85,14 @@ def test_a_plan_knows_spaces_network_and_memory_before_anything_runs(capsys):
 def test_a_plan_for_an_environment_that_is_not_there_names_the_nearest():
     with pytest.raises(EnvError, match=r"no environment is called 'CartPoel-v1'; nearest: CartPole-v1"):
         plan(Config(env_id="CartPoel-v1"))
+
+
+def test_records_that_are_missing_are_told_and_a_damaged_configuration_is_one_line(tmp_path):
+    run = train(tiny.config(total_timesteps=64), tmp_path / "run", checkpoints=1)
+    assert "records" not in {f.check for f in diagnose(run).findings}
+    run.files.log.unlink()
+    finding = next(f for f in diagnose(run).findings if f.check == "records")
+    assert finding.verdict == "act" and "logs end at step 0, the newest checkpoint is at step 64" in finding.seen
+    (run.path / "config.yaml").write_text("num_envs: [")
+    with pytest.raises(RunError, match=r"config.yaml cannot be read: [^\n]*$"):
+        diagnose(run)

@@ -148,3 +148,18 @@ def test_a_translated_file_trains_what_was_translated(tmp_path, capsys):
     assert cli.main(["translate", *without]) == 0
     (tmp_path / "any.yaml").write_text(capsys.readouterr().out)
     assert presets.layered(presets.read_file(tmp_path / "any.yaml"), {"env_id": "Pendulum-v1"}) == read
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "widths", "said"),
+    [
+        ("dict(net_arch=dict(pi=[64], vf=[128]))", [64], "hidden_sizes: [[64], [128]] there"),
+        ("dict(net_arch=", None, "cannot be read"),
+        ("dict(net_arch=[32, 32], features_extractor_class=Foo)", [32, 32], "policy_kwargs: features_extractor_class"),
+        ("{'net_arch': [32, 32], 'use_sde': True}", [32, 32], "policy_kwargs: use_sde"),
+    ],
+)
+def test_what_is_not_read_out_of_policy_kwargs_is_told(kwargs, widths, said):
+    found = translate("sb3", {"policy_kwargs": kwargs})
+    assert found.fields.get("hidden_sizes") == widths
+    assert said in " ".join([*found.notes, *(f"{name} {why}" for name, why in found.left_out.items())])

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from trimtab import presets as preset_files
-from trimtab.commands.shared import parser
+from trimtab.commands.shared import Output, filled, parser
 
 
 def presets(argv: list[str]) -> int:
-    made = parser("presets")
+    made = parser("presets", Output)
     made.add_argument("preset", nargs="?", help="print this preset; or list those with this in their name")
     given = made.parse(argv)
     wanted = preset_files.full_name(given.preset or "")
     listed = [name for name in preset_files.names() if wanted.lower() in name.lower()]
-    if wanted in listed or not listed:
+    if filled(Output, given).json:
+        chosen = [wanted] if wanted in listed or not listed else listed
+        about = [{"preset": n, "fields": preset_files.load(n), "origin": preset_files.origin(n)} for n in chosen]
+        print(json.dumps(about[0] if wanted in chosen else about))
+    elif wanted in listed or not listed:
         print(preset_files.text(wanted), end="")
     else:
         _print_list(listed)

@@ -24,7 +24,7 @@ def split(argv: list[str]) -> int:
     from trimtab.studies.study import Where, begin
 
     made = parser("split", SplitOptions, Output, Where, Config, positional="env", help="environment id")
-    made.add_argument("--batch", required=True, metavar="N×T", help="samples per iteration to split")
+    made.add_argument("--batch", required=True, metavar="B", help="samples per iteration, N × T in every split")
     made.add_argument("--preset", metavar="NAME", help="preset to start from (default: the environment's own)")
     made.add_argument("--config", metavar="FILE", help="YAML file of fields, over the preset")
     made.add_argument("--run-dir", metavar="DIR", help="where results go (default: runs/split-ENV-K)")

@@ -12,6 +12,8 @@ from .base import EnvError
 from .layout import FlatLayout, layout_of_space
 from .own import told
 
+LARGEST = float(np.finfo(np.float32).max)  # a reward that is learned from
+
 
 class Checked(gymnasium.Wrapper):
     """Refuses exceptions, numbers that are not finite, and shapes or types other than declared.
@@ -46,19 +48,19 @@ class Checked(gymnasium.Wrapper):
         number = np.asarray(reward)
         if number.size != 1 or number.dtype.kind not in "fiub":
             self._refuse(f"returned the reward {reward!r}, which is not one number")
-        if not np.isfinite(number).all():
-            self._refuse(f"returned the reward {float(number.reshape(())):g}")
+        if not abs(value := float(number.reshape(()))) <= LARGEST:
+            self._refuse(f"returned the reward {value:g}")
         for name, flag in (("terminated", terminated), ("truncated", truncated)):
             if np.asarray(flag).size != 1 or np.asarray(flag).dtype.kind not in "biu":
                 self._refuse(f"returned {name} {flag!r}, which is neither true nor false")
-        return self._observed(obs), float(number.reshape(())), bool(terminated), bool(truncated), {}
+        return self._observed(obs), value, bool(terminated), bool(truncated), {}
 
     def _run(self, work) -> Any:
         try:
             return work()
         except EnvError:
             raise
-        except Exception as error:  # whatever the environment's own code raises
+        except (Exception, SystemExit) as error:  # whatever the environment's own code raises
             where = "reset" if self._step == 0 else "step"
             raise EnvError(f"env_id: {self._env_id} raised {told(error)} in {where}{self._when()}") from error
 

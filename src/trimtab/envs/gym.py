@@ -131,7 +131,7 @@ def _make_one(env_id: str, found: Any, time_limit: int | None, options: dict[str
     try:
         with without_precision_warnings():
             return gymnasium.make(found, max_episode_steps=time_limit, disable_env_checker=True, **options)
-    except Exception as error:  # whatever the environment's own code raises
+    except (Exception, SystemExit) as error:  # whatever the environment's own code raises
         raise EnvError(f"env_id: Gymnasium cannot make {env_id}: {told(error)}") from error
 
 

@@ -171,6 +171,8 @@ def actions_of(env_id: str, space: Any) -> Actions:
     """A Gymnasium action space; whole-number boxes are several choices. Raises for what a policy cannot produce."""
     from gymnasium import spaces
 
+    if space.shape is not None and not math.prod(space.shape):
+        raise EnvError(f"env_id: {env_id} takes nothing: its actions have shape {space.shape}")
     if isinstance(space, spaces.Discrete):
         return Actions(Discrete(int(space.n)), (), space.dtype, int(space.start))
     if isinstance(space, spaces.MultiDiscrete):

@@ -95,7 +95,7 @@ def _imported(env_id: str, module_name: str) -> Any:
             problem = f"there is no module {error.name!r} in the current directory or on Python's path"
             raise EnvError(f"env_id: {env_id}: {problem}") from error
         raise EnvError(f"env_id: {env_id}: {module_name} needs the package {error.name!r}") from error
-    except Exception as error:  # whatever the user's module raises
+    except (Exception, SystemExit) as error:  # whatever the user's module raises
         raise EnvError(f"env_id: {env_id}: importing {module_name} raised {told(error)}") from error
 
 

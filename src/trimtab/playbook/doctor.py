@@ -52,7 +52,8 @@ def diagnose(run: Run) -> Diagnosis:
     """What a run's records say, by every rule that applies to it."""
     seen = evidence(run)
     length = usual_length(run.episodes["length"].to_numpy()) or _limit(run)
-    found = [*check_signs(seen), *check_sizes(seen.config, seen.action, length), _noise(run), _evaluation(run)]
+    found = [*_ended(run, seen), *check_signs(seen), *check_sizes(seen.config, seen.action, length)]
+    found += [_noise(run), _evaluation(run)]
     findings = in_view_of_the_goal(seen, found)
     first = next((f for f in findings if f.verdict in ("act", "watch")), None)
     return Diagnosis(str(run.path), findings, sentence_of(findings), _command(run, first))
@@ -113,6 +114,18 @@ def evidence(run: Run) -> Evidence:
         not_finite=tuple(rows[-1].get("not_finite", ())) if rows else (),
         evaluations=np.array([row["eval/mean_reward"] for row in run.files.evaluations()], float),
     )
+
+
+def _ended(run: Run, seen: Evidence) -> Iterator[Finding]:
+    """What ended the run before its time, and records that its checkpoints have and its logs have not."""
+    ended = run.files.manifest().get("ended")
+    if ended and not seen.not_finite:
+        yield Finding("ended", "act", f"by an error: {ended}", f"mend that, then `trimtab resume {run.path}` goes on")
+    last = max((checkpoint.step for checkpoint in run.checkpoints), default=0)
+    recorded = seen.iterations * seen.config.batch
+    if recorded < last:
+        said = f"logs end at step {recorded:,}, the newest checkpoint is at step {last:,}"
+        yield Finding("records", "act", said, "files are missing or were cut: what is said below rests on what is left")
 
 
 def _limit(run: Run) -> float | None:

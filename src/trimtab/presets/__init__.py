@@ -70,6 +70,8 @@ def quick_start(
     """Where nothing fits: the start for images, continuous or discrete actions, if the algorithm has one."""
     from trimtab.nets.choice import choose_network
 
+    if not isinstance(env_kwargs, dict | None):
+        raise ConfigError("env_kwargs", env_kwargs, "must be a mapping, for example {is_slippery: false}")
     spec = envs.look(env_id, backend, env_kwargs, constructor=env)
     images = choose_network("auto", spec.obs_shape) == "nature"
     kind = "images" if images else "continuous" if isinstance(spec.action, envs.Continuous) else "discrete"
@@ -124,12 +126,21 @@ def layered(
     """
     name = chosen(*layers, preset=preset, env=env)
     merged: dict[str, Any] = dict(base or {})
-    for layer in (load(name) if name else {}, *layers):
+    for layer in (_fields(name, layers, env) if name else {}, *layers):
         merged |= layer
         for one, other in (("minibatch_size", "num_minibatches"), ("num_minibatches", "minibatch_size")):
             if layer.get(one) is not None and other not in layer:  # one way of giving it replaces the other
                 merged.pop(other, None)
     return from_dict(merged)
+
+
+def _fields(name: str, layers: tuple[dict[str, Any], ...], env: Constructor | None) -> dict[str, Any]:
+    """The fields a preset sets; a quick start normalizes no bytes, which networks scale by themselves."""
+    fields, named = load(name), {k: v for layer in layers for k, v in layer.items()}
+    if name.rpartition("/")[2] not in QUICK_STARTS or not fields.get("norm_obs") or "env_id" not in named:
+        return fields
+    spec = envs.look(named["env_id"], named.get("backend", "auto"), named.get("env_kwargs"), constructor=env)
+    return fields | {"norm_obs": False} if spec.obs_dtype == "uint8" else fields
 
 
 def chosen(*layers: dict[str, Any], preset: str | None = None, env: Constructor | None = None) -> str | None:

@@ -106,7 +106,7 @@ def train(
         about = _beginning(engine, config, start)
         run = _new_run(Path(run_dir) if run_dir else None, config, engine, about)
         announce(config, engine.algorithm.env.spec)
-        with run.writing(), _saying_how_to_go_on(run.path):
+        with run.writing(), _remembered(run):
             state = engine.init(config.seed)
             if start:
                 state = begin(engine, state, start)
@@ -124,12 +124,17 @@ def _beginning(engine: Engine, config: Config, start: Start | None) -> dict[str,
 
 
 @contextmanager
-def _saying_how_to_go_on(path: Path) -> Iterator[None]:
-    """An interrupt carries the command that goes on."""
+def _remembered(run: RunDir) -> Iterator[None]:
+    """What ends a run stays in its manifest until it goes on; an interrupt carries the command that does that."""
+    if run.manifest().get("ended"):
+        run.write_manifest(ended=None)
     try:
         yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"`trimtab resume {path}` goes on from the last checkpoint") from None
+        raise KeyboardInterrupt(f"`trimtab resume {run.path}` goes on from the last checkpoint") from None
+    except Exception as error:
+        run.write_manifest(ended=" ".join(str(error).split()))
+        raise
 
 
 def _new_run(path: Path | None, config: Config, engine: Engine, about: dict[str, Any]) -> RunDir:
@@ -177,7 +182,7 @@ def resume(
     if env is not None:
         hand_over(config.env_id, env)
     prepare(config, env)
-    with run.writing(), _saying_how_to_go_on(run.path), closing(fitting(config, env, engines)) as engine:
+    with run.writing(), _remembered(run), closing(fitting(config, env, engines)) as engine:
         state = restore(run, config, engine, say)
         hosts.meet("restored")  # what others read of the run is what is left of it
         step = int(state.iteration) * config.batch

@@ -167,7 +167,13 @@ class RunDir:
             yield
 
     def config(self) -> dict[str, Any]:
-        return yaml.safe_load((self.path / "config.yaml").read_text())
+        try:
+            values = yaml.safe_load((self.path / "config.yaml").read_text())
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise RunError(f"{self.path}/config.yaml cannot be read: {' '.join(str(error).split())}") from None
+        if not isinstance(values, dict):
+            raise RunError(f"{self.path}/config.yaml holds no fields")
+        return values
 
     def manifest(self) -> dict[str, Any]:
         try:

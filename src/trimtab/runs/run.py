@@ -38,7 +38,9 @@ class Run:
         mean = summary["ep_rew_mean"]
         reached = "no episode finished" if mean is None else f"mean return of the last episodes {mean:.4g}"
         done = f"{summary['total_timesteps']:,} of {config.steps:,} steps"
-        return f"{config.algo} on {config.env_id}, seed {config.seed}; {done}, {reached}"
+        ended = self.files.manifest().get("ended")
+        error = f"; ended by an error: {ended}" if ended else ""
+        return f"{config.algo} on {config.env_id}, seed {config.seed}; {done}, {reached}{error}"
 
     @property
     def files(self) -> RunDir:

@@ -120,6 +120,8 @@ class Drawn:
         from trimtab.envs.layout import actions_of, layout_of_space, without_precision_warnings
         from trimtab.envs.own import registered, told
 
+        if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+            os.environ.setdefault("MUJOCO_GL", "egl")  # MuJoCo would look for a screen
         options = dict(config.env_kwargs)
         options.pop("vectorization", None)
         if options and env.get("backend") not in ("gymnasium", "tabular"):

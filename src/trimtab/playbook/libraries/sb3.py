@@ -23,12 +23,17 @@ def _vec_normalize(value: Any, to: Translated) -> None:
     to.fields["norm_reward"] = bool(value) and not re.search(r"norm_reward['\"]?\s*[:=]\s*False", text)
 
 
+READ = {"net_arch", "pi", "vf", "activation_fn", "log_std_init", "ortho_init"}  # out of policy_kwargs
+
+
 def _policy_kwargs(value: Any, to: Translated) -> None:
     """Widths and activation out of policy_kwargs, given as a mapping or as RL Zoo's text."""
     text = str(value)
-    widths = re.search(r"net_arch.*?\[\s*([\d,\s]+)\]", text)
-    if widths:
-        to.fields["hidden_sizes"] = [int(n) for n in widths[1].replace(" ", "").split(",") if n]
+    widths = [[int(n) for n in re.findall(r"\d+", found)] for found in re.findall(r"\[([\d,\s]+)\]", text)]
+    if widths and "net_arch" in text:
+        to.fields["hidden_sizes"] = widths[0]
+        if any(other != widths[0] for other in widths):
+            to.notes.append(f"hidden_sizes: {widths} there; both networks have those of the policy here")
     for name in ("tanh", "relu", "elu", "silu", "gelu"):
         if re.search(rf"activation_fn[^,)]*\b{name}\b", text, re.IGNORECASE):
             to.fields["activation"] = name
@@ -37,6 +42,11 @@ def _policy_kwargs(value: Any, to: Translated) -> None:
         to.fields["log_std_init"] = float(found[1])
     if re.search(r"ortho_init['\"]?\s*[:=]\s*False", text):
         to.fields["ortho_init"] = False
+    named = set(re.findall(r"['\"]?(\w+)['\"]?\s*[:=]", text))
+    for name in sorted(named - READ):
+        to.left_out[f"policy_kwargs: {name}"] = "has no counterpart here"
+    if not named or ("net_arch" in named and not widths):
+        to.left_out["policy_kwargs"] = f"{text!r} cannot be read"
 
 
 LIBRARY = Library(
