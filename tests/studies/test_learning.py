@@ -88,6 +88,11 @@ def test_a_page_keeps_what_was_published_and_not_done_again():
         ("Pong-v5", -3.0, "1 of 3"),
     ]
     assert study.joined(tables, {})["returns"].equals(tables["returns"])
+    rows = summarized(frame([("Hopper-v4", 2, 9.0), ("Ant-v4", 1, 5.0)]), FULL)["summary"]
+    whole = study.joined(tables, {"summary": pl.read_csv(rows.write_csv().encode())})
+    assert whole["summary"].select("env_id", "value").rows() == [("Hopper-v4", 2400.0), ("Ant-v4", 5.0)]
+    assert not {"Hopper-v4", "Ant-v4"} & set(whole["not_run"]["env_id"]) and whole["not_run"].height == len(FULL) - 2
+    assert "in 2 of 2" in study.answer(whole, [])
 
 
 def test_every_row_trains_a_shipped_preset():

@@ -86,12 +86,21 @@ class Learning(Declared):
         return summarized(returns, self.rows) | {"curves": learning_frame(curves)}
 
     def joined(self, tables: dict[str, pl.DataFrame], published: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+        """Seeds that were published join those of now; rows of which only the summary was published stay."""
         returns = tables["returns"]
         if "returns" in published:
             earlier = published["returns"].join(returns, on=["env_id", "algo", "steps", "seed"], how="anti")
             said = earlier.with_columns(pl.col("act").cast(pl.String).fill_null(""))  # CSV knows no empty text
             returns = pl.concat([returns, said], how="vertical_relaxed")
-        return tables | summarized(returns, FULL)
+        joined = tables | summarized(returns, FULL)
+        if "summary" not in published:
+            return joined
+        rows = [*joined["summary"].iter_rows(named=True), *published["summary"].iter_rows(named=True)]
+        known = {(row["env_id"], row["algo"], row["steps"]): row for row in reversed(rows)}  # those of now win
+        names = [(row.env_id, row.algo, row.config.steps) for row in FULL]
+        summary = pl.DataFrame([known[name] for name in names if name in known], infer_schema_length=None)
+        left = joined["not_run"].join(summary, on=["env_id", "algo", "steps"], how="anti")
+        return joined | {"summary": summary.with_columns(pl.col(pl.String).fill_null("")), "not_run": left}
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
         return []
