@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from trimtab.config import Config, from_dict
+from trimtab.playbook.evidence import Evidence
 from trimtab.playbook.finding import ordered
-from trimtab.playbook.signs import Evidence, check_signs, swing
+from trimtab.playbook.signs import check_signs, swing
 from trimtab.playbook.sizes import Action, check_sizes
 
 ITERATIONS = 40

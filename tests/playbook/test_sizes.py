@@ -40,6 +40,35 @@ def test_each_rule_says_what_to_change(case):
         assert finding.change == change
 
 
+EDGES = [  # on either side of every threshold
+    ("mixture", dict(num_envs=2), dict(num_envs=1)),
+    ("minibatches", dict(num_minibatches=4), dict(num_minibatches=2)),
+    ("minibatches", dict(algo="reinforce", num_minibatches=1), dict(algo="ppo", num_minibatches=1)),
+    ("rollout", dict(num_steps=17, num_envs=16), dict(num_steps=16, num_envs=16)),  # 1/(1-γλ) = 16.8
+    ("batch", dict(action=BODY, num_envs=8, num_steps=250), dict(action=BODY, num_envs=8, num_steps=249)),
+    ("batch", dict(action=BODY, num_envs=8, num_steps=1250), dict(action=BODY, num_envs=8, num_steps=1251)),
+    ("batch", dict(algo="reinforce", num_steps=500), dict(algo="reinforce", num_steps=499)),  # x 4
+    ("batch", dict(algo="reinforce", num_steps=2000), dict(algo="reinforce", num_steps=2001)),
+    ("batch", dict(algo="reinforce", num_steps=1250, action=BODY), dict(algo="reinforce", num_steps=1249, action=BODY)),
+    ("batch", dict(algo="reinforce", num_steps=5000, action=BODY), dict(algo="reinforce", num_steps=5001, action=BODY)),
+    ("episodes", dict(algo="reinforce", num_steps=800), dict(algo="reinforce", num_steps=799)),  # of 200 steps
+    ("discount", dict(gamma=0.9605), dict(gamma=0.9595)),  # half of a quarter of 200 steps: 25
+    ("discount", dict(gamma=0.9974), dict(gamma=0.9976)),  # twice 200
+]
+
+
+@pytest.mark.parametrize(("check", "inside", "outside"), EDGES)
+def test_thresholds_lie_where_the_notes_put_them(check, inside, outside):
+    sizes = {"num_minibatches": 1} | ({} if check != "minibatches" else {"num_steps": 128})
+    assert found(**sizes | inside)[check].verdict == "fine"
+    assert found(**sizes | outside)[check].verdict == "watch"
+
+
+def test_a_discount_is_told_which_way_to_go():
+    assert "a higher γ" in found(gamma=0.9, episode_length=1000.0)["discount"].advice
+    assert "a lower γ" in found(gamma=0.999, episode_length=20.0)["discount"].advice
+
+
 def test_a_minibatch_needs_ten_samples_for_every_output():
     many = Action("discrete", 18)
     small = found(action=many, num_envs=8, num_steps=128, num_minibatches=16)["minibatch"]

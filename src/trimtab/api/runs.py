@@ -187,7 +187,9 @@ def diagnose(run: Run | Place, hyperparameters: dict[str, Any] | None = None) ->
 
 def compare(*runs: Run | Place | Sequence[Run | Place]) -> Comparison:
     """Runs side by side, one by one or in a list: fields that differ, returns and areas, curves, findings."""
-    each = [run for given in runs for run in (given if isinstance(given, list | tuple) else [given])]
+    each: list[Any] = []
+    for given in runs:
+        each += given if isinstance(given, list | tuple) else [given]
     return compare_runs([run_of(run) for run in each])
 
 

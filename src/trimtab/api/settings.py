@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Literal, Unpack
 
-from trimtab.api.source import Source, configure, run_of
-from trimtab.config import Config, ConfigError
+from trimtab.api.source import Source, configure, refuse_constructor, run_of
+from trimtab.config import Config
 from trimtab.keywords import Fields
 from trimtab.playbook import plan as planning
 from trimtab.playbook import rescale as rescaling
@@ -66,8 +66,7 @@ def rescale(
 
 def plan(source: Source, *, preset: str | None = None, **fields: Unpack[Fields]) -> list[Finding]:
     """What the rules of thumb say of a configuration before it runs, most pressing first; arguments of `configure`."""
-    if "env" in fields:
-        raise ConfigError("env", fields["env"], "only `trimtab.train` takes it; give its module's name")
+    refuse_constructor(fields)
     return planning.plan(configure(source, preset=preset, **fields))
 
 

@@ -6,6 +6,7 @@ The one place that turns a source into what is needed: `configure` gives a Confi
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack, cast
@@ -50,6 +51,14 @@ def configure(
         return presets.layered(given, preset=str(source))
     layer = presets.read_file(source) if Path(source).is_file() else {"env_id": str(source)}
     return presets.layered(layer, given, preset=preset, env=env)
+
+
+def refuse_constructor(fields: Mapping[str, Any]) -> None:
+    """Other processes know an environment by a name that they can import; only `train` is in this one."""
+    if "env" in fields:
+        name = getattr(fields["env"], "__name__", "MyEnv")
+        problem = f"only `trimtab.train` takes it; give it by name, for example 'mymodule:{name}'"
+        raise ConfigError("env", fields["env"], problem)
 
 
 def _complete(source: Source) -> Config | None:

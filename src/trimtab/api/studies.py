@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
-from trimtab.api.source import Place, Source, configure, is_quiet
+from trimtab.api.source import Place, Source, configure, is_quiet, refuse_constructor
 from trimtab.config import ConfigError
 from trimtab.keywords import Fields
 from trimtab.runs.records import free_name
@@ -42,8 +42,8 @@ def split(
     """
     from trimtab.studies.split import Split, effort, longest, refuse_other_fields, shortened
 
-    _refuse_constructor(fields)
-    splits = ",".join(splits) if isinstance(splits, list | tuple) else splits
+    refuse_constructor(fields)
+    chosen = splits if splits is None or isinstance(splits, str) else ",".join(splits)
     for name in ("num_envs", "num_steps"):
         if name in fields:
             raise ConfigError(name, fields[name], "is what a split varies; use splits")
@@ -51,10 +51,10 @@ def split(
     probed = str(source.path) if isinstance(source, Run) else None
     if probed:
         refuse_other_fields(own, probed, dict(fields))
-    given = {"splits": splits, "run": probed, "seeds": seeds, "max_seeds": max_seeds, "budget": budget}
+    given = {"splits": chosen, "run": probed, "seeds": seeds, "max_seeds": max_seeds, "budget": budget}
     given |= {"points": points, "replicates": replicates, "quick": quick}
     options = effort({name: value for name, value in given.items() if value is not None})
-    first = longest(batch, splits)
+    first = longest(batch, chosen)
     config = configure(source, preset=preset, **fields | {"num_envs": first[0], "num_steps": first[1]})
     if "total_timesteps" not in fields:
         config = shortened(config, batch, quick)
@@ -79,7 +79,7 @@ def tune(
     """The playbook's sweeps and a comparison with the start on new seeds: `trimtab tune`, whose options these are."""
     from trimtab.studies.tune import PHASES, SHORT, Tune, TuneOptions
 
-    _refuse_constructor(fields)
+    refuse_constructor(fields)
     config = configure(source, preset=preset, **fields)
     if "total_timesteps" not in fields:
         config = config.replace(total_timesteps=min(config.total_timesteps, SHORT))
@@ -130,16 +130,8 @@ def throughput(
     """
     from trimtab.studies.throughputs import measured
 
-    _refuse_constructor(fields)
+    refuse_constructor(fields)
     return measured(configure(source, preset=preset, **fields), counts, seconds, repeats, is_quiet(quiet))
-
-
-def _refuse_constructor(fields: Mapping[str, Any]) -> None:
-    """Jobs are done in other processes, which know an environment by a name that they can import."""
-    if "env" in fields:
-        name = getattr(fields["env"], "__name__", "MyEnv")
-        problem = f"only `trimtab.train` takes it; give it by name, for example 'mymodule:{name}'"
-        raise ConfigError("env", fields["env"], problem)
 
 
 def _studied(study, run_dir, name: str, on: str, workers: int | None, store, quiet: bool | None) -> Studied:

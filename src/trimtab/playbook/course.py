@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from trimtab import stats
+from trimtab.playbook.evidence import Evidence
 from trimtab.playbook.finding import Finding
 
 BINS = 40  # parts of training whose mean returns are compared with their neighbours
@@ -17,8 +17,8 @@ FEWEST_EVALUATIONS = 6
 COLLAPSED = 0.5  # of its first third's size, when a loss has fallen that far
 
 
-def check_course(seen: Any) -> Iterator[Finding]:
-    """Every rule about the course of a run (`signs.Evidence`)."""
+def check_course(seen: Evidence) -> Iterator[Finding]:
+    """Every rule about the course of a run."""
     yield _swings(seen)
     if len(seen.evaluations) >= FEWEST_EVALUATIONS:
         yield _overfitting(seen)
@@ -39,7 +39,7 @@ def swings(returns: np.ndarray, bins: int) -> tuple[float, float]:
     return float(jump / max(np.ptp(means), 1e-12)), float(excess.mean() / max(error, 1e-12))
 
 
-def _swings(seen: Any) -> Finding:
+def _swings(seen: Evidence) -> Finding:
     bins = min(BINS, len(seen.returns) // FEWEST_EPISODES, max(seen.iterations, FEWEST_BINS))
     if bins < FEWEST_BINS:
         return Finding("swings", "unknown", "too few episodes finished to see whether returns swing")
@@ -55,7 +55,7 @@ def _ordinal(bins: int) -> str:
     return {2: "half", 3: "third", 4: "quarter"}.get(bins, f"{bins}th")
 
 
-def _overfitting(seen: Any) -> Finding:
+def _overfitting(seen: Evidence) -> Finding:
     """The loss of training falls while evaluations stay where they are."""
     loss = seen.metrics.get("train/value_loss", np.zeros(0))
     loss = loss[np.isfinite(loss)]

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from trimtab.playbook import solved
+from trimtab.playbook.evidence import Evidence
 from trimtab.playbook.finding import Finding, ordered
-from trimtab.playbook.signs import Evidence, check_signs
+from trimtab.playbook.signs import check_signs
 from trimtab.playbook.sizes import Action, check_sizes
 from trimtab.runs.run import Run
 

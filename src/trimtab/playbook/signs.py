@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,8 @@ from trimtab.algorithms import ADAPTIVE_RATES
 from trimtab.config import Config
 from trimtab.playbook import ladders
 from trimtab.playbook.course import check_course
+from trimtab.playbook.evidence import Evidence
 from trimtab.playbook.finding import Finding, feasible
-from trimtab.playbook.sizes import Action
 
 FEWEST = 8  # iterations from which medians mean anything
 CLIP_LITTLE = 0.003  # "much below 1%"
@@ -30,30 +29,6 @@ DROWNED = 20.0  # times the limit that the gradient norm is clipped to
 AT_BOUND = 0.25  # of the iterations, so that a step size counts as pinned
 COLLAPSED = 0.05  # of the entropy of choosing evenly
 EPISODES = 8  # a quarter or tenth of a run must have
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """A run's records as arrays. A metric is NaN in iterations that did not record it."""
-
-    config: Config
-    metrics: dict[str, np.ndarray]
-    iterations: int
-    returns: np.ndarray = field(default_factory=lambda: np.zeros(0))  # of finished episodes, in order
-    steps: np.ndarray = field(default_factory=lambda: np.zeros(0))  # at which they finished
-    action: Action | None = None
-    not_finite: tuple[str, ...] = ()  # what stopped the run
-    evaluations: np.ndarray = field(default_factory=lambda: np.zeros(0))  # mean returns with exploration off, in order
-
-    def middle(self, name: str) -> np.ndarray:
-        """A metric over the middle half of training."""
-        values = self.metrics.get(name, np.zeros(0))
-        inner = values[len(values) // 4 : len(values) - len(values) // 4]
-        return inner[np.isfinite(inner)]
-
-    def series(self, name: str) -> tuple[float, ...]:
-        values = self.metrics.get(name, np.zeros(0))
-        return tuple(float(v) for v in values[np.isfinite(values)])
 
 
 def check_signs(seen: Evidence) -> Iterator[Finding]:

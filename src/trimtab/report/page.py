@@ -43,8 +43,8 @@ __all__ = [
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; img-src data: blob:"
 # How a verdict looks; words that are not here are grey.
-GOOD = ("recommended", "fine", "solved", "holds", "supported", "better")
-BAD = ("act", "does not hold", "refuted", "worse")
+GOOD = ("recommended", "fine", "solved", "holds", "better")
+BAD = ("act", "does not hold", "worse")
 MIXED = ("watch", "depends")
 ITEM = "• "  # begins a line of a cell that is one of several alike
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -75,7 +76,7 @@ def _records(data: bytes) -> Iterator[memoryview]:
         at += 16 + length
 
 
-def _fields(buffer) -> Iterator[tuple[int, any]]:
+def _fields(buffer) -> Iterator[tuple[int, Any]]:
     """Number and value of every field of a protocol buffer: an integer, or bytes that hold a number or a message."""
     at = 0
     while at < len(buffer):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from trimtab.config import Config
-from trimtab.playbook.signs import Evidence
+from trimtab.playbook.evidence import Evidence
 from trimtab.playbook.sizes import Action
 
 Scalars = dict[str, tuple[np.ndarray, np.ndarray]]  # by tag: steps and values

@@ -19,7 +19,7 @@ from trimtab.studies.study import Outcomes
 SIZES = (32, 64, 128, 256, 512)
 OWN = 32  # the post's minibatch: 1,024 samples in 32
 STAGES = {"early": 0.05, "at 450,560": SECOND}
-SHUFFLED, ROWS, BLOCKS = "shuffled samples", "whole rows", "contiguous blocks"
+SHUFFLED, ROWS = "shuffled samples", "whole rows"
 
 P9 = Claim(
     "P9",

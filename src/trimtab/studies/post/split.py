@@ -17,7 +17,7 @@ from trimtab.studies.post.runs import LONG, SHORT, STAGES, effect_over_seeds, na
 from trimtab.studies.study import Outcomes
 
 SHORTEST = (64, 16)
-MORE_STEPS, MORE_ENVIRONMENTS = (4, 512), (8, 256)  # the same number of samples more than 4 × 256
+MORE_STEPS = (4, 512)  # as many samples more than 4 × 256 as 8 × 256 has
 LARGE = 0.1  # a covariance term above a tenth of the variance is large
 MUCH = 1.1  # and a variance that is lower by less is not much lower
 
