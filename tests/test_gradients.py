@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from trimtab.algos import gradients
 from trimtab.algos.gradients import FullObjective, PerSample, Samples, row_sums
 from trimtab.algos.light import light_probe
 from trimtab.algos.rollout import Rollout
@@ -191,3 +192,12 @@ def test_a_light_probe_takes_memory_by_samples_not_by_pairs():
         return jax.jit(look).lower(params, samples).compile().memory_analysis().temp_size_in_bytes
 
     assert taken(512) < 3 * taken(256)
+
+
+def test_what_is_made_of_gradients_chunk_by_chunk_is_what_is_made_of_all(monkeypatch):
+    agent, params, samples = case("dense categorical")
+    per_sample = PerSample(agent)
+    wanted = per_sample.vectors(params, samples) @ jnp.ones((per_sample.num_parameters, 2))
+    monkeypatch.setattr(gradients, "CHUNK_FLOATS", 3 * per_sample.num_parameters)
+    made = gradients.by_chunks(per_sample, params, samples, lambda g: g @ jnp.ones((g.shape[1], 2)))
+    np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)

@@ -102,7 +102,8 @@ def test_alignment_with_batch_means(batch):
     cosines = correlation.replicate_cosines(gram, 2, mask)
     assert cosines[0, 1] == pytest.approx(naive.cosine(*means)) and cosines[1, 1] == pytest.approx(1)
     vectors = gradients.reshape(-1, gradients.shape[-1])
-    aligned = correlation.alignment(vectors, means, valid.reshape(-1)).reshape(2, 4, 6)
+    squares = (vectors**2).sum(1)
+    aligned = correlation.alignment(vectors @ means.T, squares, means, valid.reshape(-1)).reshape(2, 4, 6)
     assert np.isnan(aligned[:, 1, 2]).all() and np.isnan(aligned[:, 2, 3]).all()
     for j in range(2):
         assert aligned[j, 0, 3] == pytest.approx(naive.cosine(gradients[0, 3], means[j]))

@@ -273,3 +273,10 @@ def test_an_unknown_environment_leaves_no_study_behind(tmp_path):
         with pytest.raises(EnvError, match="no environment is called 'Nope-v0'"):
             study.begin(asked, tmp_path / "out")
         assert not (tmp_path / "out").exists()
+
+
+def test_an_environment_of_this_program_alone_is_refused_before_any_job(tmp_path):
+    for env_id in ("__main__:E", "mymodule:make.<locals>.E"):
+        with pytest.raises(EnvError, match="jobs are done in others: move it to a module"):
+            study.begin(Seeds(Config(env_id=env_id), 2), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

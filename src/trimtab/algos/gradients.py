@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -212,13 +213,23 @@ def row_sums(factors: Factors, weight: Float[Array, "T N"]) -> Float[Array, "N P
 
 
 def chunked_vectors(per_sample: PerSample, params: Params, samples: Samples) -> Float[Array, "B width"]:
-    """`vectors` with at most CHUNK_FLOATS unsketched gradient entries alive."""
+    """`vectors` with at most CHUNK_FLOATS unsketched gradient entries alive beside them."""
     if per_sample.method == "layers":
         return per_sample.vectors(params, samples)
+    return by_chunks(per_sample, params, samples, lambda vectors: vectors)
+
+
+def by_chunks(
+    per_sample: PerSample,
+    params: Params,
+    samples: Samples,
+    of: Callable[[Float[Array, "b width"]], Float[Array, "b k"]],
+) -> Float[Array, "B k"]:
+    """What `of` makes of every g_i, with at most CHUNK_FLOATS unsketched gradient entries alive."""
     count = samples.advantage.shape[0]
     size = int(max(1, min(count, CHUNK_FLOATS // per_sample.num_parameters)))
     chunks = -(-count // size)
     pad = lambda x: jnp.pad(x, [(0, chunks * size - count)] + [(0, 0)] * (x.ndim - 1))
     split = jax.tree.map(lambda x: pad(x).reshape(chunks, size, *x.shape[1:]), samples)
-    rows = jax.lax.map(lambda s: per_sample.vectors(params, s), split)
+    rows = jax.lax.map(lambda s: of(per_sample.vectors(params, s)), split)
     return rows.reshape(chunks * size, -1)[:count]

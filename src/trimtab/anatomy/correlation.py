@@ -184,8 +184,10 @@ def _cosine(product, sample_sq, mean_sq, usable) -> np.ndarray:
 
 
 def alignment(
-    vectors: Float[np.ndarray, "samples P"], means: Float[np.ndarray, "batches P"], valid: Bool[np.ndarray, " samples"]
+    products: Float[np.ndarray, "samples batches"],
+    squares: Float[np.ndarray, " samples"],
+    means: Float[np.ndarray, "batches P"],
+    valid: Bool[np.ndarray, " samples"],
 ) -> Float[np.ndarray, "batches samples"]:
-    """cos(g_i, mean of batch j); not a number where one of them has no direction."""
-    square = lambda x: np.einsum("ij,ij->i", x, x)
-    return _cosine(means @ vectors.T, square(vectors)[None], square(means)[:, None], valid[None])
+    """cos(g_i, mean of batch j) from g_i · mean_j and |g_i|²; not a number where one of them has no direction."""
+    return _cosine(products.T, squares[None], np.einsum("ij,ij->i", means, means)[:, None], valid[None])

@@ -11,9 +11,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from trimtab.algos.algorithm import Algorithm, hypers_of
-from trimtab.algos.gradients import FullObjective, PerSample, Samples, chunked_vectors
+from trimtab.algos.gradients import FullObjective, PerSample, Samples, by_chunks
 from trimtab.algos.optimizer import Hypers, anneal
 from trimtab.algos.state import State
 from trimtab.anatomy import bias as biases
@@ -89,7 +90,7 @@ class Prober:
         self._devices = first_devices(options.devices) if options.devices > 1 else [None]
         self._cut: dict[int, Any] = {}
         self._fixed: dict[float | None, tuple[float, float]] = {}
-        self._some = jax.jit(self._products_and_vectors)
+        self._some = jax.jit(self._products)
         self._refuse_what_cannot_fit()
 
     def _refuse_for_whole_episodes(self, options: ProbeOptions) -> None:
@@ -195,9 +196,11 @@ class Prober:
         first = self.rows(0, gae_lambda)
         shown = measured.means[:SHOWN_REPLICATES]
         keep = self._kept_rows()
-        gram, vectors = (np.asarray(x, np.float64) for x in self._some(self.measurer.params, first.samples))
+        means = np.zeros((SHOWN_REPLICATES, shown.shape[1]), np.float32)  # one shape for any number of replicates
+        means[: len(shown)] = shown
+        gram, along = (np.asarray(x, np.float64) for x in self._some(self.measurer.params, first.samples, means))
         episode, valid = np.asarray(first.episode).T[:keep], np.asarray(first.valid).T[:keep]
-        alignment = correlation.alignment(vectors, shown, valid.reshape(-1))
+        alignment = correlation.alignment(along[:, : len(shown)], np.diag(gram), shown, valid.reshape(-1))
         return {
             "cosine_correlation": correlation.cosine_correlation(gram, episode, valid, self.options.seed),
             "covariance_correlation": correlation.covariance_correlation(gram, episode, valid)
@@ -214,10 +217,11 @@ class Prober:
         """As many whole rows as make CORRELATED samples, and at least two."""
         return min(self.num_envs, max(2, CORRELATED // self.num_steps))
 
-    def _products_and_vectors(self, params: Params, samples: Samples):
-        """(Gram matrix, gradients) of the samples whose pairs are looked at."""
+    def _products(self, params: Params, samples: Samples, means: Float[Array, "batches width"]):
+        """Of the samples whose pairs are looked at: their Gram matrix, and inner products with some batch means."""
         some = flat(jax.tree.map(lambda x: x[:, : self._kept_rows()], samples))
-        return self.per_sample.gram(params, some), chunked_vectors(self.per_sample, params, some)
+        along = by_chunks(self.per_sample, params, some, lambda vectors: vectors @ means.T)
+        return self.per_sample.gram(params, some), along
 
     def _hypers(self, gae_lambda: float | None) -> Hypers:
         """The run's hyperparameters, with another λ if one is given."""

@@ -105,7 +105,8 @@ class GymEnv(AtOnce):
             return work()
         except (EOFError, ConnectionError) as error:
             raise EnvError(
-                f"env_id: a process of {self.spec.env_id} has ended; it may have run out of memory"
+                f"env_id: a process of {self.spec.env_id} has ended; it may have run out of memory, or the script that "
+                "started it does its work outside of `if __name__ == '__main__':`"
             ) from error
 
     def close(self) -> None:

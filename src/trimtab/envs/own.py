@@ -74,6 +74,14 @@ def name_of(constructor: Constructor) -> str:
     return first
 
 
+def refuse_of_this_program(env_id: str) -> None:
+    """Raise for an environment that no other process can import, before work is given to one."""
+    module, _, name = env_id.partition(":")
+    if module in ("__main__", "__mp_main__") or "<" in name:
+        problem = "and jobs are done in others: move it to a module and give its name, for example mymodule:MyEnv"
+        raise EnvError(f"env_id: {env_id} exists only in the Python program that made it, {problem}")
+
+
 def hand_over(name: str, constructor: Constructor) -> None:
     """This process makes environments of that name by this constructor."""
     _HANDED_OVER[name] = constructor

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from trimtab import config as configuration
 from trimtab.config import Config
 from trimtab.envs import choose
+from trimtab.envs.own import refuse_of_this_program
 from trimtab.studies.job import Train
 from trimtab.studies.study import Answer, Study, Work
 
@@ -36,6 +37,7 @@ class Seeds(Study):
         return cls(**asked | {"config": configuration.from_dict(asked["config"])})
 
     def refuse(self) -> None:
+        refuse_of_this_program(self.config.env_id)
         choose(self.config.env_id, self.config.backend)
 
     def jobs(self) -> list[Train]:

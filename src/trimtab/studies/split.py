@@ -21,6 +21,7 @@ from trimtab.anatomy.noise import predict_variance
 from trimtab.anatomy.options import ProbeOptions
 from trimtab.config import Config, ConfigError
 from trimtab.envs import choose
+from trimtab.envs.own import refuse_of_this_program
 from trimtab.fields import divisors
 from trimtab.runs.device import cores
 from trimtab.runs.records import RunDir, write_parquet
@@ -166,6 +167,7 @@ class Split(Study):
         return cls(config, asked["batch"], asked["own"], options, asked["command"])
 
     def refuse(self) -> None:
+        refuse_of_this_program(self.config.env_id)
         choose(self.config.env_id, self.config.backend)
 
     # What is done ------------------------------------------------------------------------------------------

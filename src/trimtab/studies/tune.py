@@ -19,6 +19,7 @@ from trimtab import config as configuration
 from trimtab import stats
 from trimtab.config import Config, ConfigError
 from trimtab.envs import choose
+from trimtab.envs.own import refuse_of_this_program
 from trimtab.estimate import Estimate
 from trimtab.playbook import ladders
 from trimtab.report import tune as report
@@ -141,6 +142,7 @@ class Tune(Study):
         return cls(configuration.from_dict(asked["config"]), TuneOptions(**asked["options"]), asked["command"])
 
     def refuse(self) -> None:
+        refuse_of_this_program(self.start.env_id)
         choose(self.start.env_id, self.start.backend)
 
     def expected_steps(self) -> int:
