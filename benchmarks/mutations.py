@@ -136,13 +136,32 @@ MUTANTS = [
     Mutant(
         "truncation as termination",
         "returns.py",
-        (
-            (
-                "alive = 1.0 - terminated.astype(reward.dtype)",
-                "alive = 1.0 - (terminated | truncated).astype(reward.dtype)",
-            ),
-        ),
+        (("jnp.where(terminated, 0.0, next_value)", "jnp.where(terminated | truncated, 0.0, next_value)"),),
         "tests/test_returns.py",
+    ),
+    Mutant(
+        "what lies behind an end is multiplied by 0",
+        "returns.py",
+        (("jnp.where(terminated, 0.0, next_value)", "(1.0 - terminated) * next_value"),),
+        "tests/test_returns.py",
+    ),
+    Mutant(
+        "value targets of a probe in units of rewards",
+        "anatomy/sampling.py",
+        (("algorithm.in_units_of_values(state, target)", "target"),),
+        "tests/test_options.py",
+    ),
+    Mutant(
+        "an adaptive step size moved by rounding",
+        "algos/optimizer.py",
+        (("(kl > ROUNDING)", "(kl > 0.0)"),),
+        "tests/test_options.py",
+    ),
+    Mutant(
+        "a critic taken over without its moments",
+        "runs/start.py",
+        (("return agent.rescale_value(value, stats.std, stats.mean), None", "return value, None"),),
+        "tests/test_lengths.py",
     ),
     Mutant(
         "the bias of the exact estimator ignores the time limit",
