@@ -143,3 +143,9 @@ def test_the_whole_job_writes_a_configuration_a_page_and_one_object_and_can_be_r
     assert cli.main(["resume", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == result
     assert times == {file: file.stat().st_mtime_ns for file in out.glob("store/*/outcome.json")}
+
+
+def test_a_bonus_that_is_not_there_is_not_made_to_fall():
+    values = tune.PHASES["horizon"]["ent_anneal"]
+    assert set(values(Config(ent_coef=0.0))) == {0.0}
+    assert len(set(values(Config(ent_coef=0.01)))) > 2

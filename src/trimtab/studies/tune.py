@@ -54,7 +54,8 @@ PHASES: dict[str, dict[str, Values]] = {
         "ent_coef": lambda c: tuple(
             float(f"{k * (c.ent_coef or ladders.ENTROPY['discrete']):.3g}") for k in ladders.ENTROPY_FACTORS
         ),
-        "ent_anneal": lambda c: (*ladders.ENTROPY_ANNEALED, c.ent_anneal),
+        # without a bonus there is nothing to let fall
+        "ent_anneal": lambda c: (*(ladders.ENTROPY_ANNEALED if c.ent_coef else ()), c.ent_anneal),
     },
     "polish": {
         "anneal_lr": lambda c: ("constant", "linear", "cosine"),
