@@ -199,6 +199,11 @@ def test_what_is_no_log_is_refused_in_one_line(tmp_path, capsys):
         read_log(tmp_path / "other")
 
 
+def test_other_commands_say_who_reads_a_log(tmp_path):
+    with pytest.raises(RunError, match="`trimtab doctor` reads some of them"):
+        trimtab.load(sb3(tmp_path / "run"))
+
+
 def test_the_command_shows_a_log_and_writes_a_page(tmp_path, capsys):
     folder = sb3(tmp_path / "run")
     assert main(["doctor", str(folder), "n_envs=8", "n_steps=64", "batch_size=128", "--json", "--page"]) == 0

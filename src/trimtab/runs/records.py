@@ -134,6 +134,8 @@ class RunDir:
             found = (file for depth in ("*", "*/*") for file in run.path.glob(f"{depth}/config.yaml"))
             inside = sorted(str(file.parent.relative_to(run.path)) for file in found)
             hint = f"; there are runs in it: {', '.join(inside[:8])}" if inside else " (no config.yaml)"
+            if (run.path / "progress.csv").is_file() or any(run.path.glob("*tfevents*")):
+                hint = ", but holds a log of another library: `trimtab doctor` reads some of them"
             raise RunError(f"{run.path} is not a run directory{hint}")
         schema = run.manifest().get("schema")
         if schema != SCHEMA:
