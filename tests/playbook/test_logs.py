@@ -76,6 +76,7 @@ def test_what_is_told_is_laid_over_what_the_log_says(tmp_path):
     log = read_log(sb3(tmp_path / "run"), {"n_envs": 4, "n_steps": 128, "batch_size": 100, "env_id": "Mine-v0"})
     assert (log.config.num_envs, log.config.minibatch, log.config.env_id) == (4, 128, "Mine-v0")
     assert log.notes == ("512 samples do not divide into minibatches of 100: read as minibatches of 128",)
+    assert "read as minibatches of 128" in next(f for f in diagnose_log(log).findings if f.check == "read as").seen
     with pytest.raises(trimtab.ConfigError, match="nearest: n_envs"):
         read_log(tmp_path / "run", {"n_env": 4})
 

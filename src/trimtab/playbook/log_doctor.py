@@ -40,6 +40,7 @@ def diagnose_log(log: Log) -> Diagnosis:
     found = [f for f in signs if f.check not in missing and (episodes or f.check not in OF_EPISODES)]
     found += [] if episodes else _trend(log)
     found += _sizes(log)
+    found += [Finding("read as", "note", note) for note in log.notes]
     if missing:
         found.append(Finding("not recorded", "note", f"{log.format.title} logs nothing for {', '.join(missing)}"))
     findings = [_in_their_words(f, log) for f in in_view_of_the_goal(seen, found)]
