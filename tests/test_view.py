@@ -158,11 +158,21 @@ def test_studies_are_found_with_their_runs_and_links_are_not_followed(tmp_path, 
     (root / "link").symlink_to(tmp_path / "outside")
     assert [place.id for place in places(root)] == ["split-X-1", "split-X-1/runs/4x8-seed1"]
     watch = Watch(root)
-    assert watch.listing()["studies"][0] | {"status": ""} == {
+    assert watch.listing()["studies"][0] | {"status": "", "modified": 0} == {
         "id": "split-X-1", "kind": "split", "status": "", "runs": 1, "done": 1, "sentence": None, "page": False,
+        "modified": 0,
     }  # fmt: skip
     (root / "split-X-1" / "result.json").write_text('{"sentence": "Use 4 × 8.", "rows": []}')
     assert watch.listing()["studies"][0]["sentence"] == "Use 4 × 8."
+
+
+def test_the_study_that_was_written_last_stands_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(watching, "GLANCE", 0.0)
+    for k, name in enumerate(("a", "c", "b")):
+        log = a_run(tmp_path / name / "store" / "run").log
+        os.utime(log, (1_000.0 + k, 1_000.0 + k))
+        (tmp_path / name / "study.json").write_text('{"kind": "tune"}')
+    assert [study["id"] for study in Watch(tmp_path).listing()["studies"]] == ["b", "c", "a"]
 
 
 @pytest.fixture(scope="module")

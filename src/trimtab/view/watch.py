@@ -54,7 +54,8 @@ class Watch:
             held = locks()
             runs = [self._run(place, held) for place in self._places.values() if place.kind == "run"]
             studies = [self._study(place, runs) for place in self._places.values() if place.kind != "run"]
-        return {"root": str(self.root), "runs": runs, "studies": studies}
+        newest_first = sorted(studies, key=lambda study: -study["modified"])
+        return {"root": str(self.root), "runs": runs, "studies": newest_first}
 
     def _walk(self) -> None:
         if time.monotonic() - self._walked < GLANCE:
@@ -135,6 +136,7 @@ class Watch:
             "done": statuses.count("finished"),
             "sentence": answer.get("sentence") if answer else None,
             "page": (place.path / "page.html").is_file(),
+            "modified": max((run["modified"] for run in inside), default=0.0),
         }
 
     def config(self, place: Place) -> dict[str, Any]:
