@@ -134,17 +134,15 @@ def look_at_pairs(lens: Lens, replicate: int, gae_lambda: float, means: np.ndarr
         yield "covariance_across", replicate, None, covariance.across, None, None
         for lag in (k for k in LAGS if k < len(covariance.lags) and np.isfinite(covariance.lags[k])):
             yield "covariance_within", replicate, lag, float(covariance.lags[lag]), None, None
-    yield from _with_means(lens.vectors(rows), valid, replicate, means, some)
+    products = lens.vectors(rows) @ means.T
+    yield from _with_means(correlation.alignment(products, np.diag(gram), means, valid.reshape(-1)), replicate, some)
     yield from _along_trajectories(gram, episode, valid, replicate)
 
 
-def _with_means(vectors: np.ndarray, valid, replicate: int, means: np.ndarray, some) -> Iterator[tuple]:
-    """cos(g_i, mean of batch j): its own (j = replicate, of which g_i is a part) and the others."""
+def _with_means(cosines: np.ndarray, replicate: int, some) -> Iterator[tuple]:
+    """cos(g_i, mean of batch j), [j, i]: its own (j = replicate, of which g_i is a part) and the others."""
     import numpy as np
 
-    from trimtab.anatomy.correlation import alignment
-
-    cosines = alignment(vectors, means, valid.reshape(-1))
     for j, own in enumerate(cosines):
         here = own[np.isfinite(own)]
         if len(here):
