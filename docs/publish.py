@@ -230,8 +230,8 @@ def answer_page(folder: Path) -> tuple[str, str]:
     """The page of one of them, and its name."""
     name, kind = folder.resolve().name, json.loads((folder / "study.json").read_text())["kind"]
     answer = json.loads((folder / "result.json").read_text())
-    command = re.sub(r" --(quiet|(run-dir|store)[ =]\S+)", "", answer["command"])
-    where = machine()
+    command = re.sub(r" --(quiet( true)?|(run-dir|store)[ =]\S+)", "", answer["command"])
+    where, answer = machine(), answer | {"command": command}
     told = _split(answer) if kind == "split" else _tuning(answer)
     shown = [figure for figure in _figures(folder, name) if figure.stem in SHOWN[kind]]
     lines = [

@@ -16,6 +16,7 @@ from trimtab.algorithms import ALGORITHMS, Name
 from trimtab.algos.algorithm import hypers_of
 from trimtab.commands.shared import layered_config
 from trimtab.config import Config, ConfigError, from_dict
+from trimtab.envs.base import Discrete, Spec
 from trimtab.runs import engine
 
 
@@ -263,3 +264,11 @@ def test_random_configurations_train_or_are_refused(chosen):
 
 def test_a_fair_share_of_the_random_configurations_was_trained():
     assert not trained or len(trained) >= 4
+
+
+def test_images_refuse_what_only_dense_networks_follow_also_where_the_network_is_chosen_for_them():
+    images = Spec("Game", "gymnasium", (84, 84, 4), "uint8", Discrete(6), None, False)
+    for name, value in (("ortho_init", False), ("activation", "relu")):
+        with pytest.raises(ConfigError, match=name):
+            engine.check_against_env(Config(**{name: value}), images)
+    engine.check_against_env(Config(), images)

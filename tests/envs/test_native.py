@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from functools import partial
 
@@ -251,3 +252,12 @@ def test_modules_that_are_put_off_load_when_they_are_used(monkeypatch):
     assert "colorsys" not in sys.modules
     assert stand_in.hsv_to_rgb(0.0, 0.0, 1.0) == (1.0, 1.0, 1.0)
     assert "hsv_to_rgb" in vars(sys.modules["colorsys"])
+
+
+def test_threads_load_environments_at_once():
+    """Packages stand in for each other while one is loaded: a second thread would meet them."""
+    code = "from trimtab import envs; from concurrent.futures import ThreadPoolExecutor as Pool\n"
+    code += "ids = ['CartPole-v1', 'Pendulum-v1', 'Acrobot-v1', 'Breakout-MinAtar'] * 2\n"
+    code += "print(len(list(Pool(8).map(lambda i: envs.make(i, num_envs=1), ids))))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.stdout.strip() == "8", ended.stderr[-500:]
