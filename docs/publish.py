@@ -75,8 +75,9 @@ def page_of(folder: Path) -> tuple[str, str]:
     write_json(folder / "result.json", answer)
     name = answer["study"].replace("/", "-")
     figures = [figure.stem for figure in _figures(folder, name)]
-    if DECLARED[answer["study"]].grows:
-        figures += sorted({f.stem.removeprefix(f"{name}-") for f in RESULTS.glob(f"{name}-*.svg")} - set(figures))
+    if DECLARED[answer["study"]].grows:  # those of all rows that stand on the page
+        rows = dict.fromkeys(tables["summary"]["env_id"])
+        figures = [env_id for env_id in rows if (RESULTS / f"{name}-{env_id}.svg").is_file()]
     lines = head(answer)
     lines += ["", *(f"![{figure}]({name}-{figure}.svg)\n" for figure in figures)]
     if answer["notes"]:
