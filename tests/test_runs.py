@@ -512,3 +512,11 @@ def test_a_run_read_back_is_the_configuration_it_was_given(tmp_path):
     assert opened.config == config == from_dict(RunDir(tmp_path / "run").config()) and opened.finished
     assert [c.step for c in run.checkpoints] == [0, 48, 96]
     assert opened.metrics.height == 6
+
+
+def test_a_run_that_goes_on_forgets_what_had_ended_it(tmp_path):
+    run = loop.train(tiny.config(total_timesteps=64), tmp_path / "run", until=0)
+    run.files.write_manifest(ended="an error")
+    assert "ended by an error: an error" in repr(run)
+    resumed = loop.resume(tmp_path / "run", say=lambda text: None)
+    assert not resumed.files.manifest()["ended"] and "ended" not in repr(resumed)

@@ -126,8 +126,6 @@ def _beginning(engine: Engine, config: Config, start: Start | None) -> dict[str,
 @contextmanager
 def _remembered(run: RunDir) -> Iterator[None]:
     """What ends a run stays in its manifest until it goes on; an interrupt carries the command that does that."""
-    if run.manifest().get("ended"):
-        run.write_manifest(ended=None)
     try:
         yield
     except KeyboardInterrupt:
@@ -185,6 +183,8 @@ def resume(
     with run.writing(), _remembered(run), closing(fitting(config, env, engines)) as engine:
         state = restore(run, config, engine, say)
         hosts.meet("restored")  # what others read of the run is what is left of it
+        if run.manifest().get("ended"):
+            run.write_manifest(ended=None)
         step = int(state.iteration) * config.batch
         segments = going_on(segments_of(run, old), step, config, engine.exact)
         if config != old:
