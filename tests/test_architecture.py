@@ -146,3 +146,16 @@ def test_what_scripts_outside_the_package_import_is_there(script):
             for name in node.names:
                 inside = MODULES.keys() & {f"{module}.{name.name}".removeprefix(".")}
                 assert inside or (module in MODULES and name.name in MODULES[module].read_text()), ast.unparse(node)
+
+
+def test_the_picture_of_the_rooms_is_their_order():
+    """`ground` and `leaves` stand for several; every other name is a room, and arrows go up the list."""
+    text = (ROOT.parents[1] / "docs" / "architecture.md").read_text()
+    line = text.partition("flowchart LR\n")[2].splitlines()[0]
+    levels = [
+        part.replace("ground", "shares").replace("leaves", "returns").split(" & ") for part in line.split(" --> ")
+    ]
+    heights = [{LEVEL[room.strip()] for room in rooms} for rooms in levels]
+    assert all(len(level) == 1 for level in heights)
+    order = [level.pop() for level in heights]
+    assert order == sorted(set(order)) and order[-1] == LEVEL["commands"]
