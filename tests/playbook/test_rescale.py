@@ -564,3 +564,11 @@ def test_command_does_not_import_jax(tmp_path):
         "import trimtab, trimtab.runs.memory; assert 'jax' not in sys.modules and 'equinox' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "new.yaml")], check=True, capture_output=True)
+
+
+def test_the_command_and_python_read_a_file_alike(runs, capsys):
+    """Over the environment's preset, as `train --config` does."""
+    (runs / "own.yaml").write_text("env_id: CartPole-v1\nlearning_rate: 0.001\n")
+    code, out, _ = run(capsys, "own.yaml", "--num-envs", "2", "--json")
+    assert code == 0 and json.loads(out)["config"] == trimtab.rescale("own.yaml", num_envs=2).config.as_dict()
+    assert json.loads(out)["config"]["gamma"] == presets.load("ppo/CartPole-v1")["gamma"]
