@@ -200,6 +200,12 @@ def test_what_is_no_log_is_refused_in_one_line(tmp_path, capsys):
         read_log(tmp_path / "other")
 
 
+def test_a_damaged_file_beside_a_log_is_one_line(tmp_path):
+    (sb3(tmp_path / "run") / "0.monitor.csv").write_text("#{not json\nr,l,t\n")
+    with pytest.raises(RunError, match=r"a file beside this log of Stable-Baselines3 cannot be read: [^\n]+$"):
+        read_log(tmp_path / "run")
+
+
 def test_other_commands_say_who_reads_a_log(tmp_path):
     with pytest.raises(RunError, match="`trimtab doctor` reads some of them"):
         trimtab.load(sb3(tmp_path / "run"))

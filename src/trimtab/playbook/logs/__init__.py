@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from yaml import YAMLError
 
 from trimtab import envs
 from trimtab.config import Config, from_dict
@@ -39,7 +40,11 @@ def read_log(path: str | PathLike[str], hyperparameters: dict[str, Any] | None =
     place = Path(path)
     sources = _sources(place)
     log_format = _recognized(place, sources)
-    details = log_format.details(sources)
+    try:
+        details = log_format.details(sources)
+    except (ValueError, KeyError, TypeError, OSError, YAMLError) as error:
+        problem = " ".join(str(error).split()) or type(error).__name__
+        raise RunError(f"{path}: a file beside this log of {log_format.title} cannot be read: {problem}") from None
     told = {k: v for k, v in (hyperparameters or {}).items() if k != "env_id"}
     details.env_id = (hyperparameters or {}).get("env_id") or details.env_id or place.resolve().stem
     details.hyperparameters = details.hyperparameters | told
