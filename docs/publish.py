@@ -271,10 +271,25 @@ def _split(answer: dict[str, Any]) -> list[str]:
 
 def _tuning(answer: dict[str, Any]) -> list[str]:
     """The comparison on new seeds, and what every sweep kept."""
-    lines = ["| configuration | area under the learning curve on new seeds |", "|---|---|"]
+    titles = ["configuration", "area under the learning curve", "last 100 episodes", "the doctor would act on"]
+    lines = [
+        f"On new seeds, {answer['final_timesteps']:,} steps a run:",
+        "",
+        f"| {' | '.join(titles)} |",
+        "|---|---|---|---|",
+    ]
     for row in answer["final"]:
-        lines.append(f"| {changed(row['changes'])} | {row['area']:.4g} ({row['lo']:.4g} to {row['hi']:.4g}) |")
-    lines += ["", "| phase | field | from | kept |", "|---|---|---|---|"]
+        area, end = (
+            f"{e['value']:.4g} ({e['lo']:.4g} to {e['hi']:.4g})" for e in (row | {"value": row["area"]}, row["end"])
+        )
+        lines.append(f"| {changed(row['changes'])} | {area} | {end} | {row['act'] or 'nothing'} |")
+    lines += [
+        "",
+        f"Sweeps, {answer['total_timesteps']:,} steps a run:",
+        "",
+        "| phase | field | from | kept |",
+        "|---|---|---|---|",
+    ]
     return lines + [
         f"| {s['phase']} | {s['field']} | {plain(s['before'])} | {plain(s['kept'])} |" for s in answer["sweeps"]
     ]

@@ -31,6 +31,7 @@ ROOMS = (
     ("view",),
     ("commands",),
     ("cli",),
+    ("__main__",),
 )
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 LIGHT = (
@@ -49,6 +50,7 @@ LIGHT = (
     "view",
     "commands",
     "cli",
+    "__main__",
 )
 NEVER_JAX = ("estimate", "markup", "quantities", "wording", "algorithms", "fields", "config", "stats", "report")
 LIGHT_MODULES = (

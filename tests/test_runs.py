@@ -131,7 +131,7 @@ def flags_of(config):
     return ["CartPole-v1", "--preset", "none", "--hidden-sizes", "8", *given, *config]
 
 
-def trimtab(*arguments, script=("-m", "trimtab.cli"), given=os.environ, **options):
+def trimtab(*arguments, script=("-m", "trimtab"), given=os.environ, **options):
     paths = [str(Path(__file__).parent), given.get("PYTHONPATH", "")]
     environment = given | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     command = [sys.executable, *script, *map(str, arguments)]
@@ -168,7 +168,7 @@ def test_a_process_killed_while_it_trains_resumes_to_the_same_bits(tmp_path):
     changes = ["--total-timesteps", "64000", "--num-envs", "16", "--num-steps", "16"]
     arguments = ["train", *flags_of(changes), "--checkpoints", "250", "--quiet"]
     assert trimtab(*arguments, "--run-dir", tmp_path / "whole", given=plain).returncode == 0
-    command = [sys.executable, "-m", "trimtab.cli", *map(str, arguments), "--run-dir", str(tmp_path / "run")]
+    command = [sys.executable, "-m", "trimtab", *map(str, arguments), "--run-dir", str(tmp_path / "run")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=plain)
     deadline = time.time() + 600
     while len(list((tmp_path / "run" / "checkpoints").glob("[0-9]*"))) < 8 and time.time() < deadline:

@@ -58,6 +58,7 @@ def run(name, height=100.0, **changes):
 
 
 def tuning():
+    changes, end = {"learning_rate": 3e-3}, {"value": 9.0, "lo": 8.0, "hi": 10.0}
     sweep = {"phase": "stability", "field": "learning_rate", "before": 1e-3, "kept": 3e-3}
     trials = [
         {"value": v, "trial": i, "areas": [a, a + 1], "fps": [1, 1]} for i, (v, a) in enumerate([(1e-3, 5), (3e-3, 7)])
@@ -66,7 +67,8 @@ def tuning():
         "env_id": "CartPole-v1",
         "algo": "ppo",
         "total_timesteps": 1000,
-        "changes": {"learning_rate": 3e-3},
+        "final_timesteps": 4000,
+        "changes": changes,
         "gain": {"value": 2.0, "lo": 1.0, "hi": 3.0},
         "better": True,
         "sentence": "Better: with learning_rate 0.003.",
@@ -75,8 +77,8 @@ def tuning():
             *({**sweep, "field": f, "trials": trials} for f in ("update_epochs", "max_grad_norm")),
         ],
         "final": [
-            {"changes": {}, "area": 5.0, "lo": 4.0, "hi": 6.0},
-            {"changes": {"learning_rate": 3e-3}, "area": 7.0, "lo": 6.0, "hi": 8.0},
+            {"changes": {}, "area": 5.0, "lo": 4.0, "hi": 6.0, "end": end, "act": ""},
+            {"changes": changes, "area": 7.0, "lo": 6.0, "hi": 8.0, "end": end, "act": "clip fraction in 1 of 2"},
         ],
         "config": "runs/tune/tuned.yaml",
         "command": "trimtab tune CartPole-v1",

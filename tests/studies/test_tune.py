@@ -26,7 +26,17 @@ class Formula:
         for job in jobs:
             c = job.config
             area = (c.learning_rate == 1e-3) * 10 + (c.update_epochs == 2) * 3 - c.gamma + c.seed
-            yield Outcome(job, store.place(job), {"area": area, "fps": 1.0})
+            end = -float(c.learning_rate == 1e-3)  # what learns most ends worst
+            path = store.place(job).with_name(f"step size {c.learning_rate}")
+            yield Outcome(job, path, {"area": area, "fps": 1.0, "ep_rew_mean": end})
+
+
+@pytest.fixture(autouse=True)
+def doctor(monkeypatch):
+    """A doctor who acts on step sizes of 1e-3 where there are no records to look at."""
+    asked = tune._acts
+    formula = lambda path: ["clip fraction"] if path.name == "step size 0.001" else []
+    monkeypatch.setattr(tune, "_acts", lambda path: asked(path) if path.exists() else formula(path))
 
 
 def tuned(tmp_path, config=None, **options):
@@ -60,6 +70,36 @@ def test_the_last_comparison_uses_new_seeds_and_has_the_start_in_it(tmp_path):
     assert all(min(row["areas"]) > 900 for row in final), "the formula adds the seed: these no sweep has seen"
     seeds = {o.job.config.seed for o in outcomes.values()}
     assert seeds == {1, 2, 1001, 1002, 1003}
+
+
+def test_the_last_comparison_may_be_longer_and_has_as_many_as_asked_for(tmp_path):
+    config = Config(total_timesteps=10_240)
+    study = Tune(config, TuneOptions("stability", final_seeds=2, final_timesteps=20_480, finalists=1))
+    answer, outcomes = conduct(study, tmp_path, Formula(), Store(tmp_path))
+    assert len(answer["final"]) == 2
+    lengths = {(o.job.config.seed > 1000, o.job.config.total_timesteps) for o in outcomes.values()}
+    assert lengths == {(False, 10_240), (True, 20_480)}
+    assert answer["tuned"]["total_timesteps"] == answer["final_timesteps"] == 20_480, "as it was compared"
+    trained = sum(o.job.steps for o in outcomes.values())
+    assert 0 <= study.expected_steps() - trained <= 2 * 2 * config.steps, "but for values that were tried before"
+
+
+def test_the_last_comparison_says_how_runs_end_and_what_the_doctor_makes_of_them(tmp_path, capsys):
+    answer, _ = tuned(tmp_path, phases="stability", final_seeds=3)
+    start, best = answer["final"][0], next(r for r in answer["final"] if r["changes"] == answer["changes"])
+    assert (start["end"]["value"], best["end"]["value"]) == (0.0, -1.0)
+    assert (start["act"], best["act"]) == ("", "clip fraction in 3 of 3")
+    assert answer["sentence"].endswith("The doctor would act on its clip fraction in 3 of 3 runs.")
+    report.print_tuning(answer | {"config": "", "page": ""})
+    assert "clip fraction in 3 of 3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "env_id, tried", [("CartPole-v1", [0, 0.003, 0.01, 0.03]), ("Pendulum-v1", [0, 3e-4, 1e-3, 3e-3])]
+)
+def test_where_there_is_no_bonus_the_first_ones_are_the_notes_for_these_actions(tmp_path, env_id, tried):
+    answer, _ = tuned(tmp_path, Config(env_id=env_id, ent_coef=0.0), phases="horizon")
+    assert [t["value"] for t in answer["sweeps"][1]["trials"]] == tried
 
 
 def test_values_an_algorithm_refuses_are_left_out(tmp_path):
@@ -118,7 +158,17 @@ def test_every_field_swept_is_a_field_of_the_configuration_and_its_values_are_va
             assert len(set(tried)) > 1 and all(Config().replace(**{name: v}) for v in tried)
 
 
-@pytest.mark.parametrize("options", [{"seeds": 0}, {"final_seeds": 1}, {"phases": "stabilty"}, {"phases": ""}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"seeds": 0},
+        {"final_seeds": 1},
+        {"finalists": 0},
+        {"final_timesteps": 0},
+        {"phases": "stabilty"},
+        {"phases": ""},
+    ],
+)
 def test_efforts_that_mean_nothing_are_refused(options):
     with pytest.raises(ConfigError):
         check(TuneOptions(**options))

@@ -69,6 +69,8 @@ def tune(
     phases: str | None = None,
     seeds: int = 2,
     final_seeds: int = 5,
+    final_timesteps: int | None = None,
+    finalists: int = 3,
     on: str = "local",
     workers: int | None = None,
     store: Place | None = None,
@@ -83,7 +85,7 @@ def tune(
     config = configure(source, preset=preset, **fields)
     if "total_timesteps" not in fields:
         config = config.replace(total_timesteps=min(config.total_timesteps, SHORT))
-    options = TuneOptions(phases or ",".join(PHASES), seeds, final_seeds)
+    options = TuneOptions(phases or ",".join(PHASES), seeds, final_seeds, final_timesteps, finalists)
     study = Tune(config, options, f"trimtab.tune({config.env_id!r})")
     return _studied(study, run_dir, f"tune-{config.env_id}", on, workers, store, quiet)
 

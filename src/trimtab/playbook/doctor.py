@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any
@@ -27,6 +28,11 @@ class Diagnosis:
     findings: list[Finding]
     sentence: str
     command: str | None
+
+    @property
+    def acts(self) -> list[str]:
+        """What is to be acted on."""
+        return [finding.check for finding in self.findings if finding.verdict == "act"]
 
     def __repr__(self) -> str:
         """The sentence and what is behind it, one line each; the series stay with the findings."""
@@ -58,6 +64,12 @@ def diagnose(run: Run) -> Diagnosis:
     findings = in_view_of_the_goal(seen, found)
     first = next((f for f in findings if f.verdict in ("act", "watch")), None)
     return Diagnosis(str(run.path), findings, sentence_of(findings), _command(run, first))
+
+
+def tally(acts: Sequence[Sequence[str]]) -> str:
+    """What is to be acted on in several runs, and in how many of them; empty where there is nothing."""
+    counts = Counter(check for checks in acts for check in checks)
+    return ", ".join(f"{check} in {count} of {len(acts)}" for check, count in counts.most_common())
 
 
 def usual_length(lengths: np.ndarray) -> float | None:
@@ -174,7 +186,7 @@ def sentence_of(findings: list[Finding]) -> str:
     """One sentence for all of it."""
     if findings[0].verdict == "solved":
         return f"Solved: {findings[0].seen}. Nothing to act on."
-    count = {verdict: [f.check for f in findings if f.verdict == verdict] for verdict in ("act", "watch", "unknown")}
+    count = {verdict: [f.check for f in findings if f.verdict == verdict] for verdict in ("act", "watch")}
     if count["act"]:
         return f"To act on: {', '.join(count['act'])}. Change one thing at a time."
     if count["watch"]:

@@ -13,6 +13,7 @@ from trimtab.report.numbers import number
 from trimtab.wording import plain
 
 KEPT, TRIED = "kept", "tried"
+COMPARED = ("area", "last episodes", "the doctor would act on")  # of a configuration, on new seeds
 
 
 def print_tuning(result: dict[str, Any]) -> None:
@@ -30,15 +31,26 @@ def print_tuning(result: dict[str, Any]) -> None:
         table.add_row(sweep["phase"], sweep["field"], "   ".join(cells) or f"{plain(sweep['kept'])} (nothing to try)")
     console.print(f"\n{result['env_id']}, {result['algo']}, {result['total_timesteps']:,} steps a run\n")
     console.print(table)
-    final = Table("configuration", "area on new seeds", box=box.SIMPLE_HEAD, pad_edge=False)
+    console.print(f"On new seeds, {result['final_timesteps']:,} steps a run\n")
+    final = Table("configuration", *COMPARED, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in result["final"]:
-        interval = f"{number(row['area'])} ({number(row['lo'], 2)} to {number(row['hi'], 2)})"
-        final.add_row(changed(row["changes"]), interval, style="bold" if row["changes"] == result["changes"] else None)
+        cells = [cell.replace("\n", " (") + ")" for cell in _measured(row)]
+        bold = "bold" if row["changes"] == result["changes"] else None
+        final.add_row(changed(row["changes"]), *cells, row["act"] or "nothing", style=bold)
     console.print(final)
     console.print(f"[bold]{result['sentence']}[/bold]\n")
     for failure in result.get("failed", ()):
         console.print(f"failed: {failure}", style="red", markup=False)
     console.print(f"configuration: {result['config']}    page: {result['page']}", soft_wrap=True)
+
+
+def _measured(row: dict[str, Any]) -> list[str]:
+    """Area and last episodes of a configuration, each with its interval on a second line."""
+    end = row["end"]
+    return [
+        f"{number(value)}\n{number(lo, 2)} to {number(hi, 2)}"
+        for value, lo, hi in ((row["area"], row["lo"], row["hi"]), (end["value"], end["lo"], end["hi"]))
+    ]
 
 
 def _mean(trial: dict[str, Any]) -> str:
@@ -129,13 +141,11 @@ def tune_page(result: dict[str, Any], drawn: dict[str, Any], manifest: dict[str,
     from trimtab.report.page import page
     from trimtab.report.split.page import made_with
 
-    rows = [
-        [changed(row["changes"]), f"{number(row['area'])}\n{number(row['lo'], 2)} to {number(row['hi'], 2)}"]
-        for row in result["final"]
-    ]
+    rows = [[changed(row["changes"]), *_measured(row), row["act"] or "nothing"] for row in result["final"]]
     chosen = [i for i, row in enumerate(result["final"]) if row["changes"] == result["changes"]]
     caption = (
-        "Area under the learning curve, mean over new seeds. Small: 95% intervals. Marked: the best but the start."
+        f"Runs of {result['final_timesteps']:,} steps: area under the learning curve and mean return of the last "
+        "100 episodes, means over new seeds. Small: 95% intervals. Marked: the best but the start."
     )
     steps = [
         f"{s['phase']}: {s['field']} {plain(s['before'])}"
@@ -147,7 +157,7 @@ def tune_page(result: dict[str, Any], drawn: dict[str, Any], manifest: dict[str,
         Answer(f"{told[:1].upper()}{told[1:]}", headline.split(",")[0]),
         Contents(),
         Heading("On new seeds"),
-        Table(["with", "area"], rows, tuple(chosen), words=(0,), caption=caption),
+        Table(["with", *COMPARED], rows, tuple(chosen), words=(0, 3), caption=caption),
         Figure(drawn["learning_curves"]),
         *([Heading("Sweep by sweep"), Figure(drawn["sweeps"])] if "sweeps" in drawn else []),
         Folded("What each sweep kept", [Bullets(steps)]),

@@ -2,7 +2,8 @@
 
 Each sweep trains a few values of one field on a few seeds, everything else as found so far, and keeps the value with
 the largest area under the learning curve. With so few seeds the winner of many trials is partly luck, so the end
-decides: the best few configurations and the one it started from are trained on seeds that no sweep has seen.
+decides: the best few configurations and the one it started from are trained on seeds that no sweep has seen, for
+longer if asked (what learns fastest need not end best), and the doctor looks at these runs.
 """
 
 from __future__ import annotations
@@ -18,21 +19,27 @@ import yaml
 from trimtab import config as configuration
 from trimtab import stats
 from trimtab.config import Config, ConfigError
-from trimtab.envs import choose
+from trimtab.envs import Continuous, choose, look
 from trimtab.envs.own import refuse_of_this_program
 from trimtab.estimate import Estimate
 from trimtab.playbook import ladders
+from trimtab.playbook.doctor import diagnose, tally
 from trimtab.report import tune as report
 from trimtab.runs.records import RunDir, RunError, write_atomically
-from trimtab.runs.run import learning_frame
+from trimtab.runs.run import learning_frame, load
 from trimtab.studies.job import Job, Train
 from trimtab.studies.study import Answer, Outcomes, Study, Work
 
 SHORT = 100_000  # steps of a trial, unless asked for more
 FRESH = 1_000  # seeds of the last comparison start so far above those of the sweeps
-FINALISTS = 3  # configurations in it, beside the one it started from
 
 Values = Callable[[Config], tuple[Any, ...]]
+
+
+def _first_bonus(config: Config) -> float:
+    """Where there is no entropy bonus yet: the one the notes begin with, by the actions."""
+    action = look(config.env_id, config.backend, config.env_kwargs).action
+    return ladders.ENTROPY["continuous" if isinstance(action, Continuous) else "discrete"]
 
 
 PHASES: dict[str, dict[str, Values]] = {
@@ -51,8 +58,9 @@ PHASES: dict[str, dict[str, Values]] = {
     },
     "horizon": {
         "gamma": lambda c: ladders.around(c.gamma, ladders.GAMMAS),
-        "ent_coef": lambda c: tuple(
-            float(f"{k * (c.ent_coef or ladders.ENTROPY['discrete']):.3g}") for k in ladders.ENTROPY_FACTORS
+        "ent_coef": lambda c: (
+            *(float(f"{k * (c.ent_coef or _first_bonus(c)):.3g}") for k in ladders.ENTROPY_FACTORS),
+            c.ent_coef,
         ),
         # without a bonus there is nothing to let fall
         "ent_anneal": lambda c: (*(ladders.ENTROPY_ANNEALED if c.ent_coef else ()), c.ent_anneal),
@@ -75,6 +83,10 @@ class TuneOptions:
     """Seeds of every trial."""
     final_seeds: int = 5
     """New seeds on which the best few and the start are compared at the end."""
+    final_timesteps: int | None = None
+    """Steps of each run of that comparison (default: those of a trial): what learns fastest need not end best."""
+    finalists: int = 3
+    """How many of the best trials are compared with the start."""
 
 
 @dataclass
@@ -85,6 +97,8 @@ class Trial:
     changes: dict[str, Any]
     areas: list[float] = field(default_factory=list)
     fps: list[float] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)  # mean returns of the last episodes
+    act: str = ""  # what the doctor finds to act on in its runs
     failed: str = ""  # why a run of it came to nothing, as where the step size is too large to stay finite
 
     @property
@@ -109,9 +123,10 @@ class Trials(list[Trial]):
 
 def check(options: TuneOptions) -> list[str]:
     """The phases asked for; refuses efforts that mean nothing."""
-    for name, least in (("seeds", 1), ("final_seeds", 2)):
-        if getattr(options, name) < least:
-            raise ConfigError(name, getattr(options, name), f"must be at least {least}; nearest: {least}")
+    for name, least in (("seeds", 1), ("final_seeds", 2), ("final_timesteps", 1), ("finalists", 1)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise ConfigError(name, value, f"must be at least {least}; nearest: {least}")
     wanted = [name for name in options.phases.replace(" ", "").split(",") if name]
     unknown = [name for name in wanted if name not in PHASES]
     if unknown or not wanted:
@@ -130,6 +145,9 @@ class Tune(Study):
 
     def __post_init__(self) -> None:
         check(self.options)
+        steps, batch = self.options.final_timesteps, self.start.batch
+        if steps is not None and steps < batch:
+            raise ConfigError("final_timesteps", steps, f"is less than one batch; nearest: {batch}")
 
     @property
     def title(self) -> str:
@@ -150,16 +168,27 @@ class Tune(Study):
         """Runs there will be, more or less: a value that a sweep starts from is not trained twice."""
         options = self.options
         values = [len(set(values(self.start))) for phase in check(options) for values in PHASES[phase].values()]
-        runs = (1 + sum(n - 1 for n in values)) * options.seeds + (1 + FINALISTS) * options.final_seeds
-        return runs * self.start.steps
+        trials = (1 + sum(n - 1 for n in values)) * options.seeds * self.start.steps
+        return trials + (1 + options.finalists) * options.final_seeds * self.compared.steps
 
     # What is done ------------------------------------------------------------------------------------------
 
     def config_of(self, trial: Trial) -> Config:
         return configuration.from_dict(trial.changes, self.start)
 
-    def runs(self, trial: Trial, seeds: range) -> list[Train]:
-        return [Train(self.config_of(trial).replace(seed=seed), checkpoints=1) for seed in seeds]
+    @property
+    def compared(self) -> Config:
+        """The start as it is trained in the last comparison."""
+        return self.start.replace(total_timesteps=self.options.final_timesteps or self.start.total_timesteps)
+
+    def runs(self, trial: Trial) -> list[Train]:
+        """The runs of a trial on the seeds of the sweeps."""
+        return [Train(self.config_of(trial).replace(seed=seed), checkpoints=1) for seed in self.sweep_seeds]
+
+    def final_runs(self, trial: Trial) -> list[Train]:
+        """The runs of a trial on new seeds, as long as the last comparison asks for."""
+        config = configuration.from_dict(trial.changes, self.compared)
+        return [Train(config.replace(seed=seed), checkpoints=1) for seed in self.fresh_seeds]
 
     @property
     def sweep_seeds(self) -> range:
@@ -173,36 +202,45 @@ class Tune(Study):
         """Sweep after sweep, each from what the ones before it kept; then the comparison on new seeds."""
         trials = Trials()
         best = trials.of({})
-        yield from self._train([best], self.sweep_seeds)
+        yield from self._train([best], self.runs)
         sweeps = []
         for phase in check(self.options):
             for name in PHASES[phase]:
                 tried = self._tried(trials, best, phase, name)
-                yield from self._train([trial for _, trial in tried], self.sweep_seeds)
+                yield from self._train([trial for _, trial in tried], self.runs)
                 before, best = best, max([best, *(trial for _, trial in tried)], key=lambda t: t.area)
                 sweeps.append(self._sweep(phase, name, before, best, tried))
         if len(trials) == 1:
             raise ConfigError("phases", self.options.phases, "holds no value to try beside the start's own")
-        if not trials.best(FINALISTS):
+        best_few = trials.best(self.options.finalists)
+        if not best_few:
             raise RunError(f"every value that was tried failed; the last: {trials[-1].failed}")
-        final = [Trial(t.number, t.changes) for t in [trials[0], *trials.best(FINALISTS)]]
-        yield from self._train(final, self.fresh_seeds)
+        final = [Trial(t.number, t.changes) for t in [trials[0], *best_few]]
+        outcomes = yield from self._train(final, self.final_runs)
+        for trial in final:
+            if not trial.failed:
+                trial.act = tally([_acts(outcomes.of(job).path) for job in self.final_runs(trial)])
         return self._answer(sweeps, final, trials)
 
-    def _train(self, trials: list[Trial], seeds: range) -> Generator[Sequence[Job], Outcomes, None]:
-        """Train what has not been trained; areas and speeds end up in the trials. Only the start must not fail."""
+    def _train(
+        self, trials: list[Trial], runs_of: Callable[[Trial], list[Train]]
+    ) -> Generator[Sequence[Job], Outcomes, Outcomes]:
+        """Train what has not been trained; what it learned ends up in the trials. Only the start must not fail."""
         fresh = [t for t in trials if not t.areas and not t.failed]
-        outcomes = yield [job for trial in fresh for job in self.runs(trial, seeds)]
+        outcomes = yield [job for trial in fresh for job in runs_of(trial)]
         for trial in fresh:
-            errors = [e for job in self.runs(trial, seeds) if (e := outcomes[job.identity].error)]
+            jobs = runs_of(trial)
+            errors = [e for job in jobs if (e := outcomes[job.identity].error)]
             if errors and trial.changes:
                 trial.failed = errors[0]
                 continue
-            found = [outcomes.of(job).result for job in self.runs(trial, seeds)]
-            if any(result["area"] is None for result in found):
-                steps = self.start.total_timesteps
+            results = [outcomes.of(job).result for job in jobs]
+            if any(result["area"] is None for result in results):
+                steps = jobs[0].config.total_timesteps
                 raise RunError(f"no episode finished within {steps:,} steps; give more --total-timesteps")
-            trial.areas, trial.fps = [r["area"] for r in found], [r["fps"] for r in found]
+            trial.areas, trial.fps = [r["area"] for r in results], [r["fps"] for r in results]
+            trial.ends = [r["ep_rew_mean"] for r in results]
+        return outcomes
 
     def _tried(self, trials: Trials, best: Trial, phase: str, name: str) -> list[tuple[Any, Trial]]:
         """The values of one field, each with its trial, everything else as found so far; refused ones left out."""
@@ -242,17 +280,18 @@ class Tune(Study):
         best = max(others, key=lambda t: t.area)
         # The best of several is picked by the areas it is then judged by: the interval allows for the choice.
         gain = stats.mean_interval(np.subtract(best.areas, start.areas), 1 - 0.05 / len(others))
-        config = self.config_of(best).replace(seed=self.start.seed)
+        config = configuration.from_dict(best.changes, self.compared)
         return {
             "env_id": config.env_id,
             "algo": config.algo,
-            "total_timesteps": config.total_timesteps,
+            "total_timesteps": self.start.total_timesteps,
+            "final_timesteps": config.total_timesteps,
             "changes": best.changes,
             "gain": gain.as_dict(),
             "better": gain.lo > 0,
             "sentence": _sentence(best, start, gain, len(others)),
             "sweeps": sweeps,
-            "final": [{"trial": t.number, "changes": t.changes, "areas": t.areas, **_interval(t.areas)} for t in final],
+            "final": [_compared(t) for t in final],
             "failed": [f"{report.changed(t.changes)}: {t.failed}" for t in trials if t.failed],
             "tuned": config.as_dict(),
             "command": self.command,
@@ -264,15 +303,31 @@ class Tune(Study):
         runs = [
             (name, job.config.seed, outcomes.of(job).path)
             for name, trial in chosen.items()
-            for job in self.runs(trial, self.fresh_seeds)
+            for job in self.final_runs(trial)
         ]
         drawn = answer | {"config": str(out / "tuned.yaml")}
         report.write_page(drawn, learning_frame(runs), RunDir.open(runs[0][2]).manifest(), out)
 
 
-def _interval(areas: list[float]) -> dict[str, float]:
-    found = stats.mean_interval(areas)
-    return {"area": found.value, "lo": found.lo, "hi": found.hi}
+def _acts(path: Path) -> list[str]:
+    """What the doctor finds to act on in a run."""
+    return diagnose(load(path)).acts
+
+
+def _compared(trial: Trial) -> dict[str, Any]:
+    """A configuration of the last comparison: what was changed, what it learned, what the doctor says."""
+    area, end = stats.mean_interval(trial.areas), stats.mean_interval(trial.ends)
+    return {
+        "trial": trial.number,
+        "changes": trial.changes,
+        "areas": trial.areas,
+        "area": area.value,
+        "lo": area.lo,
+        "hi": area.hi,
+        "ends": trial.ends,
+        "end": end.as_dict(),
+        "act": trial.act,
+    }
 
 
 def _sentence(best: Trial, start: Trial, gain: Estimate, among: int) -> str:
@@ -281,9 +336,10 @@ def _sentence(best: Trial, start: Trial, gain: Estimate, among: int) -> str:
     difference = f"{gain.value:+.3g} ({gain.lo:+.3g} to {gain.hi:+.3g}) on {len(best.areas)} new seeds"
     difference += f", an interval that allows for its being the best of {among}" if among > 1 else ""
     said = f"with {report.changed(best.changes)} {areas}: {difference}"
+    doctor = f" The doctor would act on its {best.act} runs." if best.act else ""
     if gain.lo > 0:
-        return f"Better: {said}."
+        return f"Better: {said}.{doctor}"
     if gain.hi < 0:
         return f"Worse, so keep the start: {said}."
     apart = "; yet each of these is above each of the start's" if min(best.areas) > max(start.areas) else ""
-    return f"Not told apart from the start: {said}{apart}."
+    return f"Not told apart from the start: {said}{apart}.{doctor}"

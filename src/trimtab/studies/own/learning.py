@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,7 +10,7 @@ import polars as pl
 
 from trimtab import stats
 from trimtab.config import ConfigError
-from trimtab.playbook.doctor import diagnose
+from trimtab.playbook.doctor import diagnose, tally
 from trimtab.runs.run import Run, learning_frame
 from trimtab.studies.claims import Verdict
 from trimtab.studies.declared import Declared, Figure
@@ -79,7 +78,7 @@ class Learning(Declared):
                 value = result["value"] if "value" in result else result["ep_rew_mean"]
                 trained = Run(path)
                 first = trained.episodes["return"][:FIRST].mean()
-                act = ", ".join(f.check for f in diagnose(trained).findings if f.verdict == "act")
+                act = ", ".join(diagnose(trained).acts)
                 rows.append((row.env_id, row.algo, run.config.seed, run.config.steps, value, first, act))
                 curves.append((row.name, run.config.seed, path))
         returns = pl.DataFrame(rows, schema=RETURNS, orient="row")
@@ -188,8 +187,7 @@ def _not_run(returns: pl.DataFrame) -> pl.DataFrame:
 
 def _acts(found: list[str]) -> str:
     """What the doctor would act on, and in how many of the runs."""
-    counts = Counter(check for checks in found for check in checks.split(", ") if check)
-    return ", ".join(f"{check} in {count} of {len(found)}" for check, count in counts.most_common()) or NOTHING
+    return tally([checks.split(", ") if checks else [] for checks in found]) or NOTHING
 
 
 def _met(row: Row, values: list[float], first: float) -> str:
