@@ -15,7 +15,7 @@ MODULES = {
 # The rooms from the ground up: a room may open doors to the rooms before it, never to one after it.
 ROOMS = (
     ("estimate", "quantities", "markup"),
-    ("wording", "algorithms"),
+    ("wording", "algorithms", "answers"),
     ("fields", "across", "keywords"),
     ("shares",),
     ("returns", "objectives", "ewma", "normalize", "minibatch", "prng", "stats", "nets", "envs"),
@@ -39,6 +39,7 @@ LIGHT = (
     "quantities",
     "wording",
     "algorithms",
+    "answers",
     "fields",
     "config",
     "stats",
@@ -52,7 +53,18 @@ LIGHT = (
     "cli",
     "__main__",
 )
-NEVER_JAX = ("estimate", "markup", "quantities", "wording", "algorithms", "fields", "config", "stats", "report")
+NEVER_JAX = (
+    "estimate",
+    "markup",
+    "quantities",
+    "wording",
+    "algorithms",
+    "answers",
+    "fields",
+    "config",
+    "stats",
+    "report",
+)
 LIGHT_MODULES = (
     "runs.records",
     "runs.run",

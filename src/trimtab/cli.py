@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from io import TextIOWrapper
 
 from trimtab.commands import GROUPS, HELP
@@ -36,14 +37,15 @@ def main(argv: list[str] | None = None) -> int:
 
 def _guarded(name: str, rest: list[str]) -> int:
     """Run a command; what a user can cause ends in one line and code 2, without a traceback."""
-    from trimtab import commands
+    from trimtab import answers, commands
     from trimtab.config import ConfigError
     from trimtab.envs import EnvError
     from trimtab.runs.records import RunError
     from trimtab.runs.sinks import MissingPackage
 
     try:
-        return commands.run(name, rest) or 0
+        with answers.alone() if _asks_for_json(rest) else nullcontext():
+            return commands.run(name, rest) or 0
     except (ConfigError, EnvError, RunError, MissingPackage) as error:
         fail(error)
     except KeyboardInterrupt as interrupt:  # it may carry the command that goes on
@@ -53,6 +55,12 @@ def _guarded(name: str, rest: list[str]) -> int:
         return 0
     except OSError as error:  # a directory that is a file, may not be written, is full
         fail(f"{error.filename}: {error.strerror}" if error.filename else error)
+
+
+def _asks_for_json(words: list[str]) -> bool:
+    return any(word == "--json" and after != "false" for word, after in zip(words, [*words[1:], ""])) or (
+        "--json=true" in words
+    )
 
 
 if __name__ == "__main__":

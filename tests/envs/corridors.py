@@ -1,5 +1,7 @@
 """What a user might bring: a module with environments of its own, and ways of misbehaving."""
 
+import os
+
 import gymnasium
 import numpy as np
 from gymnasium import spaces
@@ -39,6 +41,15 @@ class Corridor(gymnasium.Env):
             obs = np.zeros(3, np.float32) if self.fault == "shape" else obs
             obs = np.array(["a", "b"]) if self.fault == "dtype" else obs
         return obs, reward, self.at >= self.length, False, {}
+
+
+class Chatty(Corridor):
+    """Prints at every step, as environments do, and past Python, as compiled ones do."""
+
+    def step(self, action):
+        print("a step")
+        os.write(1, b"a step, said by a library\n")
+        return super().step(action)
 
 
 class Corridors(gymnasium.vector.VectorEnv):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -103,13 +104,33 @@ def test_misbehaviour_ends_in_one_line_with_the_environment_and_the_step(fault):
     assert "corridors:Corridor" in str(caught.value) and "\n" not in str(caught.value)
 
 
+def typed(place, words, *more):
+    """What a shell in a directory answers to `trimtab ...` at a tiny size, as the installed script starts."""
+    program = "import sys; sys.path.pop(0); from trimtab.cli import main; sys.exit(main())"
+    sizes = "--num-envs 2 --num-steps 2 --total-timesteps 16 --hidden-sizes 4 --num-minibatches 1 --update-epochs 1"
+    command = [sys.executable, "-c", program, *words.split(), *more, *sizes.split(), "--run-dir", "run"]
+    return subprocess.run(command, cwd=place, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_what_environments_print_does_not_stand_beside_the_json(tmp_path, way):
+    shutil.copy(HERE / "corridors.py", tmp_path / "brought.py")
+    ended = typed(tmp_path, "train brought:Chatty --json", "--env-kwargs", f"{{vectorization: {way}}}")
+    assert json.loads(ended.stdout)["env_id"] == "brought:Chatty", ended.stderr
+    assert "a step" in ended.stderr and "said by a library" in ended.stderr
+
+
+def test_an_environment_that_fails_in_a_process_of_its_own_is_told_in_one_line(tmp_path):
+    shutil.copy(HERE / "corridors.py", tmp_path / "brought.py")
+    ended = typed(tmp_path, "train brought:Corridor --quiet", "--env-kwargs", "{fault: step, vectorization: async}")
+    assert ended.returncode == 2 and "raised ZeroDivisionError" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
 def test_a_run_whose_environment_fails_stays_readable_and_another_process_finds_the_module(tmp_path):
     """Typed in a shell where the module lies: only the current directory leads to it."""
     shutil.copy(HERE / "corridors.py", tmp_path / "brought.py")
-    program = "import sys; sys.path.pop(0); from trimtab.cli import main; sys.exit(main())"  # as the installed script
-    sizes = "--num-envs 2 --num-steps 2 --total-timesteps 16 --hidden-sizes 4 --num-minibatches 1 --update-epochs 1"
-    words = ["train", "brought:Corridor", "--env-kwargs", "{fault: step}", *sizes.split(), "--run-dir", "run"]
-    ended = subprocess.run([sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, text=True)
+    ended = typed(tmp_path, "train brought:Corridor", "--env-kwargs", "{fault: step}")
     assert ended.returncode == 2 and "Traceback" not in ended.stderr
     assert "brought:Corridor raised ZeroDivisionError" in ended.stderr.splitlines()[-1]
     run = trimtab.load(tmp_path / "run")

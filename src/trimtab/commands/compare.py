@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from trimtab.answers import print_json
 from trimtab.commands.shared import Output, filled, parser
 from trimtab.config import ConfigError
 
@@ -26,7 +26,7 @@ def compare(argv: list[str]) -> int:
 
         write_atomically(Path(given.page), compare_page(found.runs).encode())
     if filled(Output, given).json:
-        print(json.dumps(found.as_dict() | {"page": given.page}))
+        print_json(found.as_dict() | {"page": given.page})
         return 0
     _show(found)
     if given.page:

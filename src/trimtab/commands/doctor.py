@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trimtab.answers import print_json
 from trimtab.commands.flags import fail
 from trimtab.commands.shared import Output, add_page, filled, pairs, parser
 
@@ -76,7 +76,7 @@ def _show(
         symptoms = [symptom.as_dict() for symptom in CHEATSHEET]
         write_page(where, run_page.doctor_page(view, symptoms), run_page.figures(view))
     if as_json:
-        print(json.dumps(diagnosis.as_dict() | ({"page": str(where)} if where else {})))
+        print_json(diagnosis.as_dict() | ({"page": str(where)} if where else {}))
         return 0
     from trimtab.report.findings import print_findings
 
@@ -100,7 +100,7 @@ def _cheatsheet(as_json: bool, page: str | None) -> int:
 
         write_page(where, cheatsheet_page(symptoms), {})
     if as_json:
-        print(json.dumps({"symptoms": symptoms} | ({"page": str(where)} if where else {})))
+        print_json({"symptoms": symptoms} | ({"page": str(where)} if where else {}))
         return 0
     from trimtab.report.findings import print_cheatsheet
 

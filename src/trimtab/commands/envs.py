@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from trimtab.answers import print_json
 from trimtab.commands.shared import Output, filled, parser
 from trimtab.config import ConfigError
 from trimtab.wording import nearest
@@ -31,7 +31,7 @@ def envs(argv: list[str]) -> int:
         if (wanted in row.env_id.lower() or wanted in row.family.lower()) and given.backend in (None, row.backend)
     ]
     if filled(Output, given).json:
-        print(json.dumps([row._asdict() for row in rows]))
+        print_json([row._asdict() for row in rows])
     elif not rows:
         near = nearest(given.filter, (row.env_id for row in catalogue())) or ["`trimtab envs` lists the families"]
         raise ConfigError("filter", given.filter, f"no environment's name contains it; nearest: {', '.join(near)}")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
+from trimtab.answers import print_json
 from trimtab.commands.shared import Output, filled, parser
 
 
@@ -18,7 +17,7 @@ def eval(argv: list[str]) -> int:
 
     result = {"run": given.run, **evaluate(given.run, given.episodes, at=given.at, seed=given.seed)}
     if output.json:
-        print(json.dumps(result))
+        print_json(result)
     else:
         print(
             f"{result['eval/episodes']} episodes at step {result['step']:,}: mean {result['eval/mean_reward']:.4g}, "

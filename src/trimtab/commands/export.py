@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from trimtab.answers import print_json
 from trimtab.commands.shared import Output, filled, parser
 
 
@@ -22,7 +22,7 @@ def export(argv: list[str]) -> int:
     out = Path(given.out) if given.out else run.path / "export" / given.to
     report = write(run, given.to, out, given.at, given.force)
     if filled(Output, given).json:
-        print(json.dumps(report))
+        print_json(report)
         return 0
     print(f"policy of step {report['step']:,}: {report['file']}")
     print(

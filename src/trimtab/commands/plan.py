@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
+from trimtab.answers import print_json
 from trimtab.commands.shared import (
     Output,
     add_source,
@@ -26,7 +25,7 @@ def plan(argv: list[str]) -> int:
     findings = check(config)
     if filled(Output, given).json:
         derived, found = environment_rows(config) | config.derived(), [finding.as_dict() for finding in findings]
-        print(json.dumps({"config": config.as_dict(), "derived": derived, "findings": found}))
+        print_json({"config": config.as_dict(), "derived": derived, "findings": found})
         return 0
     from rich.console import Console
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 from trimtab import presets as preset_files
+from trimtab.answers import print_json
 from trimtab.commands.shared import Output, filled, parser
 
 
@@ -18,7 +18,7 @@ def presets(argv: list[str]) -> int:
     if filled(Output, given).json:
         chosen = [wanted] if wanted in listed or not listed else listed
         about = [{"preset": n, "fields": preset_files.load(n), "origin": preset_files.origin(n)} for n in chosen]
-        print(json.dumps(about[0] if wanted in chosen else about))
+        print_json(about[0] if wanted in chosen else about)
     elif wanted in listed or not listed:
         print(preset_files.text(wanted), end="")
     else:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
+from trimtab.answers import print_json
 from trimtab.commands import flags
 from trimtab.commands.shared import Output, add_page, filled, parser
 from trimtab.config import ConfigError
@@ -63,7 +63,7 @@ def probe(argv: list[str]) -> int:
     from trimtab.report.probe.tables import as_json, print_anatomy
 
     if output.json:
-        print(json.dumps({"run": given.run, "table": str(table), "probes": [as_json(a) for a in found]}))
+        print_json({"run": given.run, "table": str(table), "probes": [as_json(a) for a in found]})
     else:
         for anatomy in found:
             print_anatomy(anatomy)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
+from trimtab.answers import print_json
 from trimtab.commands.shared import Output, filled, parser
 
 
@@ -16,7 +15,7 @@ def repeat(argv: list[str]) -> int:
 
     result = repeat_run(given.run, given.run_dir, quiet=output.quiet or output.json)
     if output.json:
-        print(json.dumps(result))
+        print_json(result)
     elif result["identical"]:
         print(f"identical, bit for bit: {result['compared']} metrics over {result['iterations']} iterations")
     else:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +9,7 @@ from typing import Any, Literal
 import yaml
 
 from trimtab import presets
+from trimtab.answers import print_json
 from trimtab.commands import flags
 from trimtab.commands.shared import Output, filled, parser
 from trimtab.config import ConfigError
@@ -74,7 +73,7 @@ def rescale(argv: list[str]) -> int:
     if given.out:
         _write_config(given.out, result.config.as_dict(), _names_env(given.source), given.force, given.source)
     if output.json:
-        print(json.dumps({"source": given.source, "out": given.out, **_finite(result.as_dict())}, allow_nan=False))
+        print_json({"source": given.source, "out": given.out, **result.as_dict()})
     else:
         _show_rescaled(result, given.source)
         print(f"train it: trimtab train --config {given.out}" if given.out else "write it: add --out FILE")
@@ -134,12 +133,3 @@ def _write_config(out: str, values: dict[str, Any], names_env: bool, force: bool
         write_atomically(Path(out), text.encode())
     except OSError as error:
         raise ConfigError("out", out, error.strerror or "cannot be written") from None
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity: such numbers become text."""
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

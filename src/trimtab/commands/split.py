@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from trimtab.answers import print_json
 from trimtab.commands import flags
 from trimtab.commands.shared import (
     Output,
@@ -53,7 +53,7 @@ def split(argv: list[str]) -> int:
 
 def finish_split(result: dict[str, Any], output: Output) -> int:
     if output.json:
-        print(json.dumps(result))
+        print_json(result)
     else:
         from trimtab.report.split.tables import print_split
 

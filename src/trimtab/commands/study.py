@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from trimtab.answers import print_json
 from trimtab.commands.flags import Parser
 from trimtab.commands.shared import Output, filled, numbered, parser
 from trimtab.config import ConfigError
@@ -80,7 +81,7 @@ def _list(argv: list[str]) -> int:
         for s in DECLARED.values()
     ]
     if output.json:
-        print(json.dumps(rows))
+        print_json(rows)
         return 0
     from trimtab.studies.ledger import print_studies
 
@@ -114,7 +115,7 @@ def _run(argv: list[str]) -> int:
         from trimtab.studies.costs import cost_of, print_cost
 
         cost = cost_of(asked, where)
-        print(json.dumps(cost)) if output.json else print_cost(cost)
+        print_json(cost) if output.json else print_cost(cost)
         return 0
     out = Path(size.run_dir) if size.run_dir else numbered(f"study-{given.name.replace('/', '-')}")
     return finish_study(given.name, begin(asked, out, where, command, output.quiet or output.json), output)
@@ -162,7 +163,7 @@ def _claims(argv: list[str]) -> int:
 
         write_atomically(Path(given.page), claims_page(rows, Path(given.page).parent).encode())
     if filled(Output, given).json:
-        print(json.dumps(rows))
+        print_json(rows)
     else:
         print_ledger(rows)
         if given.page:
@@ -185,7 +186,7 @@ def finish_study(kind: str, answer: dict[str, Any], output: Output) -> int:
 
         return finish_tuning(answer, output)
     if output.json:
-        print(json.dumps(answer))
+        print_json(answer)
         return 0
     from trimtab.studies.ledger import print_answer
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trimtab.answers import print_json
 from trimtab.commands.shared import Output, add_source, config_from, filled, parser
 from trimtab.config import Config, ConfigError
 from trimtab.envs import choose
@@ -39,7 +39,7 @@ def throughput(argv: list[str]) -> int:
         _draw(answer, Path(options.save))
         answer["save"] = options.save
     if output.json:
-        print(json.dumps(answer))
+        print_json(answer)
     else:
         _show(answer)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass, fields
 from functools import partial
@@ -11,6 +10,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from trimtab import presets
+from trimtab.answers import print_json
 from trimtab.commands.shared import Output, add_source, config_from, filled, numbered, parser, preset_of
 from trimtab.commands.together import HostFlags, asked, together
 from trimtab.config import Config, ConfigError
@@ -152,7 +152,7 @@ def derived_table(preset: str | None, config: Config, more: dict[str, str]):
 def finish(run, output: Output) -> int:
     summary = run.summary()
     if output.json:
-        print(json.dumps(summary))
+        print_json(summary)
     else:
         steps, mean, episodes = run.timing["steps"], summary["ep_rew_mean"], min(run.episodes.height, 100)
         took = (
@@ -169,7 +169,7 @@ def finish(run, output: Output) -> int:
 def finish_seeds(answer: dict[str, Any], output: Output) -> int:
     summaries = answer["runs"]
     if output.json:
-        print(json.dumps(summaries))
+        print_json(summaries)
     else:
         from rich.console import Console
         from rich.table import Table

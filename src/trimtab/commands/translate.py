@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import yaml
 
 from trimtab import presets
+from trimtab.answers import print_json
 from trimtab.commands.shared import (
     Output,
     filled,
@@ -35,7 +35,7 @@ def translate(argv: list[str]) -> int:
     fields = ({"env_id": given.env_id} if given.env_id else {}) | found.fields
     if filled(Output, given).json:
         about = {"fields": fields, "notes": found.notes, "left_out": found.left_out}
-        print(json.dumps(about | {"derived": config.derived()}))
+        print_json(about | {"derived": config.derived()})
         return 0
     for note in found.notes:
         print(f"# {note}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from trimtab.answers import print_json
 from trimtab.commands.shared import (
     Output,
     add_source,
@@ -37,7 +37,7 @@ def tune(argv: list[str]) -> int:
 def finish_tuning(result: dict[str, Any], output: Output) -> int:
     result["config"] = str(Path(result["run"]) / "tuned.yaml")
     if output.json:
-        print(json.dumps(result))
+        print_json(result)
     else:
         from trimtab.report.tune import print_tuning
 

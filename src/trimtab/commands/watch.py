@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from trimtab.answers import print_json
 from trimtab.commands.shared import Output, filled, parser
 from trimtab.config import ConfigError
 
@@ -36,7 +36,7 @@ def watch(argv: list[str]) -> int:
         longest=given.steps,
     )
     if filled(Output, given).json:
-        print(json.dumps(result))
+        print_json(result)
         return 0
     returns = ", ".join(f"{value:.4g}" for value in result["returns"])
     cut = f" (cut after {given.steps} steps)" if result["cut"] else ""

@@ -7,6 +7,7 @@ in `infos["final_obs"]`. No row is lost, so every row is valid.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -177,5 +178,13 @@ def _vectorize(make_one: Any, num_envs: int, vectorization: str) -> Any:
     if vectorization == "sync":
         return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
     if vectorization == "async":
-        return AsyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP, context="forkserver")
+
+        class Async(AsyncVectorEnv):
+            """Raises what an environment did wrong without printing it first, once for every process."""
+
+            def _raise_if_errors(self, successes: Any) -> None:
+                with warnings.catch_warnings(action="ignore", category=UserWarning):
+                    super()._raise_if_errors(successes)
+
+        return Async(makers, autoreset_mode=AutoresetMode.SAME_STEP, context="forkserver")
     raise EnvError(f"env_kwargs: vectorization is 'sync' or 'async', not {vectorization!r}")

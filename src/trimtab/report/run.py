@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from trimtab.answers import print_json
 from trimtab.report.terminal import WIDTH, draw
 from trimtab.runs.records import RunDir
 
@@ -23,7 +23,7 @@ def show_run(path: str, as_json: bool, save: str | None, page: str | None = None
         )
     if as_json:
         told = {"run": str(run.path), "last": rows[-1] if rows else {}, "evaluations": evaluations}
-        print(json.dumps(told | ({"page": page} if page else {})))
+        print_json(told | ({"page": page} if page else {}))
         return 0
     from rich.console import Console
 
