@@ -102,8 +102,8 @@ def test_reward_to_go_is_gae_with_lambda_one_of_a_zero_critic_when_episodes_term
     np.testing.assert_allclose(advantage, followed, atol=1e-5)
 
 
-def test_first_episode_ends_with_its_last_step_included():
+def test_an_episode_ends_with_its_last_step_included():
     terminated = jnp.array([[0, 0, 0], [1, 0, 0], [0, 0, 0], [1, 0, 0]], bool)
     truncated = jnp.array([[0, 1, 0], [0, 0, 0], [0, 1, 0], [0, 0, 0]], bool)
-    first = returns.first_episode(terminated, truncated)
-    assert np.asarray(first).T.tolist() == [[True, True, False, False], [True, False, False, False], [True] * 4]
+    index = returns.episode_index(terminated, truncated)
+    assert np.asarray(index).T.tolist() == [[0, 0, 1, 1], [0, 1, 1, 2], [0, 0, 0, 0]]

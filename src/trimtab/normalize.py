@@ -34,7 +34,7 @@ def moments(shape: tuple[int, ...] = ()) -> Moments:
     return Moments(jnp.zeros(()), jnp.zeros(shape), jnp.zeros(shape))
 
 
-def merge(old: Moments, samples: Float[Array, B * shape], weight: Float[Array, " B"]) -> Moments:
+def merge(old: Moments, samples: Float[Array, " B *shape"], weight: Float[Array, " B"]) -> Moments:
     """Add samples, each counted `weight` times (0 leaves a row out)."""
     weight_of = weight.reshape(weight.shape + (1,) * (samples.ndim - 1))
     count, total = across.sum((weight.sum(), (weight_of * samples).sum(0)))

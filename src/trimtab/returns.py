@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 Scalar = float | Float[Array, ""]
 
@@ -69,7 +69,7 @@ def reward_to_go(
     return _backward_sum(reward, gamma * keep)
 
 
-def first_episode(terminated: Bool[Array, "T N"], truncated: Bool[Array, "T N"]) -> Bool[Array, "T N"]:
-    """Which samples belong to the first episode of their row."""
+def episode_index(terminated: Bool[Array, "T N"], truncated: Bool[Array, "T N"]) -> Int[Array, "T N"]:
+    """Which episode of its row a sample belongs to, from 0."""
     done = (terminated | truncated).astype(jnp.int32)
-    return jnp.cumsum(done, axis=0) - done == 0
+    return jnp.cumsum(done, axis=0) - done

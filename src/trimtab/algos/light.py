@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from trimtab import across
+from trimtab import across, returns
 from trimtab.algos.gradients import Factors, PerSample, Samples, row_sums
 from trimtab.algos.rollout import Rollout
 from trimtab.algos.state import Batch
@@ -49,8 +49,7 @@ def light_probe(agent: Agent, params: Params, batch: Batch, rows: Rollout) -> di
         "grad/ess": count * individual / jnp.maximum(variance, 1e-30),
         "grad/cosine_batch_mean": across.sum((valid * cosine).sum()) / count,
     }
-    done = (rows.terminated | rows.truncated).astype(jnp.int32)
-    episode = jnp.cumsum(done, axis=0) - done
+    episode = returns.episode_index(rows.terminated, rows.truncated)
     for lag in LAGS:
         if lag < len(weight):
             metrics[f"grad/cosine_lag{lag}"] = _cosine_at(

@@ -26,6 +26,6 @@ def advantages(
             reward, value, next_value, rollout.terminated, rollout.truncated, gamma, 1.0, rollout.valid
         )
         return advantage, target, rollout.valid
-    whole = returns.first_episode(rollout.terminated, rollout.truncated) & rollout.valid
+    whole = (returns.episode_index(rollout.terminated, rollout.truncated) == 0) & rollout.valid
     followed = returns.reward_to_go(reward, rollout.terminated, rollout.truncated, gamma)
     return followed, followed, whole

@@ -220,7 +220,7 @@ def bias_sq(
     return float(gap @ gap)
 
 
-def policy_tables(agent, params, obs: Float[np.ndarray, S * shape]):
+def policy_tables(agent, params, obs: Float[np.ndarray, " S *shape"]):
     """(π [S, A], ∇ log π [S, A, P]) of a categorical agent on every state's observation."""
     policy, score = _tables_of(agent)(params.policy, obs)
     return np.asarray(policy, np.float64), np.asarray(score, np.float64)
@@ -244,7 +244,7 @@ def _tables_of(agent):
     )
 
 
-def critic_table(algorithm, state, obs: Float[np.ndarray, S * shape]) -> Float[np.ndarray, " S"]:
+def critic_table(algorithm, state, obs: Float[np.ndarray, " S *shape"]) -> Float[np.ndarray, " S"]:
     """V̂ on every state's observation, in the units of rewards."""
     import jax.numpy as jnp
 

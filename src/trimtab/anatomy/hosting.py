@@ -6,17 +6,15 @@ from collections import deque
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Int, PRNGKeyArray
 
 from trimtab.algos import rollout
 from trimtab.algos.algorithm import Algorithm
-from trimtab.algos.gradients import Samples
 from trimtab.algos.optimizer import Hypers
 from trimtab.algos.rollout import Carry, Rollout
 from trimtab.algos.state import State
-from trimtab.anatomy.sampling import UNLIMITED_BURN_IN, CompiledSampler, Rows, with_lambda
+from trimtab.anatomy.sampling import UNLIMITED_BURN_IN, CompiledSampler, Rows, rows_of, with_lambda
 from trimtab.envs.base import derived_seed
 
 
@@ -75,7 +73,7 @@ class HostSampler:
         self.num_envs, self.num_steps, self.start = num_envs, num_steps, start
         self._env = None
         self._act = jax.jit(algorithm.act)
-        self._finish = jax.jit(self._advantages)
+        self._finish = jax.jit(partial(rows_of, algorithm))
         self.at(state)
 
     def at(self, state: State, hypers: Hypers | None = None) -> None:
@@ -124,14 +122,6 @@ class HostSampler:
         return rollout.collect_host(
             self.env, self.algorithm.dist, lambda obs, noise: act(obs, noise, given), noise, carry
         )
-
-    def _advantages(self, state: State, hypers, rows: Rollout) -> Rows:
-        advantage, target, _, valid, obs = self.algorithm.advantages(state, rows, hypers)
-        done = (rows.terminated | rows.truncated).astype(jnp.int32)
-        episode = jnp.cumsum(done, axis=0) - done
-        phase = rows.episode_length[0] - rows.valid[0]
-        samples = Samples(obs, rows.action, advantage, self.algorithm.in_units_of_values(state, target))
-        return Rows(samples, None, valid, episode, phase, rows)
 
 
 class Walk:

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ from jaxtyping import Array, Float
 from trimtab.algos.algorithm import Algorithm, hypers_of
 from trimtab.algos.gradients import FullObjective, PerSample, Samples, by_chunks
 from trimtab.algos.optimizer import Hypers, anneal
+from trimtab.algos.rollout import Rollout
 from trimtab.algos.state import State
 from trimtab.anatomy import bias as biases
 from trimtab.anatomy import correlation, exact, memory, minibatches, noise
@@ -24,8 +26,8 @@ from trimtab.anatomy.bootstrap import bootstrap_weights, positive_estimate, resa
 from trimtab.anatomy.hosting import sampler
 from trimtab.anatomy.measure import Measured, Measurer, flat, measure
 from trimtab.anatomy.options import ProbeOptions, check
-from trimtab.anatomy.sampling import Rows, tail_length, with_lambda
-from trimtab.anatomy.variance import Decomposition, decompose_rows
+from trimtab.anatomy.sampling import Rows, rows_of, tail_length, with_lambda
+from trimtab.anatomy.variance import Decomposition, decompose_rows, gradient_statistics
 from trimtab.config import Config, ConfigError
 from trimtab.estimate import UNRESOLVED, Estimate
 from trimtab.nets.agent import Params
@@ -265,7 +267,7 @@ class Prober:
             return UNRESOLVED
         count = self.num_steps // num_steps
         if num_steps not in self._cut:
-            self._cut[num_steps] = jax.jit(lambda state, rows, hypers: self._blocks(state, rows, hypers, num_steps))
+            self._cut[num_steps] = jax.jit(partial(self._blocks, num_steps=num_steps))
         hypers = self._hypers(gae_lambda)
         cut = lambda r: self._cut[num_steps](self.sampler.state, self.rows(r, gae_lambda).rollout, hypers)
         rows = self._measured(cut, tick, f"blocks of {num_steps}, ").rows
@@ -274,13 +276,10 @@ class Prober:
         columns = resample(scale * terms[:, None], bootstrap_weights(len(terms), self.options.seed))
         return positive_estimate(columns, 0, len(terms))
 
-    def _blocks(self, state: State, rows, hypers, num_steps: int) -> Rows:
+    def _blocks(self, state: State, rollout: Rollout, hypers: Hypers, num_steps: int) -> Rows:
         """A rollout [T, N] as [T', (T/T') N], column b N + n being block b of row n."""
         cut = lambda x: jnp.moveaxis(x.reshape(-1, num_steps, *x.shape[1:]), 0, 1).reshape(num_steps, -1, *x.shape[2:])
-        rows = jax.tree.map(cut, rows)
-        advantage, target, _, valid, obs = self.algorithm.advantages(state, rows, hypers)
-        episode = jnp.zeros_like(valid, jnp.int32)
-        return Rows(Samples(obs, rows.action, advantage, target), None, valid, episode, episode[0], rows)
+        return rows_of(self.algorithm, state, hypers, jax.tree.map(cut, rollout))
 
     def exactly(self, gae_lambda: float) -> dict[str, float]:
         """For finite MDPs: what the sampled numbers estimate, computed; for stationary starts."""
@@ -341,8 +340,6 @@ def moments(rows: Rows) -> tuple[float, float]:
 
 def between_batches(decomposition: Decomposition, means: np.ndarray, seed: int) -> Decomposition:
     """Only the variance between whole batches, where advantages couple the samples within one."""
-    from trimtab.anatomy.variance import gradient_statistics
-
     whole = decompose_rows(gradient_statistics(means[:, None, :]), 1, seed)
     return dataclasses.replace(
         decomposition,

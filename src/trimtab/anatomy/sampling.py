@@ -6,6 +6,7 @@ One draw is one replicate, of fixed shape, so the number of replicates never com
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -37,8 +38,24 @@ class Rows(NamedTuple):
     reference: Float[Array, "T N"] | None
     valid: Bool[Array, "T N"]
     episode: Int[Array, "T N"]
-    first_phase: Float[Array, " N"]
     rollout: Rollout
+
+
+def rows_of(
+    algorithm: Algorithm,
+    state: State,
+    hypers: Hypers,
+    rollout: Rollout,
+    reference: Callable[[Float[Array, "T N"]], Float[Array, "T N"]] | None = None,
+) -> Rows:
+    """A rollout as rows to measure, with advantages and value targets as training has them.
+
+    `reference` makes the advantages of the paired long rollout from the values.
+    """
+    advantage, target, value, valid, obs = algorithm.advantages(state, rollout, hypers)
+    samples = Samples(obs, rollout.action, advantage, algorithm.in_units_of_values(state, target))
+    episode = returns.episode_index(rollout.terminated, rollout.truncated)
+    return Rows(samples, reference(value) if reference else None, valid, episode, rollout)
 
 
 def with_lambda(hypers: Hypers, gae_lambda: float | None) -> Hypers:
@@ -187,17 +204,8 @@ class CompiledSampler:
         env = _Remembering(algorithm.env) if self.tail else algorithm.env
         _, rows = rollout.collect(env, algorithm.dist, policy, carry, collect_key, self.num_steps)
         before, rows = (rows.next_obs[1], rows._replace(next_obs=rows.next_obs[0])) if self.tail else (None, rows)
-        advantage, target, value, valid, obs = algorithm.advantages(state, rows, hypers)
-        reference = self._reference(state, hypers, rows, value, before, tail_key) if self.tail else None
-        done = (rows.terminated | rows.truncated).astype(jnp.int32)
-        return Rows(
-            samples=Samples(obs, rows.action, advantage, algorithm.in_units_of_values(state, target)),
-            reference=reference,
-            valid=valid,
-            episode=jnp.cumsum(done, axis=0) - done,
-            first_phase=carry.episode_length,
-            rollout=rows,
-        )
+        continued = lambda value: self._reference(state, hypers, rows, value, before, tail_key)
+        return rows_of(algorithm, state, hypers, rows, continued if self.tail else None)
 
     def _reference(self, state: State, hypers, rows: Rollout, value, before, key: PRNGKeyArray):
         """λ = 1 advantages whose cuts (time limits, the end of the row) are continued instead of bootstrapped."""
