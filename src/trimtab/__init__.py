@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 # ruff: noqa: F401
 if TYPE_CHECKING:  # what editors complete
     from trimtab.api import (
+        adopt,
         compare,
         configure,
         diagnose,
@@ -50,6 +51,7 @@ _PUBLIC = {
     "Policy": "trimtab.runs.policy",
     "Rescaled": "trimtab.playbook.rescale",
     "Run": "trimtab.runs.run",
+    "adopt": "trimtab.api",
     "compare": "trimtab.api",
     "configure": "trimtab.api",
     "diagnose": "trimtab.api",

@@ -9,11 +9,16 @@ import time
 
 import numpy as np
 import pytest
+import tiny
 
+import trimtab
 from trimtab import cli
 from trimtab.config import Config, ConfigError
+from trimtab.runs import loop
 from trimtab.runs.device import cores
 from trimtab.runs.records import RunDir
+from trimtab.runs.start import Start
+from trimtab.studies import study
 from trimtab.studies.split import Split, SplitOptions, check_split, default_splits, effort, improved, parse_splits
 from trimtab.studies.weighing import (
     contenders,
@@ -304,6 +309,14 @@ def test_the_untrained_policy_is_never_what_is_probed():
     assert Split(config, 64, 4, SplitOptions(splits="4x16,16x4", points=1))._steps_probed() == [64]
 
 
+def test_a_policy_that_was_trained_before_its_first_step_is_probed_there(tmp_path):
+    first = loop.train(tiny.config(), tmp_path / "first", until=0)
+    with pytest.raises(ConfigError, match="no checkpoint after the first step"):
+        Split(first.config, 16, 2, SplitOptions(run=str(first.path)))
+    begun = loop.train(first.config, tmp_path / "begun", start=Start.at(first.path), until=0)
+    assert Split(begun.config, 16, 2, SplitOptions(run=str(begun.path)))._steps_probed() == [0]
+
+
 @pytest.mark.parametrize("options", [{"points": 4}, {"budget": 0.0}, {"seeds": 5, "max_seeds": 3}, {"replicates": 1}])
 def test_efforts_that_mean_nothing_are_refused(options):
     with pytest.raises(ConfigError):
@@ -364,6 +377,27 @@ def test_the_whole_job_interrupted_and_resumed_writes_a_page_and_one_object(tmp_
     assert list((out / "figures").glob("*.png"))
     again = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert again.returncode == 2 and "already exists" in again.stderr
+
+
+def test_the_batch_that_is_split_is_its_own_unless_another_is_asked_for(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(study, "begin", lambda split, *rest: asked.append(split) or {})
+    monkeypatch.setattr("trimtab.commands.split.finish_split", lambda result, output: 0)
+    run = loop.train(tiny.config(num_envs=4, num_steps=16), tmp_path / "run")
+    words = (
+        ["Pendulum-v1"],
+        ["Pendulum-v1", "--batch", "64"],
+        ["--run", str(run.path)],
+        ["CartPole-v1", "--preset=none"],
+    )
+    for each in words:
+        assert cli.main(["split", *each]) == 0
+    preset = trimtab.configure("Pendulum-v1")
+    own = [(preset.batch, preset.num_envs), (64, preset.num_envs), (64, 4), (512, 4)]
+    assert [(split.batch, split.own) for split in asked] == own
+    assert asked[2].config.env_id == "CartPole-v1"
+    with pytest.raises(SystemExit):
+        cli.main(["split"])
 
 
 def test_a_split_that_cannot_begin_leaves_nothing(tmp_path, monkeypatch):

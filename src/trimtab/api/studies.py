@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def split(
     source: Source,
-    batch: int,
+    batch: int | None = None,
     run_dir: Place | None = None,
     *,
     splits: str | Sequence[str] | None = None,
@@ -37,8 +37,8 @@ def split(
 ) -> Studied:
     """How should a batch be split into environments × steps? The answer of `trimtab split`, whose options these are.
 
-    A Run as source is also what is probed. `splits`: "4x256,16x64", or a list of such. `on`, `workers` and `store` say
-    where jobs are done and kept.
+    `batch` is N × T in every split (default: what the source has). A Run as source is also what is probed. `splits`:
+    "4x256,16x64", or a list of such. `on`, `workers` and `store` say where jobs are done and kept.
     """
     from trimtab.studies.split import Split, effort, longest, refuse_other_fields, shortened
 
@@ -54,8 +54,9 @@ def split(
     given = {"splits": chosen, "run": probed, "seeds": seeds, "max_seeds": max_seeds, "budget": budget}
     given |= {"points": points, "replicates": replicates, "quick": quick}
     options = effort({name: value for name, value in given.items() if value is not None})
-    first = longest(batch, chosen)
-    config = configure(source, preset=preset, **fields | {"num_envs": first[0], "num_steps": first[1]})
+    batch = own.batch if batch is None else batch
+    num_envs, num_steps = longest(batch, chosen)
+    config = configure(source, preset=preset, **fields | {"num_envs": num_envs, "num_steps": num_steps})
     if "total_timesteps" not in fields:
         config = shortened(config, batch, quick)
     study = Split(config, batch, own.num_envs, options, f"trimtab.split({own.env_id!r}, {batch})")

@@ -27,6 +27,7 @@ GROUPS = {
         "study": "the sources' experiments and claims: list, run NAME, show DIR, claims",
     },
     "use a policy": {
+        "adopt": "make a run of a policy that Stable-Baselines3, CleanRL or rsl_rl trained",
         "watch": "play episodes with a run's policy: a GIF, an MP4, or a window",
         "export": "write a run's policy for NumPy, ONNX or PyTorch, checked against the run",
     },

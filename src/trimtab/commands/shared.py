@@ -122,10 +122,11 @@ def layered_config(given, base: dict[str, Any] | None = None) -> Config:
     return presets.layered(*layers, preset=preset or "none", base=base)
 
 
-def own_num_envs(given) -> int:
-    """The number of environments the configuration has by itself: the preset's or file's, else the default."""
+def own_sizes(given) -> tuple[int, int]:
+    """N and T that the configuration has by itself: the preset's or file's, else the defaults."""
     name = preset_of(given)
-    return ((presets.load(name) if name else {}) | _file_of(given)).get("num_envs", Config.num_envs)
+    fields = (presets.load(name) if name else {}) | _file_of(given)
+    return fields.get("num_envs", Config.num_envs), fields.get("num_steps", Config.num_steps)
 
 
 def preset_of(given) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from trimtab.commands.shared import (
     filled,
     layered_config,
     numbered,
-    own_num_envs,
+    own_sizes,
     parser,
     refuse_two_environments,
 )
@@ -23,31 +24,33 @@ def split(argv: list[str]) -> int:
     from trimtab.studies.split import Split, SplitOptions, effort, longest, shortened
     from trimtab.studies.study import Where, begin
 
-    made = parser("split", SplitOptions, Output, Where, Config, positional="env", help="environment id")
-    made.add_argument("--batch", required=True, metavar="B", help="samples per iteration, N × T in every split")
+    made = parser("split", SplitOptions, Output, Where, Config)
+    made.add_argument("env", nargs="?", help="environment id (default: that of --run or --config)")
+    made.add_argument("--batch", metavar="B", help="samples per iteration, N × T in every split (default: as it has)")
     made.add_argument("--preset", metavar="NAME", help="preset to start from (default: the environment's own)")
     made.add_argument("--config", metavar="FILE", help="YAML file of fields, over the preset")
     made.add_argument("--run-dir", metavar="DIR", help="where results go (default: runs/split-ENV-K)")
     given = made.parse(argv)
-    refuse_two_environments(given)
-    given.env_id = given.env
+    if given.env is not None:
+        refuse_two_environments(given)
+        given.env_id = given.env
     for name in ("num_envs", "num_steps"):
         if hasattr(given, name):
             raise ConfigError(name, getattr(given, name), "is what a split varies; use --splits")
-    batch = flags.parse("batch", int, given.batch)
     options, output = effort(flags.values(SplitOptions, given)), filled(Output, given)
-    first = longest(batch, options.splits)
-    if options.run:
-        config = _config_of_run(given, options.run)
-        own, config = config.num_envs, config.replace(num_envs=first[0], num_steps=first[1])
+    run = _config_of_run(given, options.run) if options.run else None
+    own = (run.num_envs, run.num_steps) if run else own_sizes(given)
+    batch = flags.parse("batch", int, given.batch) if given.batch else math.prod(own)
+    num_envs, num_steps = longest(batch, options.splits)
+    if run:
+        config = run.replace(num_envs=num_envs, num_steps=num_steps)
     else:
-        own = own_num_envs(given)
-        given.num_envs, given.num_steps = map(str, first)
+        given.num_envs, given.num_steps = str(num_envs), str(num_steps)
         config = layered_config(given)
     if not hasattr(given, "total_timesteps"):
         config = shortened(config, batch, options.quick)
-    study = Split(config, batch, own, options, command := "trimtab split " + " ".join(argv))
-    out = Path(given.run_dir) if given.run_dir else numbered(f"split-{given.env_id.replace('/', '-')}")
+    study = Split(config, batch, own[0], options, command := "trimtab split " + " ".join(argv))
+    out = Path(given.run_dir) if given.run_dir else numbered(f"split-{config.env_id.replace('/', '-')}")
     return finish_split(begin(study, out, filled(Where, given), command, output.quiet or output.json), output)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trimtab.config import Config, ConfigError
+from trimtab.config import Config, ConfigError, from_dict
+from trimtab.fields import nearest_divisors
 from trimtab.playbook.libraries import LIBRARIES
 from trimtab.playbook.libraries.rules import NoCounterpart, Translated
 from trimtab.wording import nearest
@@ -33,3 +34,12 @@ def translate(library: str, given: dict[str, Any], defaults: bool = True) -> Tra
         to.fields["clip_vloss"] = to.fields.get("clip_coef", Config.clip_coef)
     theirs.finish(to)
     return to
+
+
+def fitting(fields: dict[str, Any], batch: int) -> tuple[Config, list[str]]:
+    """A configuration whose minibatches divide its batch, as they need not elsewhere."""
+    number, size = fields.pop("num_minibatches", None), fields.pop("minibatch_size", None)
+    size = size or batch // int(number or 1)
+    near = min(nearest_divisors(batch, int(size)), key=lambda n: abs(n - size))
+    note = f"{batch:,} samples do not divide into minibatches of {size:,}: read as minibatches of {near:,}"
+    return from_dict(fields | {"minibatch_size": near}), [note] if near != size else []

@@ -33,7 +33,7 @@ from trimtab.runs.progress import Progress
 from trimtab.runs.records import RunDir, RunError, Taken, new_path
 from trimtab.runs.run import Run
 from trimtab.runs.sinks import Sink, TensorBoard, WandB, require_packages
-from trimtab.runs.start import Start, begin, first_segment, going_on, segments_of, taken
+from trimtab.runs.start import Arrays, Start, begin, first_segment, going_on, segments_of, taken
 from trimtab.shares import refuse_moving, shared_by
 
 WINDOW = 100  # episodes in rollout/ep_rew_mean
@@ -80,7 +80,7 @@ def train(
     checkpoints: int | None = None,
     tensorboard: bool = False,
     track: bool = False,
-    start: Start | None = None,
+    start: Start | Arrays | None = None,
     until: int | None = None,
     say: Callable[[str], None] = to_stderr,
     announce: Callable[[Config, Spec], None] = _nothing,
@@ -93,10 +93,10 @@ def train(
     becomes its name. A run whose `env` cannot be imported by that name (one in __main__, a lambda) can only be resumed
     with `env` given again.
     `quiet` shows no progress; `checkpoints` are evenly spaced (20, or fewer where they are large); `tensorboard` and
-    `track` also write there. `start` brings the parameters of another run. `until` stops after so many steps, as a
-    kill would, but with a checkpoint. `say` is told what a person should know, `announce` the configuration and what
-    the environment is, once nothing can be refused, `tick` the steps recorded so far. `engines` keeps compiled programs
-    between runs.
+    `track` also write there. `start` brings the parameters of another run, or arrays. `until` stops after so many
+    steps, as a kill would, but with a checkpoint. `say` is told what a person should know, `announce` the configuration
+    and what the environment is, once nothing can be refused, `tick` the steps recorded so far. `engines` keeps compiled
+    programs between runs.
     """
     if env is not None:
         config = config.replace(env_id=name_of(env))
@@ -111,16 +111,17 @@ def train(
             if start:
                 state = begin(engine, state, start)
                 parts = ", ".join(about["started_from"]["taken"])
-                say(f"starting from {start.run} at step {start.step:,}, taking: {parts}; all else is new")
+                say(f"starting from {start.place}, taking: {parts}; all else is new")
             return _Loop(config, engine, run, options, until).go(state)
 
 
-def _beginning(engine: Engine, config: Config, start: Start | None) -> dict[str, Any]:
+def _beginning(engine: Engine, config: Config, start: Start | Arrays | None) -> dict[str, Any]:
     """What the manifest says of how a run begins."""
     about: dict[str, Any] = {"segments": [first_segment(config)]}
     if start is None:
         return about
-    return about | {"started_from": {"start": asdict(start), "taken": taken(engine, start)}}
+    at = {"start": asdict(start)} if isinstance(start, Start) else {}
+    return about | {"started_from": at | {"place": start.place, "taken": taken(engine, start)}}
 
 
 @contextmanager

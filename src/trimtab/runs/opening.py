@@ -75,6 +75,8 @@ def restore(run: RunDir, config: Config, engine: Engine, say: Callable[[str], No
         raise RunError(f"no checkpoint of {run.path} can be read, and its records would be lost; begin another run")
     run.rewind(Checkpoint(0, run.path, {"lengths": {"metrics.jsonl": 0, "evaluations.jsonl": 0}, "iteration": 0}))
     begun_from, state = run.manifest().get("started_from"), engine.init(config.seed)
+    if begun_from and "start" not in begun_from:
+        raise RunError(f"what {run.path} began with is lost with its checkpoint; adopt it again")
     return begin(engine, state, Start(**begun_from["start"])) if begun_from else state
 
 

@@ -44,6 +44,14 @@ class Start:
         checkpoint = checkpoints[-1] if step is None else run.checkpoint_at(step)
         return cls(str(run.path.resolve()), checkpoint.step, checkpoint.meta.get("sha256", ""), optimizer)
 
+    @property
+    def config(self) -> Config:
+        return configuration.from_dict(RunDir.open(self.run).config())
+
+    @property
+    def place(self) -> str:
+        return f"{self.run} at step {self.step:,}"
+
     def tensors(self) -> dict[str, np.ndarray]:
         """The checkpoint's contents; refused if they are not the ones of then."""
         run = RunDir.open(self.run)
@@ -53,17 +61,35 @@ class Start:
         return run.read_checkpoint(checkpoint)
 
 
-def taken(engine: Engine, start: Start) -> list[str]:
+@dataclass(frozen=True)
+class Arrays:
+    """Parameters that were no run's: arrays under the names of a checkpoint, and whose they are (`run`)."""
+
+    run: str
+    config: Config
+    arrays: dict[str, np.ndarray]
+    optimizer: bool = False
+
+    @property
+    def place(self) -> str:
+        return self.run
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        return self.arrays
+
+
+def taken(engine: Engine, start: Start | Arrays) -> list[str]:
     """What a run takes from `start`: policy, critic and normalizers where both have them; what cannot fit is refused.
 
     Counters, schedules and environments start anew; so does the optimizer unless it is asked for.
     """
-    config, source = engine.algorithm.config, configuration.from_dict(RunDir.open(start.run).config())
+    config, source = engine.algorithm.config, start.config
     tensors, agent = start.tensors(), engine.algorithm.agent
     _refuse_other_shapes(config, source, agent.policy_layout, tensors, start)
     if config.norm_obs != source.norm_obs:
         problem = f"the policy of {start.run} sees its observations otherwise; nearest: {str(source.norm_obs).lower()}"
         raise ConfigError("norm_obs", config.norm_obs, problem)
+    _refuse_other_observations(engine.algorithm.env.spec.obs_shape, tensors, start)
     if start.optimizer and config.optimizer != source.optimizer:
         raise ConfigError("optimizer", config.optimizer, f"the state taken is of another; nearest: {source.optimizer}")
     parts = {
@@ -80,7 +106,7 @@ def taken(engine: Engine, start: Start) -> list[str]:
     return [part for part, is_taken in parts.items() if is_taken]
 
 
-def begin(engine: Engine, state: State, start: Start) -> State:
+def begin(engine: Engine, state: State, start: Start | Arrays) -> State:
     """`state` with everything that is `taken` from `start`."""
     parts, tensors, agent = taken(engine, start), start.tensors(), engine.algorithm.agent
     networks = {"policy": snapshot.vector(agent.policy_layout, tensors, "policy")}
@@ -116,7 +142,7 @@ def _critic(engine: Engine, state: State, tensors: dict[str, np.ndarray]) -> tup
     return agent.rescale_value(value, stats.std, stats.mean), None
 
 
-def _refuse_other_shapes(config: Config, source: Config, layout: dict, tensors: dict, start: Start) -> None:
+def _refuse_other_shapes(config: Config, source: Config, layout: dict, tensors: dict, start: Start | Arrays) -> None:
     if _fits(layout, tensors, "policy"):
         return
     for name in NETWORK_FIELDS:
@@ -124,6 +150,12 @@ def _refuse_other_shapes(config: Config, source: Config, layout: dict, tensors: 
         if own != other:
             raise ConfigError(name, own, f"the policy of {start.run} has another shape; nearest: {other}")
     raise RunError(f"the policy of {start.run} has another shape: its environment differs")
+
+
+def _refuse_other_observations(shape: tuple[int, ...], tensors: dict, start: Start | Arrays) -> None:
+    seen = tensors.get("state.obs_stats.mean", np.empty(shape)).shape
+    if seen != tuple(shape):
+        raise RunError(f"the normalizer of {start.run} is of observations {seen}; the environment has {tuple(shape)}")
 
 
 def _fits(layout: dict[str, tuple[int, ...]], tensors: dict[str, np.ndarray], network: str) -> bool:

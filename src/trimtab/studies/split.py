@@ -193,9 +193,11 @@ class Split(Study):
         return load(self.base).config if isinstance(self.base, str) else self.base.config
 
     def _steps_probed(self) -> list[int]:
-        """The checkpoints of the stages: early is the first after the start, late the last."""
+        """The checkpoints of the stages: early is the first that was trained, late the last."""
         if isinstance(self.base, str):
-            steps = [c.step for c in load(self.base).checkpoints if c.step > 0]
+            run = load(self.base)
+            trained = "started_from" in run.files.manifest()  # before its first step
+            steps = [c.step for c in run.checkpoints if c.step > 0 or trained]
             if not steps:
                 raise ConfigError("run", self.base, "has no checkpoint after the first step")
         else:

@@ -37,6 +37,8 @@ def _policy_kwargs(value: Any, to: Translated) -> None:
     for name in ("tanh", "relu", "elu", "silu", "gelu"):
         if re.search(rf"activation_fn[^,)]*\b{name}\b", text, re.IGNORECASE):
             to.fields["activation"] = name
+    if "activation_fn" in text and "activation" not in to.fields:
+        to.left_out["policy_kwargs: activation_fn"] = "not one of the activations here"
     found = re.search(r"log_std_init['\"]?\s*[:=]\s*(-?[\d.]+)", text)
     if found:
         to.fields["log_std_init"] = float(found[1])

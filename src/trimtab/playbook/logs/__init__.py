@@ -12,14 +12,13 @@ import numpy as np
 from yaml import YAMLError
 
 from trimtab import envs
-from trimtab.config import Config, from_dict
+from trimtab.config import Config
 from trimtab.envs.base import kind_of, outputs_of
-from trimtab.fields import nearest_divisors
 from trimtab.playbook.logs import cleanrl, rsl_rl, sb3
 from trimtab.playbook.logs.events import read_events
 from trimtab.playbook.logs.log import Details, Format, Log, Sources
 from trimtab.playbook.sizes import Action
-from trimtab.playbook.translate import translate
+from trimtab.playbook.translate import fitting, translate
 from trimtab.runs.records import RunError
 
 FORMATS = (sb3.FORMAT, cleanrl.FORMAT, rsl_rl.FORMAT)
@@ -126,13 +125,5 @@ def _configuration(log_format: Format, details: Details, last: int) -> tuple[Con
     batch = int(fields["num_envs"]) * int(fields["num_steps"])
     reached = (last + 1) * batch if log_format.by_iteration else last
     fields |= {"env_id": details.env_id, "total_timesteps": max(reached, fields.get("total_timesteps", 0), batch)}
-    config, notes = _fitting(fields, batch)
+    config, notes = fitting(fields, batch)
     return config, frozenset(known), notes
-
-
-def _fitting(fields: dict[str, Any], batch: int) -> tuple[Config, list[str]]:
-    """A configuration whose minibatches divide its batch, as they need not elsewhere."""
-    size = fields.pop("minibatch_size", None) or batch // int(fields.pop("num_minibatches", 1))
-    near = min(nearest_divisors(batch, int(size)), key=lambda n: abs(n - size))
-    note = f"{batch:,} samples do not divide into minibatches of {size:,}: read as minibatches of {near:,}"
-    return from_dict(fields | {"minibatch_size": near}), [note] if near != size else []

@@ -5,6 +5,7 @@ There is no clip fraction and no KL; the adaptive step size, which follows the K
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,22 @@ LEARNING = "Perf/learning_time"
 
 
 def _details(sources: Sources) -> Details:
-    file = sources.folder / "params" / "agent.yaml"
-    agent = _plain(file.read_text()) if file.is_file() else {}
-    parts = [agent, *(agent.get(name) or {} for name in ("algorithm", "policy", "actor"))]
-    values = {k: v for part in parts for k, v in part.items() if k in LIBRARY.rules and not isinstance(v, dict)}
-    batch = _batch(sources)
+    values, batch = hyperparameters_in(sources.folder), _batch(sources)
     if "num_steps_per_env" in values and batch:
         values.setdefault("num_envs", max(1, round(batch / values["num_steps_per_env"])))
-    return Details(values, batch, agent.get("experiment_name"))
+    return Details(values, batch, _agent_in(sources.folder).get("experiment_name"))
+
+
+def hyperparameters_in(folder: Path) -> dict[str, Any]:
+    """What Isaac Lab writes down of a run's hyperparameters."""
+    agent = _agent_in(folder)
+    parts = [agent, *(agent.get(name) or {} for name in ("algorithm", "policy", "actor"))]
+    return {k: v for part in parts for k, v in part.items() if k in LIBRARY.rules and not isinstance(v, dict)}
+
+
+def _agent_in(folder: Path) -> dict[str, Any]:
+    file = folder / "params" / "agent.yaml"
+    return _plain(file.read_text()) if file.is_file() else {}
 
 
 def _plain(text: str) -> dict[str, Any]:

@@ -25,7 +25,9 @@ def _details(sources: Sources) -> Details:
     batch = int(np.median(np.diff(at))) if len(at) > 1 else None
     details = Details(_numbers(sources), batch)
     for model in sorted(sources.folder.glob("*.zip"), key=lambda file: file.stat().st_mtime):
-        _add_model(model, details)
+        hyperparameters, action = said_by_model(model)
+        details.hyperparameters |= hyperparameters
+        details.action = action or details.action
     _add_episodes(sorted(sources.folder.glob("*monitor.csv")), details)
     evaluations = sources.folder / "evaluations.npz"
     if evaluations.is_file():
@@ -46,22 +48,22 @@ def _numbers(sources: Sources) -> dict[str, Any]:
     return found
 
 
-def _add_model(file: Path, details: Details) -> None:
-    """What a saved model says in plain JSON; what it pickles is not opened."""
+def said_by_model(file: Path) -> tuple[dict[str, Any], Action | None]:
+    """Hyperparameters and actions of a saved model, where they are plain JSON; what it pickles is not opened."""
     try:
         with zipfile.ZipFile(file) as archive:
             data = json.loads(archive.read("data"))
     except (KeyError, ValueError, OSError, zipfile.BadZipFile):
-        return  # another kind of archive
+        return {}, None  # another kind of archive
     if not isinstance(data, dict) or "n_epochs" not in data:
-        return
-    plain = {k: v for k, v in data.items() if k in LIBRARY.rules and isinstance(v, int | float | bool)}
-    details.hyperparameters |= plain | {"total_timesteps": data.get("_total_timesteps", 0)}
-    space = data.get("action_space", {})
+        return {}, None
+    plain: dict[str, Any] = {k: v for k, v in data.items() if k in LIBRARY.rules and isinstance(v, int | float | bool)}
+    activation = (data.get("policy_kwargs") or {}).get("activation_fn")  # as text, beside what is pickled
+    plain |= {"policy_kwargs": {"activation_fn": activation}} if isinstance(activation, str) else {}
+    hyperparameters, space = plain | {"total_timesteps": data.get("_total_timesteps", 0)}, data.get("action_space", {})
     if "n" in space:
-        details.action = Action("discrete", int(re.sub(r"\D", "", str(space["n"])) or 1))
-    elif space.get("_shape"):
-        details.action = Action("continuous", int(np.prod(space["_shape"])))
+        return hyperparameters, Action("discrete", int(re.sub(r"\D", "", str(space["n"])) or 1))
+    return hyperparameters, Action("continuous", int(np.prod(space["_shape"]))) if space.get("_shape") else None
 
 
 def _add_episodes(files: list[Path], details: Details) -> None:

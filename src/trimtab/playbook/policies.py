@@ -1,0 +1,234 @@
+"""Policies of other libraries: what their weights are called there and here, and how they see observations. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trimtab.config import ConfigError
+
+Arrays = dict[str, np.ndarray]
+RSL_RL_EPSILON = 1e-2  # added to deviations of observations there
+UNBOUNDED = 1e6  # a clip that nothing reaches
+COUNT = 1e6  # samples that statistics are taken to rest on where nobody says
+PREFIXES = ("policy.", "model_state_dict.")  # of a model that holds more than its policy
+
+
+@dataclass(frozen=True)
+class Names:
+    """Where a library keeps its dense networks: layers are numbered under a prefix ("actor.0.weight").
+
+    The last layer is the head, unless the head has a name of its own.
+    """
+
+    library: str
+    title: str
+    policy: str
+    value: str
+    policy_head: str = ""
+    value_head: str = ""
+    log_std: tuple[str, ...] = ()
+    std: tuple[str, ...] = ()  # the deviation itself, not its logarithm
+    observed: str = ""  # mean and deviation of observations, where they lie with the weights
+    observed_by_critic: str = ""
+
+
+KNOWN = (
+    Names(
+        library="sb3",
+        title="Stable-Baselines3",
+        policy="mlp_extractor.policy_net",
+        value="mlp_extractor.value_net",
+        policy_head="action_net",
+        value_head="value_net",
+        log_std=("log_std",),
+    ),
+    Names(
+        library="rsl_rl",
+        title="rsl_rl",
+        policy="actor_state_dict.mlp",
+        value="critic_state_dict.mlp",
+        log_std=("actor_state_dict.distribution.log_std_param",),
+        std=("actor_state_dict.distribution.std_param",),
+        observed="actor_state_dict.obs_normalizer",
+        observed_by_critic="critic_state_dict.obs_normalizer",
+    ),
+    Names(
+        library="rsl_rl",
+        title="rsl_rl",
+        policy="actor",
+        value="critic",
+        log_std=("log_std",),
+        std=("std",),
+        observed="actor_obs_normalizer",
+        observed_by_critic="critic_obs_normalizer",
+    ),
+    Names("cleanrl", "CleanRL", "actor_mean", "critic", log_std=("actor_logstd",)),
+    Names("cleanrl", "CleanRL", "actor", "critic"),
+)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """How a policy sees observations: (x − mean) / √variance, clipped; and the variance that rewards are scaled by."""
+
+    mean: np.ndarray | None = None
+    variance: np.ndarray | None = None
+    clip: float = 10.0
+    reward_variance: float | None = None
+    count: float = COUNT
+
+    def tensors(self) -> Arrays:
+        """The normalizers of a checkpoint, by name."""
+        tensors: Arrays = {}
+        if self.mean is not None and self.variance is not None:
+            tensors |= self._moments("state.obs_stats", self.mean, self.variance)
+        if self.reward_variance is not None:
+            tensors |= self._moments("state.reward_scale.stats", np.zeros(()), np.asarray(self.reward_variance))
+        return tensors
+
+    def _moments(self, prefix: str, mean: np.ndarray, variance: np.ndarray) -> Arrays:
+        parts = {"count": np.asarray(self.count), "mean": mean, "deviation": self.count * variance}
+        return {f"{prefix}.{name}": np.asarray(part, np.float32) for name, part in parts.items()}
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Networks of another library under the names they have here."""
+
+    names: Names
+    hidden_sizes: tuple[int, ...]
+    policy: Arrays
+    value: Arrays
+    observed: Observed
+
+    def tensors(self) -> Arrays:
+        """The parameters of a checkpoint, by name."""
+        networks = {"policy": self.policy, "value": self.value}
+        return {f"params.{name}.{path}": array for name, parts in networks.items() for path, array in parts.items()}
+
+
+def networks_of(weights: Mapping[str, Any]) -> Networks:
+    """The networks that weights by name are (a state_dict, or several in one mapping)."""
+    arrays = {_bare(name): array for name, array in _flat(weights, "")}
+    names = _recognized(arrays)
+    policy, widths = _network(arrays, names.policy, names.policy_head)
+    value, other = _network(arrays, names.value, names.value_head)
+    if widths != other:
+        problem = f"the policy has layers of {list(widths)}, the critic of {list(other)}; here both have the same"
+        raise ConfigError("policy", names.title, problem)
+    policy |= _deviation(arrays, names)
+    observed = _observed(arrays, names.observed)
+    value |= _seen_alike(value, _observed(arrays, names.observed_by_critic), observed)
+    return Networks(names, widths, policy, value, observed)
+
+
+def _deviation(arrays: Arrays, names: Names) -> Arrays:
+    """The logarithm of a Gaussian policy's deviation, one for each action in every state."""
+    for spread, logarithm in ((names.log_std, lambda x: x), (names.std, np.log)):
+        for name in (name for name in spread if name in arrays):
+            if max(arrays[name].shape, default=1) != arrays[name].size:
+                raise ConfigError("policy", names.title, f"{name} depends on the state; here it does not")
+            return {"log_std": logarithm(arrays[name].reshape(-1))}
+    return {}
+
+
+def _flat(weights: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, np.ndarray]]:
+    """Every array with its name, also in mappings within; what is no array (counters, an optimizer) is left out."""
+    for name, value in weights.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif hasattr(value, "shape"):
+            array = value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
+            yield f"{prefix}{name}", array.astype(np.float32)
+
+
+def _bare(name: str) -> str:
+    return next((name.removeprefix(prefix) for prefix in PREFIXES if name.startswith(prefix)), name)
+
+
+def _recognized(arrays: Arrays) -> Names:
+    for names in KNOWN:
+        heads = [f"{head}.weight" for head in (names.policy_head, names.value_head) if head]
+        layers = heads or [f"{network}.0.weight" for network in (names.policy, names.value)]
+        spread = names.std + names.log_std
+        needed = bool(spread) and not names.policy_head  # a head says enough, with or without a deviation
+        if all(name in arrays for name in layers) and (not needed or any(name in arrays for name in spread)):
+            return names
+    titles = ", ".join(dict.fromkeys(names.title for names in KNOWN))
+    shown = ", ".join(list(arrays)[:4]) or "nothing"
+    raise ConfigError("policy", shown, f"these are not the names of a dense policy of {titles}")
+
+
+def _network(arrays: Arrays, prefix: str, head: str) -> tuple[Arrays, tuple[int, ...]]:
+    """A network's layers and head under the names here, and the widths of its layers; PyTorch's are [out, in]."""
+    found = [re.fullmatch(rf"{re.escape(prefix)}\.(\d+)\.weight", name) for name in arrays]
+    layers = [f"{prefix}.{k}" for k in sorted(int(match[1]) for match in found if match)]
+    layers, head = (layers, head) if head else (layers[:-1], layers[-1])
+    here = {f"trunk.layers[{k}]": name for k, name in enumerate(layers)} | {"head": head}
+    odd = next((name for name in here.values() if arrays[f"{name}.weight"].ndim != 2), None)
+    if odd:
+        raise ConfigError("policy", odd, "is no dense layer; only dense networks can be taken")
+    parts = {f"{to}.weight": arrays[f"{name}.weight"].T for to, name in here.items()}
+    parts |= {f"{to}.bias": arrays[f"{name}.bias"] for to, name in here.items()}
+    return parts, tuple(arrays[f"{name}.weight"].shape[0] for name in layers)
+
+
+def _observed(arrays: Arrays, prefix: str) -> Observed:
+    """Statistics that lie with the weights: rsl_rl's (x − mean) / (std + 0.01), not clipped."""
+    mean, std, count = (arrays.get(f"{prefix}.{name}") for name in ("_mean", "_std", "count"))
+    if mean is None or std is None:
+        return Observed()
+    counted = COUNT if count is None else max(2.0, float(count))
+    return Observed(mean.reshape(-1), (std.reshape(-1) + RSL_RL_EPSILON) ** 2, UNBOUNDED, count=counted)
+
+
+def _seen_alike(network: Arrays, its_own: Observed, shared: Observed) -> Arrays:
+    """A first layer that makes of z = (x − μ)/σ, shared, what it made of its own (x − m)/s.
+
+    W z' + b with z' = (σ z + μ − m)/s, so W' = σ/s W and b' = b + (μ − m)/s W.
+    """
+    layer = "trunk.layers[0]" if "trunk.layers[0].weight" in network else "head"
+    weight, bias = network[f"{layer}.weight"], network[f"{layer}.bias"]
+    (own_mean, own_std), (mean, std) = (_moments_of(observed, len(weight)) for observed in (its_own, shared))
+    if not len(own_mean) == len(mean) == len(weight):
+        return {}  # it sees other observations altogether
+    moved = ((mean - own_mean) / own_std) @ weight
+    return {f"{layer}.weight": (std / own_std)[:, None] * weight, f"{layer}.bias": bias + moved}
+
+
+def _moments_of(observed: Observed, size: int) -> tuple[np.ndarray, np.ndarray]:
+    if observed.mean is None or observed.variance is None:
+        return np.zeros(size, np.float32), np.ones(size, np.float32)
+    return observed.mean, np.sqrt(observed.variance)
+
+
+def observed_by(normalizer: Any) -> Observed:
+    """What a normalizer knows: Stable-Baselines3's VecNormalize, or a mapping with obs_mean, obs_var, reward_var."""
+    if isinstance(normalizer, Mapping):
+        known = {"obs_mean", "obs_var", "reward_var", "clip_obs"}
+        if not normalizer.keys() or normalizer.keys() - known:
+            shown = ", ".join(map(str, normalizer)) or "nothing"
+            raise ConfigError("normalizer", shown, f"must hold some of {', '.join(sorted(known))}")
+        mean, variance, reward = (normalizer.get(name) for name in ("obs_mean", "obs_var", "reward_var"))
+        clip, count = float(normalizer.get("clip_obs", Observed.clip)), COUNT
+    elif hasattr(normalizer, "obs_rms"):
+        statistics = normalizer.obs_rms if getattr(normalizer, "norm_obs", True) else None
+        if isinstance(statistics, dict):
+            raise ConfigError("normalizer", type(normalizer).__name__, "normalizes several observations, one is taken")
+        mean, variance = (getattr(statistics, name, None) for name in ("mean", "var"))
+        scaled = getattr(normalizer, "norm_reward", False)
+        reward = normalizer.ret_rms.var if scaled else None
+        clip = float(getattr(normalizer, "clip_obs", Observed.clip))
+        count = max(2.0, float(getattr(statistics, "count", COUNT)))
+    else:
+        problem = "must be a VecNormalize, or a mapping (.npz) with obs_mean, obs_var and reward_var"
+        raise ConfigError("normalizer", type(normalizer).__name__, problem)
+    if (mean is None) != (variance is None):
+        raise ConfigError("normalizer", "obs_mean or obs_var", "has no meaning without the other")
+    flat = [None if part is None else np.asarray(part, np.float32).reshape(-1) for part in (mean, variance)]
+    return Observed(*flat, clip, None if reward is None else float(np.asarray(reward)), count)
