@@ -41,7 +41,7 @@ def test_help_is_in_groups_under_a_short_usage_line(capsys):
     text = shown(capsys, "train", "--help")
     assert text.startswith("usage: trimtab train [ENV] [options]\n")
     assert all(f"\n{title}:\n" in text for title in GROUPS)
-    assert "--batch B ENV" in shown(capsys, "split", "--help")
+    assert "export --to numpy|onnx|torch RUN [options]" in shown(capsys, "export", "--help")
 
 
 @pytest.mark.parametrize("words", ["train Pendulum-v1", "tune --env-id Pendulum-v1", "split --gamma 0.9 Pendulum-v1"])
