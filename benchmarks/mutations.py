@@ -118,9 +118,10 @@ MUTANTS = [
         "normalize.py",
         (
             (
-                "    return AdvantageMoments(*merge(kept, advantage.reshape(-1), weight.reshape(-1)))\n",
+                "    return AdvantageMoments(*merge(decayed_moments, advantage.reshape(-1), weight.reshape(-1)))\n",
                 "    sums = weight.sum(), (weight * advantage).sum(), (weight * advantage**2).sum()\n"
-                "    before = kept.count, kept.count * kept.mean, kept.deviation + kept.count * kept.mean**2\n"
+                "    before = decayed_moments.count, decayed_moments.count * decayed_moments.mean, "
+                "decayed_moments.deviation + decayed_moments.count * decayed_moments.mean**2\n"
                 "    count, total, square = (a + b for a, b in zip(before, sums))\n"
                 "    return AdvantageMoments(count, total / count, square - total**2 / count)\n",
             ),
@@ -189,7 +190,7 @@ MUTANTS = [
     Mutant(
         "a job is done twice",
         "studies/worker.py",
-        (("if kept is not None:", "if False:"),),
+        (("if outcome is not None:", "if False:"),),
         "tests/studies/test_executor.py::test_two_studies_that_share_a_store_do_a_job_once",
     ),
     Mutant(

@@ -231,8 +231,8 @@ class Config:
                 raise ConfigError(name, value, f"does not divide the batch {self.batch}; nearest: {near}")
         number, size = self.num_minibatches, self.minibatch_size
         if number and size and number * size != self.batch:
-            made = f"num_minibatches={number} makes it {self.batch // number}; give one of the two"
-            raise ConfigError("minibatch_size", size, made)
+            mismatch = f"num_minibatches={number} makes it {self.batch // number}; give one of the two"
+            raise ConfigError("minibatch_size", size, mismatch)
         if self.minibatch_by == "rows" and self.minibatches not in (valid := self._minibatches_of_rows()):
             name, value = ("num_minibatches", number) if number else ("minibatch_size", self.minibatch)
             near = ", ".join(map(str, neighbours(valid if number else [self.batch // n for n in valid], value)))

@@ -54,10 +54,10 @@ class Estimate:
         return numbers | {"resolved": bool(self.resolved)}
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Estimate:
+    def from_dict(cls, entry: Mapping[str, Any]) -> Estimate:
         """What `as_dict` wrote; None becomes NaN."""
-        value, lo, hi = (math.nan if found.get(name) is None else float(found[name]) for name in ("value", "lo", "hi"))
-        return cls(value, lo, hi, bool(found.get("resolved", True)))
+        value, lo, hi = (math.nan if entry.get(name) is None else float(entry[name]) for name in ("value", "lo", "hi"))
+        return cls(value, lo, hi, bool(entry.get("resolved", True)))
 
 
 UNRESOLVED = Estimate(math.nan, math.nan, math.nan, resolved=False)

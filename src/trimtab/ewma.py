@@ -30,7 +30,7 @@ def init(value: Float[Array, "*shape"]) -> Ewma:
 
 def update(average: Ewma, value: Float[Array, "*shape"], decay: Scalar) -> Ewma:
     """w' = 1 + β w;  x̄ ← x / w' + (β w / w') x̄;  the older terms age by one: a ← (β w / w') (a + 1)."""
-    kept = decay * average.weight
-    weight = 1.0 + kept
-    share = kept / weight
+    decayed_weight = decay * average.weight
+    weight = 1.0 + decayed_weight
+    share = decayed_weight / weight
     return Ewma(value / weight + share * average.value, weight, share * (average.age + 1.0))

@@ -215,12 +215,12 @@ def divisors(total: int) -> list[int]:
     return sorted({d for k in range(1, math.isqrt(total) + 1) if total % k == 0 for d in (k, total // k)})
 
 
-def neighbours(valid: Iterable[int], wanted: int) -> list[int]:
-    """The valid numbers on either side of `wanted`."""
-    below, above = [n for n in valid if n <= wanted], [n for n in valid if n >= wanted]
+def neighbours(valid: Iterable[int], number: int) -> list[int]:
+    """The valid numbers on either side of `number`."""
+    below, above = [n for n in valid if n <= number], [n for n in valid if n >= number]
     return sorted({*([max(below)] if below else []), *([min(above)] if above else [])})
 
 
-def nearest_divisors(total: int, wanted: int) -> list[int]:
-    """The divisors of `total` on either side of `wanted`."""
-    return neighbours(divisors(total), wanted)
+def nearest_divisors(total: int, number: int) -> list[int]:
+    """The divisors of `total` on either side of `number`."""
+    return neighbours(divisors(total), number)

@@ -117,8 +117,8 @@ def update_advantage_moments(
     old: AdvantageMoments, advantage: Float[Array, "*B"], weight: Float[Array, "*B"], decay: Scalar
 ) -> AdvantageMoments:
     """x̄ ← β x̄ + x for the count, the sum and the sum of squares; decay 0 forgets all but this batch."""
-    kept = Moments(decay * old.count, old.mean, decay * old.deviation)
-    return AdvantageMoments(*merge(kept, advantage.reshape(-1), weight.reshape(-1)))
+    decayed_moments = Moments(decay * old.count, old.mean, decay * old.deviation)
+    return AdvantageMoments(*merge(decayed_moments, advantage.reshape(-1), weight.reshape(-1)))
 
 
 def standardize(advantage: Float[Array, "*B"], mean: Float[Array, ""], std: Float[Array, ""]) -> Float[Array, "*B"]:

@@ -29,9 +29,9 @@ def _problem(count: int, near: list[int]) -> str:
     return f"{count} devices cannot share it equally; nearest: {', '.join(map(str, near))}"
 
 
-def _multiples(wanted: int, unit: int) -> list[int]:
-    """The multiples of `unit` on either side of `wanted`."""
-    below = wanted // unit * unit
+def _multiples(number: int, unit: int) -> list[int]:
+    """The multiples of `unit` on either side of `number`."""
+    below = number // unit * unit
     return [n for n in (below, below + unit) if n]
 
 
@@ -62,5 +62,5 @@ def shared_by(config: Any, devices: int) -> Any:
     """The same run, sizes and all, on another number of devices."""
     if config.devices == devices:
         return config
-    given = config.minibatch_size is not None
-    return config.replace(devices=devices, **({} if given else {"num_minibatches": config.minibatches}))
+    has_size = config.minibatch_size is not None
+    return config.replace(devices=devices, **({} if has_size else {"num_minibatches": config.minibatches}))

@@ -169,8 +169,8 @@ def stratified_bootstrap(
     if min(map(len, arrays)) < 2 or not all(np.isfinite(group).all() for group in arrays):
         return unresolved(value)
     rng = np.random.default_rng(seed)
-    drawn = [rng.integers(0, len(group), (num_resamples, len(group) - 1)) for group in arrays]
-    resampled = [statistic([group[rows[k]] for group, rows in zip(arrays, drawn)]) for k in range(num_resamples)]
+    picks = [rng.integers(0, len(group), (num_resamples, len(group) - 1)) for group in arrays]
+    resampled = [statistic([group[rows[k]] for group, rows in zip(arrays, picks)]) for k in range(num_resamples)]
     tail = (1 - confidence) / 2
     lo, hi = np.quantile(resampled, [tail, 1 - tail])
     return Estimate(value, float(lo), float(hi))
@@ -227,8 +227,8 @@ def seeds_needed(spread: float, difference: float, confidence: float = 0.95, pow
 
     def short(n: int) -> bool:
         edge, noncentrality = special.stdtrit(2 * n - 2, (1 + confidence) / 2), reach * np.sqrt(n / 2)
-        found = stats.nct.sf(edge, 2 * n - 2, noncentrality) + stats.nct.cdf(-edge, 2 * n - 2, noncentrality)
-        return bool(found < power)
+        power_at_n = stats.nct.sf(edge, 2 * n - 2, noncentrality) + stats.nct.cdf(-edge, 2 * n - 2, noncentrality)
+        return bool(power_at_n < power)
 
     high = 2
     while short(high):

@@ -212,12 +212,12 @@ class Algorithm:
         observation is never used.
         """
         evaluate = lambda obs: self.critic(state, self.seen(state.obs_stats, obs, hypers))
-        known = jnp.concatenate([value[1:], evaluate(rows.next_obs[-1:])])
+        next_values = jnp.concatenate([value[1:], evaluate(rows.next_obs[-1:])])
         cut = rows.truncated & ~rows.terminated
 
         def patch():
             at = cut.argmax(axis=0), jnp.arange(cut.shape[1])
-            return known.at[at].set(jnp.where(cut[at], evaluate(rows.next_obs[at][None])[0], known[at]))
+            return next_values.at[at].set(jnp.where(cut[at], evaluate(rows.next_obs[at][None])[0], next_values[at]))
 
         return jax.lax.cond(cut.sum(axis=0).max() <= 1, patch, lambda: evaluate(rows.next_obs))
 
@@ -229,8 +229,8 @@ class Algorithm:
             reward = normalize.scale_reward(reward, state.reward_scale, hypers["clip_reward"])
         value = next_value = None
         if self.config.needs_value:
-            known = rows.value is not None
-            value = self._in_units_of_rewards(state, rows.value) if known else self.critic(state, obs)
+            has_value = rows.value is not None
+            value = self._in_units_of_rewards(state, rows.value) if has_value else self.critic(state, obs)
             next_value = self._next_values(state, rows, value, hypers)
         if not self.config.uses_gae:
             advantage, target, valid = reinforce.advantages(rows, reward, value, next_value, hypers["gamma"])
@@ -416,8 +416,8 @@ class Algorithm:
         """Keep this batch for the auxiliary phase, and run that phase after every N_π iterations."""
         config = self.config
         position = state.iteration % config.policy_iterations
-        kept = Phase(batch.obs, batch.target, batch.weight)
-        phase = jax.tree.map(lambda p, x: p.at[position].set(x), state.phase, kept)
+        entry = Phase(batch.obs, batch.target, batch.weight)
+        phase = jax.tree.map(lambda p, x: p.at[position].set(x), state.phase, entry)
         state = replace(state, phase=phase)
         share = self.share(state, hypers)
         units = phase._replace(target=self.in_units_of_values(state, phase.target))

@@ -163,7 +163,7 @@ def collect_stream(
         return sent, rows
 
     carries = map(Carry, stream.handles, *map(split, carry[1:]))
-    sent = [send(part, *given) for part, given in zip(parts, zip(carries, split(noise[0])))]
+    sent = [send(part, *inputs) for part, inputs in zip(parts, zip(carries, split(noise[0])))]
     sent, rows = jax.lax.scan(step_parts, sent, noise[1:])
     carries, last = zip(*(recv(part, *sent[part]) for part in parts))
     rows = [jax.tree.map(lambda xs, x: jnp.concatenate([xs, x[None]]), *pair) for pair in zip(rows, last)]

@@ -210,8 +210,8 @@ def minibatch_step(
     if config.target_kl is not None and train_policy:
         # As SB3: the minibatch that shows too large a KL is not stepped on, nor any after it.
         stopped = watched["approx_kl"] > 1.5 * hypers["target_kl"]
-        kept = jax.tree.map(lambda old, new: jnp.where(stopped, old, new), learner, new)
-        new = kept._replace(stopped=stopped, learning_rate=adaptive)
+        next_learner = jax.tree.map(lambda old, new: jnp.where(stopped, old, new), learner, new)
+        new = next_learner._replace(stopped=stopped, learning_rate=adaptive)
     watched["grad_norm"] = norm
     return new, jnp.stack([watched.get(name, jnp.full((), jnp.nan)) for name in METRICS])
 

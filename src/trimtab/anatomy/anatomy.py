@@ -102,8 +102,8 @@ class Anatomy:
 
     def __repr__(self) -> str:
         shown = ("variance", "covariance", "bias_sq", "ess", "noise_scale_trajectory")
-        found = ", ".join(f"{quantities.quantity(name).label} {self.estimates[name]}" for name in shown)
-        return f"Anatomy of {self.split} at step {self.step:,}, λ = {self.gae_lambda:g}: {found}"
+        values = ", ".join(f"{quantities.quantity(name).label} {self.estimates[name]}" for name in shown)
+        return f"Anatomy of {self.split} at step {self.step:,}, λ = {self.gae_lambda:g}: {values}"
 
     def _repr_html_(self) -> str:
         """Every estimate with what it means, for notebooks."""

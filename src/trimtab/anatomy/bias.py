@@ -33,8 +33,8 @@ def squared_mean_of(rows: RowStatistics, seed: int = 0) -> Estimate:
 
 def bias_sq(differences: RowStatistics | ArrayLike, seed: int = 0) -> Estimate:
     """|E[G_B] − G_T|² from paired differences [rows, P]: D_m = mean over row m of (A − A_ref) ∇ log π."""
-    known = isinstance(differences, RowStatistics)
-    return squared_mean_of(differences if known else difference_statistics(differences), seed)
+    are_statistics = isinstance(differences, RowStatistics)
+    return squared_mean_of(differences if are_statistics else difference_statistics(differences), seed)
 
 
 def difference_statistics(differences: ArrayLike) -> RowStatistics:

@@ -31,9 +31,9 @@ def bootstrap_weights(
     """How often each row is drawn in each resample; strata are equal, consecutive runs of rows. Kept, so read-only."""
     rng = np.random.default_rng(seed)
     size = num_rows // num_strata
-    drawn = rng.integers(0, size, (num_resamples, num_strata, size))
-    drawn += size * np.arange(num_strata)[:, None] + num_rows * np.arange(num_resamples)[:, None, None]
-    counts = np.bincount(drawn.ravel(), minlength=num_resamples * num_rows)
+    indices = rng.integers(0, size, (num_resamples, num_strata, size))
+    indices += size * np.arange(num_strata)[:, None] + num_rows * np.arange(num_resamples)[:, None, None]
+    counts = np.bincount(indices.ravel(), minlength=num_resamples * num_rows)
     weights = counts.reshape(num_resamples, num_rows).astype(np.float64)
     weights.flags.writeable = False
     return weights
@@ -94,14 +94,14 @@ def positive_estimate(columns: Resampled, column: int, num_rows: int) -> Estimat
     value = float(columns.mean[column])
     if value <= 0:
         return Estimate(0.0, 0.0, 0.0)
-    kept = columns.means[:, column] > 0
-    if not _nearly_all(kept):
+    positive = columns.means[:, column] > 0
+    if not _nearly_all(positive):
         return unresolved(value)
     log = [
         (np.log(mean), error_sq / mean**2)
         for mean, error_sq in (
             (columns.mean[column], columns.error_sq[column]),
-            (columns.means[kept, column], columns.errors_sq[kept, column]),
+            (columns.means[positive, column], columns.errors_sq[positive, column]),
         )
     ]
     with np.errstate(over="ignore"):
@@ -111,9 +111,9 @@ def positive_estimate(columns: Resampled, column: int, num_rows: int) -> Estimat
     return Estimate(value, float(lo), float(hi), num_rows >= MIN_ROWS)
 
 
-def _nearly_all(kept) -> bool:
+def _nearly_all(positive) -> bool:
     """Whether so few resamples are lost that a 95% interval does not notice."""
-    return bool(np.mean(kept) > 0.99)
+    return bool(np.mean(positive) > 0.99)
 
 
 def ratio_estimate(columns: Resampled, num_rows: int, scale: float) -> Estimate:
@@ -121,11 +121,11 @@ def ratio_estimate(columns: Resampled, num_rows: int, scale: float) -> Estimate:
 
     se² of log(ū / v̄) = var u / ū² + var v / v̄² − 2 cov(u, v) / (ū v̄)
     """
-    kept = (columns.means[:, :2] > 0).all(axis=1)
-    if not (columns.mean[:2] > 0).all() or not _nearly_all(kept):
+    positive = (columns.means[:, :2] > 0).all(axis=1)
+    if not (columns.mean[:2] > 0).all() or not _nearly_all(positive):
         return UNRESOLVED
     log = []
-    for mean, error_sq in ((columns.mean, columns.error_sq), (columns.means[kept], columns.errors_sq[kept])):
+    for mean, error_sq in ((columns.mean, columns.error_sq), (columns.means[positive], columns.errors_sq[positive])):
         u, v = mean[..., 0], mean[..., 1]
         var_u, var_v, var_difference = error_sq[..., 0], error_sq[..., 1], error_sq[..., 2]
         joint = var_u / u**2 + var_v / v**2 - (var_u + var_v - var_difference) / (u * v)

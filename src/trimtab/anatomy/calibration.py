@@ -119,17 +119,19 @@ class Bench:
         return np.array([[e.value, e.lo, e.hi] for e in estimates]), measured.reference + measured.differences
 
     def run(self, repetitions: int, first_seed: int = 0, tick=lambda: None) -> Outcome:
-        found, sums = [], []
+        all_estimates, sums = [], []
         expected = self.expected
         for k in range(repetitions):
             estimates, means = self.repetition(first_seed + k)
-            found.append(estimates)
+            all_estimates.append(estimates)
             sums.append((means - expected).mean(0))  # repetitions are iid: their means are rows too
             tick()
         centred = np.array(sums)
         error = bias.squared_norm_of_mean(centred @ centred.T)
         gap = expected - exact.true_gradient(self.problem, self.score)
-        return Outcome(np.array(found), float(gap @ gap), float(expected @ expected), (error.value, error.lo, error.hi))
+        return Outcome(
+            np.array(all_estimates), float(gap @ gap), float(expected @ expected), (error.value, error.lo, error.hi)
+        )
 
 
 def coverage(outcome: Outcome) -> dict[str, float]:

@@ -167,8 +167,8 @@ def _distribution(values, rng: np.random.Generator) -> Distribution:
     values = values[~np.isnan(values)]
     if not len(values):
         return Distribution(np.nan, np.full(len(QUANTILES), np.nan), values, 0)
-    kept = values if len(values) <= MAX_VALUES else rng.choice(values, MAX_VALUES, replace=False)
-    return Distribution(float(values.mean()), np.quantile(values, QUANTILES), kept, len(values))
+    subset = values if len(values) <= MAX_VALUES else rng.choice(values, MAX_VALUES, replace=False)
+    return Distribution(float(values.mean()), np.quantile(values, QUANTILES), subset, len(values))
 
 
 def _mean(values) -> float:

@@ -57,8 +57,8 @@ class Cutter:
 
     def _begin_episodes(self, ended: Bool[np.ndarray, " N"]) -> None:
         self._time[ended] = 0
-        drawn: Int[np.ndarray, " N"] = self.rng.integers(0, self.limit + 1, len(ended))
-        self._wanted[ended] = np.where(self._left > 0, -1, drawn)[ended]
+        times: Int[np.ndarray, " N"] = self.rng.integers(0, self.limit + 1, len(ended))
+        self._wanted[ended] = np.where(self._left > 0, -1, times)[ended]
 
 
 class HostSampler:
@@ -117,10 +117,10 @@ class HostSampler:
         """T steps of the policy from `carry`; `count` tells one stretch's randomness from another's."""
         key: PRNGKeyArray = jax.random.fold_in(jax.random.key(seed), count)
         noise = np.asarray(self.algorithm.dist.noise(key, (self.num_steps, self.num_envs)))
-        given = {name: self.hypers[name] for name in ("clip_obs",) if name in self.hypers}
+        act_hypers = {name: self.hypers[name] for name in ("clip_obs",) if name in self.hypers}
         act = partial(self._act, self.state.params, self.state.obs_stats)
         return rollout.collect_host(
-            self.env, self.algorithm.dist, lambda obs, noise: act(obs, noise, given), noise, carry
+            self.env, self.algorithm.dist, lambda obs, noise: act(obs, noise, act_hypers), noise, carry
         )
 
 
@@ -139,8 +139,8 @@ class Walk:
         """The next row of every environment, as one rollout; walks until there is one."""
         while not all(self.waiting):
             self._go_on()
-        taken = [rows.popleft() for rows in self.waiting]
-        return jax.tree.map(lambda *columns: np.stack(columns, axis=1), *taken)
+        next_rows = [rows.popleft() for rows in self.waiting]
+        return jax.tree.map(lambda *columns: np.stack(columns, axis=1), *next_rows)
 
     def _go_on(self) -> None:
         """T more steps. A row that ends in them began in them or in the T before."""

@@ -28,16 +28,16 @@ def subsampling(
     """E |g_minibatch - G_B|² given the batch, of shuffled samples and of whole rows: by formula, and from the orders
     that training draws. Sample (n, t) is at n T + t of the Gram matrix."""
     batch = num_envs * num_steps
-    found = {"subsampling_formula": subsampling_variance(gram, max(1, batch // num_minibatches))}
+    variances = {"subsampling_formula": subsampling_variance(gram, max(1, batch // num_minibatches))}
     keys = jax.random.split(jax.random.key(seed), -(-DRAWS // num_minibatches))
     if batch % num_minibatches == 0:
         order = _epochs(keys, batch, num_minibatches)
-        found["subsampling_measured"] = subsampling_measured(gram, _by_row(order, num_envs, num_steps))
+        variances["subsampling_measured"] = subsampling_measured(gram, _by_row(order, num_envs, num_steps))
     if num_minibatches in minibatches_of_rows(num_envs, num_steps):
         order = _epochs_of_rows(keys, num_envs, num_steps, num_minibatches)
-        found["subsampling_rows_formula"] = row_subsampling_variance(gram, num_envs, num_minibatches)
-        found["subsampling_rows_measured"] = subsampling_measured(gram, _by_row(order, num_envs, num_steps))
-    return found
+        variances["subsampling_rows_formula"] = row_subsampling_variance(gram, num_envs, num_minibatches)
+        variances["subsampling_rows_measured"] = subsampling_measured(gram, _by_row(order, num_envs, num_steps))
+    return variances
 
 
 @partial(jax.jit, static_argnums=(1, 2))
@@ -95,8 +95,8 @@ def effects(algorithm: Algorithm, state: State, rows: Rollout, hypers: Hypers, s
     if "follow" not in algorithm.programs:
         algorithm.programs["follow"] = jax.jit(lambda s, r, h, k: follow(algorithm, s, r, h, k))
     drift, clip_bias = map(np.asarray, algorithm.programs["follow"](state, rows, hypers, jax.random.key(seed)))
-    taken = np.isfinite(drift)  # the others come after a KL stop
-    return {"drift": drift[taken], "clip_bias": clip_bias[taken]}
+    before_stop = np.isfinite(drift)  # the others come after a KL stop
+    return {"drift": drift[before_stop], "clip_bias": clip_bias[before_stop]}
 
 
 def follow(

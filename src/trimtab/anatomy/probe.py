@@ -66,13 +66,13 @@ def probe(
     check(options)
     lambdas = _lambdas(run, gae_lambda)
     steps, reason = _steps(run, at)
-    found = measure(run, steps, lambdas, options, tick)
+    anatomies = measure(run, steps, lambdas, options, tick)
     if reason:
-        found = [dataclasses.replace(anatomy, notes=(reason, *anatomy.notes)) for anatomy in found]
+        anatomies = [dataclasses.replace(anatomy, notes=(reason, *anatomy.notes)) for anatomy in anatomies]
     if save:
-        write(run.path, found)
+        write(run.path, anatomies)
     several = at == "all" or isinstance(at, list | tuple) or isinstance(gae_lambda, list | tuple)
-    return found if several else found[0]
+    return anatomies if several else anatomies[0]
 
 
 def measure(
@@ -83,18 +83,18 @@ def measure(
     tick: Callable[[int, int, str], None] = lambda done, total, doing: None,
 ) -> list[Anatomy]:
     """Every λ (None: the run's own) at every checkpoint; nothing is written."""
-    found: list[Anatomy] = []
+    anatomies: list[Anatomy] = []
     prober: Prober | None = None
     try:
         for step in steps:
             prober = _prober(run, step, options)
             for value in lambdas:
-                told = _Told(tick, prober.passes, len(found), len(steps) * len(lambdas), step)
-                found.append(prober.anatomy(step, value, told))
+                progress = _Told(tick, prober.passes, len(anatomies), len(steps) * len(lambdas), step)
+                anatomies.append(prober.anatomy(step, value, progress))
     finally:
         if prober:
             prober.close()
-    return found
+    return anatomies
 
 
 class _Told:

@@ -233,15 +233,19 @@ class Prober:
         """Sub-sampling (where every sample is experience) and the updates of one iteration (at the run's own split)."""
         config = self.config
         size = max(1, self.num_envs * self.num_steps // config.minibatches)
-        found: dict[str, Any] = {"minibatch_size": size}
+        measurements: dict[str, Any] = {"minibatch_size": size}
         if whole and 1 < gram.shape[0] == self.num_envs * self.num_steps and size <= gram.shape[0]:
-            found |= minibatches.subsampling(gram, self.num_envs, self.num_steps, config.minibatches, self.options.seed)
+            measurements |= minibatches.subsampling(
+                gram, self.num_envs, self.num_steps, config.minibatches, self.options.seed
+            )
         if (self.num_envs, self.num_steps) == (
             config.num_envs,
             config.num_steps,
         ) and self.options.objective == "policy":
-            found |= minibatches.effects(self.algorithm, self.sampler.state, rows.rollout, hypers, self.options.seed)
-        return found
+            measurements |= minibatches.effects(
+                self.algorithm, self.sampler.state, rows.rollout, hypers, self.options.seed
+            )
+        return measurements
 
     def measured(self, gae_lambda: float | None, tick: Callable[[str], None] = lambda doing: None) -> Measured:
         """Both passes over the replicates, at the sampler's current checkpoint."""
@@ -250,11 +254,11 @@ class Prober:
     def _measured(self, draw: Callable[[int], Rows], tick: Callable[[str], None], what: str = "") -> Measured:
         done = itertools.count(1)
 
-        def told() -> None:
+        def tick_replicate() -> None:
             at, of = next(done), self.options.replicates
             tick(f"{what}{'means' if at <= of else 'moments'} of replicate {(at - 1) % of + 1}")
 
-        return measure(self.measurer, draw, self.options.replicates, told, len(self._devices))
+        return measure(self.measurer, draw, self.options.replicates, tick_replicate, len(self._devices))
 
     def predicted(
         self, num_steps: int, gae_lambda: float | None, tick: Callable[[str], None] = lambda doing: None
@@ -316,9 +320,9 @@ class Prober:
             notes.append(
                 f"gradients sketched: inner products carry a relative error of {self.per_sample.relative_error:.2%}"
             )
-        kept = self._kept_rows()
-        if kept < self.num_envs and self.options.correlations:
-            notes.append(f"correlations from {kept} of {self.num_envs} rows")
+        num_rows = self._kept_rows()
+        if num_rows < self.num_envs and self.options.correlations:
+            notes.append(f"correlations from {num_rows} of {self.num_envs} rows")
         if self.options.bias and (self.options.advantages, self.options.objective) != ("raw", "policy"):
             notes.append("bias not measured: its reference is for raw advantages and the policy term")
         elif self.options.bias and self.options.start == "carry":

@@ -118,8 +118,8 @@ class CompiledSampler:
         env = self.algorithm.env
         if env.spec.backend != "tabular":
             return None
-        seen = self.algorithm.seen(self.state.obs_stats, env.state_obs(), self.hypers)
-        policy = np.asarray(jax.nn.softmax(self.algorithm.agent.policy(self.state.params.policy, seen)), np.float64)
+        obs = self.algorithm.seen(self.state.obs_stats, env.state_obs(), self.hypers)
+        policy = np.asarray(jax.nn.softmax(self.algorithm.agent.policy(self.state.params.policy, obs)), np.float64)
         gamma = float(self.hypers["gamma"])
         d = exact.stationary(exact.problem(env.mdp, policy, gamma, env.spec.time_limit))
         cumulative = np.cumsum(d.reshape(-1))
@@ -134,9 +134,9 @@ class CompiledSampler:
         if self.start == "reset":
             return carry
         if table is not None:
-            drawn = jnp.searchsorted(table, jax.random.uniform(start_key, (num_envs,)), side="right")
-            drawn = jnp.minimum(drawn, table.shape[0] - 1).astype(jnp.int32)
-            at, time = drawn % env.mdp.num_states, drawn // env.mdp.num_states
+            index = jnp.searchsorted(table, jax.random.uniform(start_key, (num_envs,)), side="right")
+            index = jnp.minimum(index, table.shape[0] - 1).astype(jnp.int32)
+            at, time = index % env.mdp.num_states, index // env.mdp.num_states
             return Carry(
                 type(carry.env_state)(at, time), env.state_obs()[at], carry.episode_return, time.astype(jnp.float32)
             )
@@ -152,8 +152,8 @@ class CompiledSampler:
         E[length] tries of at most E[length] steps, so at most L steps in expectation whatever the policy does, and more
         than 3 j L with probability below 2⁻ʲ: of the rows, at most 2^(−PATIENCE / 3) stay where they happen to be.
         """
-        wanted_key, key = jax.random.split(key)
-        wanted = lambda t: jax.random.randint(jax.random.fold_in(wanted_key, t), (self.num_envs,), 0, limit)
+        time_key, key = jax.random.split(key)
+        draw_time = lambda t: jax.random.randint(jax.random.fold_in(time_key, t), (self.num_envs,), 0, limit)
         act = self._acting(state, hypers, key)
 
         def looking(loop) -> Bool[Array, ""]:
@@ -165,9 +165,9 @@ class CompiledSampler:
             there = carry.episode_length == time
             new, done = act(t, carry)
             carry = jax.tree.map(lambda a, b: rollout.where_rows(~there, a, b), new, carry)
-            return t + 1, carry, jnp.where(done & ~there, wanted(t + 1), time)
+            return t + 1, carry, jnp.where(done & ~there, draw_time(t + 1), time)
 
-        return jax.lax.while_loop(looking, step, (0, carry, wanted(0)))[1]
+        return jax.lax.while_loop(looking, step, (0, carry, draw_time(0)))[1]
 
     def _walked(self, state: State, hypers: Hypers, carry: Carry, key: PRNGKeyArray) -> Carry:
         """Without a limit nothing bounds an episode: rows walk UNLIMITED_BURN_IN steps and up to as many more.
@@ -221,8 +221,8 @@ class CompiledSampler:
         action = clip_action(algorithm.dist, pick(rows.action))
         env_state, keys = jax.tree.map(pick, before)
         tails = self._continue(state, hypers, env.without_time_limit(), env_state, keys, action, key)
-        seen = algorithm.seen(state.obs_stats, rows.next_obs, hypers)
-        next_value = algorithm.critic(state, seen)
+        next_obs = algorithm.seen(state.obs_stats, rows.next_obs, hypers)
+        next_value = algorithm.critic(state, next_obs)
         padded = jnp.concatenate([next_value, jnp.zeros((1, self.num_envs))])  # unused slots write to the last row
         next_value = padded.at[where, env_index].set(tails.reshape(self.num_envs, slots))[:num_steps]
         reward = self._reward(state, hypers, rows.reward)

@@ -35,9 +35,9 @@ SHOWN_LAGS = (1, 3, 5, 7, 10, 20, 40)
 KEPT = 400  # values of a distribution kept for drawing
 
 
-def frame_of(found: list[Any]) -> pl.DataFrame:
+def frame_of(anatomies: list[Any]) -> pl.DataFrame:
     """The measurements of some anatomies as one table."""
-    rows = [row for anatomy in found for row in _rows(anatomy)]
+    rows = [row for anatomy in anatomies for row in _rows(anatomy)]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
@@ -130,10 +130,12 @@ def _minibatch(a: Any, row):
             yield row(quantity, value)
 
 
-def write(run_path: Path, found: list[Any]) -> Path:
+def write(run_path: Path, anatomies: list[Any]) -> Path:
     """Save measurements with their run, under a name that says what was measured; nothing is overwritten."""
-    base = f"step{found[0].step}-{found[0].split}" + ("" if len(found) == 1 else f"-and-{len(found) - 1}-more")
+    base = f"step{anatomies[0].step}-{anatomies[0].split}" + (
+        "" if len(anatomies) == 1 else f"-and-{len(anatomies) - 1}-more"
+    )
     folder = Path(run_path) / "probes"
     path = first_free(folder / f"{base}{'' if k == 1 else f'-{k}'}.parquet" for k in count(1))
-    write_parquet(path, frame_of(found), trimtab_schema=str(SCHEMA_VERSION))
+    write_parquet(path, frame_of(anatomies), trimtab_schema=str(SCHEMA_VERSION))
     return path

@@ -37,18 +37,18 @@ def _following() -> dict[str, dict[str, Word]]:
 
 
 def completion(argv: list[str]) -> int:
-    made = parser("completion", positional="shell", help=" or ".join(SHELLS))
-    made.epilog = (
+    command_parser = parser("completion", positional="shell", help=" or ".join(SHELLS))
+    command_parser.epilog = (
         "Write it once where the shell looks: "
         "trimtab completion bash > ~/.local/share/bash-completion/completions/trimtab; "
         'trimtab completion zsh > "${fpath[1]}/_trimtab"; '
         "trimtab completion fish > ~/.config/fish/completions/trimtab.fish. "
         "Again after an update, or when environments have been installed."
     )
-    given = made.parse(argv)
-    if given.shell not in SHELLS:
-        raise ConfigError("shell", given.shell, f"must be one of {', '.join(SHELLS)}")
-    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[given.shell](_known()), end="")
+    arguments = command_parser.parse(argv)
+    if arguments.shell not in SHELLS:
+        raise ConfigError("shell", arguments.shell, f"must be one of {', '.join(SHELLS)}")
+    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[arguments.shell](_known()), end="")
     return 0
 
 
@@ -56,7 +56,7 @@ def _known() -> dict[str, list[Word]]:
     """Every command's words."""
     from trimtab.commands.described import parsers
 
-    return {name: [_word(action) for action in made._actions] for name, made in parsers().items()}
+    return {name: [_word(action) for action in command_parser._actions] for name, command_parser in parsers().items()}
 
 
 def _lists() -> dict[str, list[str]]:
@@ -79,8 +79,8 @@ def _word(action: argparse.Action) -> Word:
         return Word(name, ("environments",), "list", help)
     if action.dest == "preset":
         return Word(name, ("presets",), "list", help)
-    for kind, known in (("directories", DIRECTORIES), ("files", FILES)):
-        if action.dest in known or action.metavar in known:
+    for kind, names in (("directories", DIRECTORIES), ("files", FILES)):
+        if action.dest in names or action.metavar in names:
             return Word(name, (), kind, help)
     choices = tuple(str(action.metavar).split("|")) if "|" in str(action.metavar) else ()
     choices = {"shell": SHELLS, "library": tuple(LIBRARIES), "on": ("local", "inline", "ray")}.get(action.dest, choices)
@@ -111,11 +111,11 @@ def _offer(word: Word, shell: str) -> str:
     return f"{offers['words']} {' '.join(map(shlex.quote, word.values))}"
 
 
-def _cases(known: dict[str, list[Word]], shell: str, indent: str) -> str:
+def _cases(commands: dict[str, list[Word]], shell: str, indent: str) -> str:
     """For each command: what follows an option or a verb, its options, what stands in its position."""
     lines = []
     following = _following()
-    for command, words in known.items():
+    for command, words in commands.items():
         lines.append(f"{indent}{command})")
         lines.append(f'{indent}  case "$previous" in')
         for word in (*_options(words), *following.get(command, {}).values()):
@@ -135,7 +135,7 @@ def _named_lists(form: str) -> str:
     return "\n".join(form.format(f"_trimtab_{name}", " ".join(words)) for name, words in _lists().items())
 
 
-def _bash(known: dict[str, list[Word]]) -> str:
+def _bash(commands: dict[str, list[Word]]) -> str:
     return f"""# bash completion of trimtab; see `trimtab completion --help` for where it goes
 {_named_lists("{}='{}'")}
 _trimtab_words() {{ COMPREPLY+=($(compgen -W "$*" -- "$current")); }}
@@ -152,14 +152,14 @@ _trimtab() {{
   COMPREPLY=()
   if (( COMP_CWORD == 1 )); then _trimtab_words {" ".join(HELP)} --help --version; return; fi
   case "${{COMP_WORDS[1]}}" in
-{_cases(known, "bash", "    ")}
+{_cases(commands, "bash", "    ")}
   esac
 }}
 complete -F _trimtab trimtab
 """
 
 
-def _zsh(known: dict[str, list[Word]]) -> str:
+def _zsh(commands: dict[str, list[Word]]) -> str:
     return f"""#compdef trimtab
 # zsh completion of trimtab; see `trimtab completion --help` for where it goes
 {_named_lists("{}='{}'")}
@@ -167,14 +167,14 @@ _trimtab() {{
   local current="${{words[CURRENT]}}" previous="${{words[CURRENT-1]}}"
   if (( CURRENT == 2 )); then compadd -- {" ".join(HELP)} --help --version; return; fi
   case "${{words[2]}}" in
-{_cases(known, "zsh", "    ")}
+{_cases(commands, "zsh", "    ")}
   esac
 }}
 if [[ "$funcstack[1]" == _trimtab ]]; then _trimtab "$@"; else compdef _trimtab trimtab; fi
 """
 
 
-def _fish(known: dict[str, list[Word]]) -> str:
+def _fish(commands: dict[str, list[Word]]) -> str:
     lines = [
         "# fish completion of trimtab; see `trimtab completion --help` for where it goes",
         _named_lists("set -g {} {}"),
@@ -183,11 +183,11 @@ def _fish(known: dict[str, list[Word]]) -> str:
     for command, about in HELP.items():
         lines.append(f"complete -c trimtab -n __fish_use_subcommand -a {command} -d {shlex.quote(about)}")
     following = _following()
-    for command, words in known.items():
+    for command, words in commands.items():
         for word in words:
             lines.append(_fish_line(command, word))
         for word in following.get(command, {}).values():
-            both = "; and ".join(f"__fish_seen_subcommand_from {seen}" for seen in (command, word.name))
+            both = "; and ".join(f"__fish_seen_subcommand_from {subcommand}" for subcommand in (command, word.name))
             lines.append(f"complete -c trimtab -n '{both}'{_fish_offer(word)}")
     return "\n".join(lines) + "\n"
 

@@ -26,5 +26,5 @@ def parser_of(name: str) -> Parser | None:
 
 def parsers() -> dict[str, Parser]:
     """Every command's parser by its name."""
-    found = {name: parser_of(name) for name in commands.HELP}
-    return {name: made for name, made in found.items() if made is not None}
+    by_name = {name: parser_of(name) for name in commands.HELP}
+    return {name: command_parser for name, command_parser in by_name.items() if command_parser is not None}

@@ -15,27 +15,30 @@ if TYPE_CHECKING:
 
 
 def envs(argv: list[str]) -> int:
-    made = parser("envs", Output)
-    made.add_argument("filter", nargs="?", default="", help="only ids or families that contain this, with their spaces")
-    made.add_argument("--backend", default=None, help="only this backend")
-    given = made.parse(argv)
+    command_parser = parser("envs", Output)
+    command_parser.add_argument(
+        "filter", nargs="?", default="", help="only ids or families that contain this, with their spaces"
+    )
+    command_parser.add_argument("--backend", default=None, help="only this backend")
+    arguments = command_parser.parse(argv)
     from trimtab.envs import BACKENDS, catalogue
 
-    if given.backend not in (None, *BACKENDS):
-        close = nearest(given.backend, BACKENDS) or BACKENDS
-        raise ConfigError("backend", given.backend, f"no such backend; nearest: {', '.join(close)}")
-    wanted = given.filter.lower()
+    if arguments.backend not in (None, *BACKENDS):
+        close = nearest(arguments.backend, BACKENDS) or BACKENDS
+        raise ConfigError("backend", arguments.backend, f"no such backend; nearest: {', '.join(close)}")
+    fragment = arguments.filter.lower()
     rows = [
         row
         for row in catalogue()
-        if (wanted in row.env_id.lower() or wanted in row.family.lower()) and given.backend in (None, row.backend)
+        if (fragment in row.env_id.lower() or fragment in row.family.lower())
+        and arguments.backend in (None, row.backend)
     ]
-    if filled(Output, given).json:
+    if filled(Output, arguments).json:
         print_json([row._asdict() for row in rows])
     elif not rows:
-        near = nearest(given.filter, (row.env_id for row in catalogue())) or ["`trimtab envs` lists the families"]
-        raise ConfigError("filter", given.filter, f"no environment's name contains it; nearest: {', '.join(near)}")
-    elif wanted:
+        near = nearest(arguments.filter, (row.env_id for row in catalogue())) or ["`trimtab envs` lists the families"]
+        raise ConfigError("filter", arguments.filter, f"no environment's name contains it; nearest: {', '.join(near)}")
+    elif fragment:
         _print_environments(rows)
     else:
         _print_families(rows)

@@ -7,15 +7,19 @@ from trimtab.commands.shared import Output, filled, parser
 
 
 def eval(argv: list[str]) -> int:
-    made = parser("eval", Output, positional="run", help="run directory")
-    made.add_argument("--episodes", type=int, default=10, help="episodes, one per environment (default: 10)")
-    made.add_argument("--at", type=int, default=None, metavar="STEP", help="checkpoint to evaluate (default: the last)")
-    made.add_argument("--seed", type=int, default=None, help="seed of the episodes (default: 1000000 + the run's seed)")
-    given = made.parse(argv)
-    output = filled(Output, given)
+    command_parser = parser("eval", Output, positional="run", help="run directory")
+    command_parser.add_argument("--episodes", type=int, default=10, help="episodes, one per environment (default: 10)")
+    command_parser.add_argument(
+        "--at", type=int, default=None, metavar="STEP", help="checkpoint to evaluate (default: the last)"
+    )
+    command_parser.add_argument(
+        "--seed", type=int, default=None, help="seed of the episodes (default: 1000000 + the run's seed)"
+    )
+    arguments = command_parser.parse(argv)
+    output = filled(Output, arguments)
     from trimtab.api import evaluate
 
-    result = {"run": given.run, **evaluate(given.run, given.episodes, at=given.at, seed=given.seed)}
+    result = {"run": arguments.run, **evaluate(arguments.run, arguments.episodes, at=arguments.at, seed=arguments.seed)}
     if output.json:
         print_json(result)
     else:

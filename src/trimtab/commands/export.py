@@ -9,19 +9,21 @@ from trimtab.commands.shared import Output, filled, parser
 
 
 def export(argv: list[str]) -> int:
-    made = parser("export", Output, positional="run", help="run directory")
-    made.add_argument("--to", required=True, metavar="numpy|onnx|torch", help="the form to write")
-    made.add_argument("--out", metavar="DIR", help="where to (default: RUN/export/FORM)")
-    made.add_argument("--at", type=int, metavar="STEP", help="checkpoint to export (default: the last)")
-    made.add_argument("--force", action="store_true", help="let --out write into a directory that holds something")
-    given = made.parse(argv)
+    command_parser = parser("export", Output, positional="run", help="run directory")
+    command_parser.add_argument("--to", required=True, metavar="numpy|onnx|torch", help="the form to write")
+    command_parser.add_argument("--out", metavar="DIR", help="where to (default: RUN/export/FORM)")
+    command_parser.add_argument("--at", type=int, metavar="STEP", help="checkpoint to export (default: the last)")
+    command_parser.add_argument(
+        "--force", action="store_true", help="let --out write into a directory that holds something"
+    )
+    arguments = command_parser.parse(argv)
     from trimtab.runs.export.writing import export as write
     from trimtab.runs.records import RunDir
 
-    run = RunDir.open(given.run)
-    out = Path(given.out) if given.out else run.path / "export" / given.to
-    report = write(run, given.to, out, given.at, given.force)
-    if filled(Output, given).json:
+    run = RunDir.open(arguments.run)
+    out = Path(arguments.out) if arguments.out else run.path / "export" / arguments.to
+    report = write(run, arguments.to, out, arguments.at, arguments.force)
+    if filled(Output, arguments).json:
         print_json(report)
         return 0
     print(f"policy of step {report['step']:,}: {report['file']}")

@@ -49,11 +49,11 @@ class Parser(argparse.ArgumentParser):
         words = self._spelled([_dashed(a) for a in argv])
         if self.before_help and {"-h", "--help"} & set(words):
             self.before_help(self, [word for word in words if word not in ("-h", "--help")])
-        known, unknown = self.parse_known_args(words)
+        arguments, unknown = self.parse_known_args(words)
         if unknown:
             flag = next((u for u in unknown if u.startswith("-")), unknown[0])
             self._refuse(flag) if flag.startswith("-") else fail(f"{flag}: {_too_many(flag, words)}")
-        return known
+        return arguments
 
     def format_help(self) -> str:
         """Sixty options are listed below, not in the usage line too."""
@@ -168,10 +168,12 @@ def field_help(cls: type) -> dict[str, str]:
     return helps
 
 
-def values(cls: type, given: argparse.Namespace) -> dict[str, Any]:
+def values(cls: type, arguments: argparse.Namespace) -> dict[str, Any]:
     """What was given for the fields of a dataclass, read by type."""
     kinds = types_of(cls)
-    return {name: parse(name, kind, getattr(given, name)) for name, kind in kinds.items() if hasattr(given, name)}
+    return {
+        name: parse(name, kind, getattr(arguments, name)) for name, kind in kinds.items() if hasattr(arguments, name)
+    }
 
 
 _WANTED = {bool: "true or false", int: "a whole number", float: "a number", dict: "a YAML mapping"}

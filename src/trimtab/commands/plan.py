@@ -15,23 +15,23 @@ from trimtab.config import Config
 
 
 def plan(argv: list[str]) -> int:
-    made = parser("plan", Output, Config)
-    add_source(made)
-    given = made.parse(argv)
-    config = config_from(given)
+    command_parser = parser("plan", Output, Config)
+    add_source(command_parser)
+    arguments = command_parser.parse(argv)
+    config = config_from(arguments)
     from trimtab.playbook.plan import environment_rows
     from trimtab.playbook.plan import plan as check
 
     findings = check(config)
-    if filled(Output, given).json:
-        derived, found = environment_rows(config) | config.derived(), [finding.as_dict() for finding in findings]
-        print_json({"config": config.as_dict(), "derived": derived, "findings": found})
+    if filled(Output, arguments).json:
+        derived, finding_rows = environment_rows(config) | config.derived(), [finding.as_dict() for finding in findings]
+        print_json({"config": config.as_dict(), "derived": derived, "findings": finding_rows})
         return 0
     from rich.console import Console
 
     from trimtab.commands.train import derived_table
     from trimtab.report.findings import print_findings
 
-    Console().print(derived_table(preset_of(given), config, environment_rows(config)))
+    Console().print(derived_table(preset_of(arguments), config, environment_rows(config)))
     print_findings(findings, "rules of thumb")
     return 0

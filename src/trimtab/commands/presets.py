@@ -10,17 +10,17 @@ from trimtab.commands.shared import Output, filled, parser
 
 
 def presets(argv: list[str]) -> int:
-    made = parser("presets", Output)
-    made.add_argument("preset", nargs="?", help="print this preset; or list those with this in their name")
-    given = made.parse(argv)
-    wanted = preset_files.full_name(given.preset or "")
-    listed = [name for name in preset_files.names() if wanted.lower() in name.lower()]
-    if filled(Output, given).json:
-        chosen = [wanted] if wanted in listed or not listed else listed
+    command_parser = parser("presets", Output)
+    command_parser.add_argument("preset", nargs="?", help="print this preset; or list those with this in their name")
+    arguments = command_parser.parse(argv)
+    preset = preset_files.full_name(arguments.preset or "")
+    listed = [name for name in preset_files.names() if preset.lower() in name.lower()]
+    if filled(Output, arguments).json:
+        chosen = [preset] if preset in listed or not listed else listed
         about = [{"preset": n, "fields": preset_files.load(n), "origin": preset_files.origin(n)} for n in chosen]
-        print_json(about[0] if wanted in chosen else about)
-    elif wanted in listed or not listed:
-        print(preset_files.text(wanted), end="")
+        print_json(about[0] if preset in chosen else about)
+    elif preset in listed or not listed:
+        print(preset_files.text(preset), end="")
     else:
         _print_list(listed)
     return 0

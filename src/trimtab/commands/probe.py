@@ -15,29 +15,33 @@ from trimtab.config import ConfigError
 def probe(argv: list[str]) -> int:
     from trimtab.anatomy.options import ProbeOptions
 
-    made = parser("probe", ProbeOptions, Output, positional="run", help="run directory")
-    made.add_argument(
+    command_parser = parser("probe", ProbeOptions, Output, positional="run", help="run directory")
+    command_parser.add_argument(
         "--at",
         nargs="+",
         metavar="STEP",
         help="checkpoints to measure: steps, last or all (default: the last after which the return still changed)",
     )
-    made.add_argument("--gae-lambda", nargs="+", type=float, metavar="λ", help="λ to measure (default: the run's own)")
-    made.add_argument("--save", metavar="DIR", help="also save every figure there (.png, .svg, .pdf and .html)")
-    add_page(made, "RUN/probes.html")
-    given = made.parse(argv)
-    everything = getattr(given, "devices", None) == "all"
+    command_parser.add_argument(
+        "--gae-lambda", nargs="+", type=float, metavar="λ", help="λ to measure (default: the run's own)"
+    )
+    command_parser.add_argument(
+        "--save", metavar="DIR", help="also save every figure there (.png, .svg, .pdf and .html)"
+    )
+    add_page(command_parser, "RUN/probes.html")
+    arguments = command_parser.parse(argv)
+    everything = getattr(arguments, "devices", None) == "all"
     if everything:
-        del given.devices
-    output, options = filled(Output, given), filled(ProbeOptions, given)
+        del arguments.devices
+    output, options = filled(Output, arguments), filled(ProbeOptions, arguments)
     at: Any = None
-    if given.at:
-        named = given.at in (["all"], ["last"])
-        if not named and {"all", "last"} & set(given.at):
-            raise ConfigError("at", " ".join(given.at), "last and all stand alone; or give steps only")
-        at = given.at[0] if named else [flags.parse("at", int, step) for step in given.at]
-    if given.save and Path(given.save).is_file():
-        raise ConfigError("save", given.save, "is a file; name a directory")
+    if arguments.at:
+        named = arguments.at in (["all"], ["last"])
+        if not named and {"all", "last"} & set(arguments.at):
+            raise ConfigError("at", " ".join(arguments.at), "last and all stand alone; or give steps only")
+        at = arguments.at[0] if named else [flags.parse("at", int, step) for step in arguments.at]
+    if arguments.save and Path(arguments.save).is_file():
+        raise ConfigError("save", arguments.save, "is a file; name a directory")
     from trimtab.anatomy.options import check
 
     check(options)
@@ -49,7 +53,7 @@ def probe(argv: list[str]) -> int:
         from trimtab.runs.opening import all_devices
         from trimtab.runs.run import load
 
-        options = dataclasses.replace(options, devices=all_devices(load(given.run).config))
+        options = dataclasses.replace(options, devices=all_devices(load(arguments.run).config))
     with Progress(1, "probe", output.quiet or output.json, unit="batches") as bar:
 
         def tick(done: int, total: int, doing: str) -> None:
@@ -57,28 +61,28 @@ def probe(argv: list[str]) -> int:
                 bar.start(1)  # the first batch was compiling
             bar.count(done, total, doing)
 
-        found = measure(given.run, at, given.gae_lambda, save=False, tick=tick, **vars(options))
-    found = found if isinstance(found, list) else [found]
-    table = write(Path(given.run), found)
+        anatomies = measure(arguments.run, at, arguments.gae_lambda, save=False, tick=tick, **vars(options))
+    anatomies = anatomies if isinstance(anatomies, list) else [anatomies]
+    table = write(Path(arguments.run), anatomies)
     from trimtab.report.probe.tables import as_json, print_anatomy
 
     if output.json:
-        print_json({"run": given.run, "table": str(table), "probes": [as_json(a) for a in found]})
+        print_json({"run": arguments.run, "table": str(table), "probes": [as_json(a) for a in anatomies]})
     else:
-        for anatomy in found:
+        for anatomy in anatomies:
             print_anatomy(anatomy)
         print(f"table: {table}")
-    if given.page is not None:
-        where = _page(given.run, given.page, frame_of(found))
+    if arguments.page is not None:
+        where = _page(arguments.run, arguments.page, frame_of(anatomies))
         if not output.json:
             print(f"page: {where}")
-    if given.save:
+    if arguments.save:
         from trimtab.report import style
         from trimtab.report.probe import figures
 
-        style.save_all(figures.of_frame(frame_of(found)), Path(given.save), (*style.PRINTED, ".html"))
+        style.save_all(figures.of_frame(frame_of(anatomies)), Path(arguments.save), (*style.PRINTED, ".html"))
         if not output.json:
-            print(f"figures: {given.save}")
+            print(f"figures: {arguments.save}")
     return 0
 
 

@@ -7,13 +7,13 @@ from trimtab.commands.shared import Output, filled, parser
 
 
 def repeat(argv: list[str]) -> int:
-    made = parser("repeat", Output, positional="run", help="run directory")
-    made.add_argument("--run-dir", metavar="DIR", help="where the repetition goes (default: beside the run)")
-    given = made.parse(argv)
-    output = filled(Output, given)
+    command_parser = parser("repeat", Output, positional="run", help="run directory")
+    command_parser.add_argument("--run-dir", metavar="DIR", help="where the repetition goes (default: beside the run)")
+    arguments = command_parser.parse(argv)
+    output = filled(Output, arguments)
     from trimtab.runs.repeat import repeat as repeat_run
 
-    result = repeat_run(given.run, given.run_dir, quiet=output.quiet or output.json)
+    result = repeat_run(arguments.run, arguments.run_dir, quiet=output.quiet or output.json)
     if output.json:
         print_json(result)
     elif result["identical"]:

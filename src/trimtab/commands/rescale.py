@@ -50,33 +50,37 @@ class RescaleFlags:
 
 
 def rescale(argv: list[str]) -> int:
-    made = parser(
+    command_parser = parser(
         "rescale",
         RescaleFlags,
         Output,
         positional="source",
         help="run directory, YAML file of fields, environment or preset",
     )
-    made.add_argument("--out", metavar="FILE", help="write the new configuration, for `trimtab train --config FILE`")
-    made.add_argument("--force", action="store_true", help="let --out overwrite a file")
-    given = made.parse(argv)
-    asked, output = flags.values(RescaleFlags, given), filled(Output, given)
-    if not asked.keys() & {"num_envs", "num_steps", "minibatch_size", "num_minibatches", "devices", "workers"}:
+    command_parser.add_argument(
+        "--out", metavar="FILE", help="write the new configuration, for `trimtab train --config FILE`"
+    )
+    command_parser.add_argument("--force", action="store_true", help="let --out overwrite a file")
+    arguments = command_parser.parse(argv)
+    keywords, output = flags.values(RescaleFlags, arguments), filled(Output, arguments)
+    if not keywords.keys() & {"num_envs", "num_steps", "minibatch_size", "num_minibatches", "devices", "workers"}:
         flags.fail("name a new size, for example --num-envs 64; the others: see --help")
-    asked["skip"] = [name for name in asked.get("skip", "").replace(",", " ").split()]
+    keywords["skip"] = [name for name in keywords.get("skip", "").replace(",", " ").split()]
     from trimtab.api.settings import rescale as move
 
     try:
-        result = move(given.source, **asked)
+        result = move(arguments.source, **keywords)
     except EnvError as error:
-        raise _unknown(given.source, error) from None
-    if given.out:
-        _write_config(given.out, result.config.as_dict(), _names_env(given.source), given.force, given.source)
+        raise _unknown(arguments.source, error) from None
+    if arguments.out:
+        _write_config(
+            arguments.out, result.config.as_dict(), _names_env(arguments.source), arguments.force, arguments.source
+        )
     if output.json:
-        print_json({"source": given.source, "out": given.out, **result.as_dict()})
+        print_json({"source": arguments.source, "out": arguments.out, **result.as_dict()})
     else:
-        _show_rescaled(result, given.source)
-        print(f"train it: trimtab train --config {given.out}" if given.out else "write it: add --out FILE")
+        _show_rescaled(result, arguments.source)
+        print(f"train it: trimtab train --config {arguments.out}" if arguments.out else "write it: add --out FILE")
     return 0
 
 
@@ -90,9 +94,9 @@ def _show_rescaled(result, source: str) -> None:
 
     title = f"{source}: c_opt = {result.c_opt:.6g}, c_iter = {result.c_iter:.6g}"
     table = Table("field", "from", "to", "rule", "why", title=title, title_justify="left")
-    for kept in (False, True):
-        for row in (row for row in result.changes if row.changed != kept):
-            style = "dim" if kept else None
+    for unchanged in (False, True):
+        for row in (row for row in result.changes if row.changed != unchanged):
+            style = "dim" if unchanged else None
             table.add_row(row.field, show(row.before), show(row.after), row.rule, row.why, style=style)
         table.add_section()
     console = Console()
@@ -127,8 +131,8 @@ def _write_config(out: str, values: dict[str, Any], names_env: bool, force: bool
         raise ConfigError("out", out, f"is a directory; nearest: {Path(out) / 'config.yaml'}")
     if Path(out).exists() and not force:
         raise ConfigError("out", out, "already exists; give another name, or --force")
-    kept = {name: value for name, value in values.items() if name != "env_id" or names_env}
-    text = f"# trimtab rescale, from {source!r}\n" + yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)
+    fields = {name: value for name, value in values.items() if name != "env_id" or names_env}
+    text = f"# trimtab rescale, from {source!r}\n" + yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
     try:
         write_atomically(Path(out), text.encode())
     except OSError as error:

@@ -17,32 +17,34 @@ EARLIER = ("split.json", "tune.json")  # what marked the directory of a split or
 
 
 def resume(argv: list[str]) -> int:
-    made = parser("resume", HostFlags, Output, Where, positional="run", help="directory of a run or a study")
-    made.add_argument("--tensorboard", action="store_true", help="also write TensorBoard events")
-    made.add_argument("--track", action="store_true", help="also log to Weights & Biases")
-    made.add_argument("--checkpoints", type=int, default=None, help="checkpoints over the run, as in train")
-    made.add_argument(
+    command_parser = parser("resume", HostFlags, Output, Where, positional="run", help="directory of a run or a study")
+    command_parser.add_argument("--tensorboard", action="store_true", help="also write TensorBoard events")
+    command_parser.add_argument("--track", action="store_true", help="also log to Weights & Biases")
+    command_parser.add_argument("--checkpoints", type=int, default=None, help="checkpoints over the run, as in train")
+    command_parser.add_argument(
         "--total-timesteps",
         metavar="INT",
         help="make a run this long; from its last checkpoint on, annealing follows the new length",
     )
-    made.add_argument("--devices", metavar="INT", help="go on with a run on this many devices (not bit for bit)")
-    given = made.parse(argv)
-    devices = flags.parse("devices", int, given.devices)
-    total = flags.parse("total_timesteps", int, given.total_timesteps)
-    output, where = filled(Output, given), filled(Where, given)
-    refuse_no_checkpoints(given.checkpoints)
+    command_parser.add_argument(
+        "--devices", metavar="INT", help="go on with a run on this many devices (not bit for bit)"
+    )
+    arguments = command_parser.parse(argv)
+    devices = flags.parse("devices", int, arguments.devices)
+    total = flags.parse("total_timesteps", int, arguments.total_timesteps)
+    output, where = filled(Output, arguments), filled(Where, arguments)
+    refuse_no_checkpoints(arguments.checkpoints)
     for name, value in (("total_timesteps", total), ("devices", devices)):
-        if value is not None and not RunDir.began(given.run) and Path(given.run).exists():
+        if value is not None and not RunDir.began(arguments.run) and Path(arguments.run).exists():
             raise ConfigError(name, value, "only a run can be given another; leave it out")
-    if began(given.run):
+    if began(arguments.run):
         for name in ("tensorboard", "track", "checkpoints", "hosts"):
-            if value := getattr(given, name, None):
+            if value := getattr(arguments, name, None):
                 raise ConfigError(name, value, "is for a run; a study goes on as it was begun: leave it out")
-        return _resume_study(Path(given.run), where, output)
-    _refuse_earlier(Path(given.run))
-    refuse_for_one_run(given)
-    hosts, work = asked(given), partial(_resume_one, given, total, devices, output)
+        return _resume_study(Path(arguments.run), where, output)
+    _refuse_earlier(Path(arguments.run))
+    refuse_for_one_run(arguments)
+    hosts, work = asked(arguments), partial(_resume_one, arguments, total, devices, output)
     return together(hosts, work) if hosts.hosts else work(True)
 
 
@@ -50,17 +52,17 @@ def _silent(text: str) -> None:
     """What another process says already."""
 
 
-def _resume_one(given, total: int | None, devices: int | None, output: Output, speaks: bool) -> int:
+def _resume_one(arguments, total: int | None, devices: int | None, output: Output, speaks: bool) -> int:
     from trimtab.runs import loop
 
     run = loop.resume(
-        given.run,
+        arguments.run,
         total_timesteps=total,
         devices=devices,
         quiet=output.quiet or output.json or not speaks,
-        checkpoints=given.checkpoints,
-        tensorboard=given.tensorboard,
-        track=given.track,
+        checkpoints=arguments.checkpoints,
+        tensorboard=arguments.tensorboard,
+        track=arguments.track,
         say=loop.to_stderr if speaks else _silent,
     )
     return finish(run, output) if speaks else 0

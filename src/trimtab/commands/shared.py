@@ -29,19 +29,19 @@ class Output:
 
 def parser(name: str, *classes: type, positional: str | None = None, help: str = "") -> Parser:
     """The options of a command, or of one verb of it ("study run")."""
-    told = HELP[name.split()[0]]
-    about = told[0].upper() + told[1:]
+    summary = HELP[name.split()[0]]
+    about = summary[0].upper() + summary[1:]
     about += "" if about.endswith("?") else "."
-    made = Parser(prog=f"trimtab {name}", description=about, allow_abbrev=False)
+    command_parser = Parser(prog=f"trimtab {name}", description=about, allow_abbrev=False)
     if positional:
-        made.add_argument(positional, help=help)
+        command_parser.add_argument(positional, help=help)
     for cls in (cls for cls in classes if cls is not Config):
-        flags.add_fields(made.add_argument_group(_title(cls)), cls)
+        flags.add_fields(command_parser.add_argument_group(_title(cls)), cls)
     if Config in classes:
         for title, names in GROUPS.items():
-            flags.add_fields(made.add_argument_group(title), Config, names)
-        made.before_help = _tell_preset
-    return made
+            flags.add_fields(command_parser.add_argument_group(title), Config, names)
+        command_parser.before_help = _tell_preset
+    return command_parser
 
 
 def _title(cls: type) -> str:
@@ -50,23 +50,25 @@ def _title(cls: type) -> str:
     return first[0].lower() + first[1:]
 
 
-def _tell_preset(made: Parser, words: list[str]) -> None:
+def _tell_preset(command_parser: Parser, words: list[str]) -> None:
     """Where the words name an environment, its help shows the values its preset gives."""
-    given = made.loosely(words)
+    arguments = command_parser.loosely(words)
     for name in ("env", "preset", "config"):
-        if given is not None and not hasattr(given, name):
-            setattr(given, name, None)
-    if given is None or (given.env is None and not hasattr(given, "env_id")):
-        made.epilog = "Name an environment to see the values its preset gives."
+        if arguments is not None and not hasattr(arguments, name):
+            setattr(arguments, name, None)
+    if arguments is None or (arguments.env is None and not hasattr(arguments, "env_id")):
+        command_parser.epilog = "Name an environment to see the values its preset gives."
         return
-    given.env_id = getattr(given, "env_id", given.env)
-    preset = preset_of(given)
+    arguments.env_id = getattr(arguments, "env_id", arguments.env)
+    preset = preset_of(arguments)
     if preset is None:
-        made.epilog = f"{given.env_id}: no preset for this algorithm, or none asked for; the defaults are used."
+        command_parser.epilog = (
+            f"{arguments.env_id}: no preset for this algorithm, or none asked for; the defaults are used."
+        )
         return
-    made.epilog = f"The preset is {preset}; --preset none leaves it out."
+    command_parser.epilog = f"The preset is {preset}; --preset none leaves it out."
     values = presets.load(preset)
-    for action in made._actions:
+    for action in command_parser._actions:
         if action.dest in values and action.dest not in ("env_id", "algo"):  # which chose the preset
             text, _, default = (action.help or "").rpartition(" (default: ")
             value, default = flags.shown(values[action.dest]), default.removesuffix(")")
@@ -74,27 +76,29 @@ def _tell_preset(made: Parser, words: list[str]) -> None:
             action.help = f"{text or action.help} (preset: {value}{otherwise})"
 
 
-def add_source(made: Parser) -> None:
+def add_source(command_parser: Parser) -> None:
     """Where a configuration comes from: an environment by position, a preset, a file."""
-    made.add_argument("env", nargs="?", default=None, help="environment id, the same as --env-id")
-    made.add_argument(
+    command_parser.add_argument("env", nargs="?", default=None, help="environment id, the same as --env-id")
+    command_parser.add_argument(
         "--preset", metavar="NAME", help="preset to start from; the environment's own by default, or none"
     )
-    made.add_argument("--config", metavar="FILE", help="YAML file of fields, over the preset, under the flags")
+    command_parser.add_argument(
+        "--config", metavar="FILE", help="YAML file of fields, over the preset, under the flags"
+    )
 
 
-def add_page(made: Parser, default: str) -> None:
+def add_page(command_parser: Parser, default: str) -> None:
     """--page [FILE]: also as a page; an empty name means the default place."""
     text = f"also write a page, with its figures beside it (default: {default})"
-    made.add_argument("--page", nargs="?", const="", default=None, metavar="FILE", help=text)
+    command_parser.add_argument("--page", nargs="?", const="", default=None, metavar="FILE", help=text)
 
 
-def config_from(given, base: dict[str, Any] | None = None) -> Config:
+def config_from(arguments, base: dict[str, Any] | None = None) -> Config:
     """The configuration asked for by position, preset, file and flags, over the fields of `base`."""
-    if given.env is not None:
-        refuse_two_environments(given)
-        given.env_id = given.env
-    return layered_config(given, base)
+    if arguments.env is not None:
+        refuse_two_environments(arguments)
+        arguments.env_id = arguments.env
+    return layered_config(arguments, base)
 
 
 def numbered(name: str) -> Path:
@@ -102,40 +106,40 @@ def numbered(name: str) -> Path:
     return free_name(Path("runs"), name)
 
 
-def refuse_two_environments(given) -> None:
+def refuse_two_environments(arguments) -> None:
     """An id may be given by position or by --env-id, not as two different ones."""
-    if getattr(given, "env_id", given.env) != given.env:
-        raise ConfigError("env_id", given.env_id, f"the environment was given twice; the other is {given.env}")
+    if getattr(arguments, "env_id", arguments.env) != arguments.env:
+        raise ConfigError("env_id", arguments.env_id, f"the environment was given twice; the other is {arguments.env}")
 
 
-def filled(cls: type, given) -> Any:
+def filled(cls: type, arguments) -> Any:
     """An options dataclass with what was given."""
-    return cls(**flags.values(cls, given))
+    return cls(**flags.values(cls, arguments))
 
 
-def layered_config(given, base: dict[str, Any] | None = None) -> Config:
+def layered_config(arguments, base: dict[str, Any] | None = None) -> Config:
     """Flags over file over preset over `base`."""
-    layers, preset = (_file_of(given), flags.values(Config, given)), preset_of(given)
+    layers, preset = (_file_of(arguments), flags.values(Config, arguments)), preset_of(arguments)
     under = [presets.load(preset) if preset else {}, base or {}]
     if not any("env_id" in layer for layer in (*layers, *under)):
         flags.fail("name an environment, for example: trimtab train CartPole-v1")
     return presets.layered(*layers, preset=preset or "none", base=base)
 
 
-def own_sizes(given) -> tuple[int, int]:
+def own_sizes(arguments) -> tuple[int, int]:
     """N and T that the configuration has by itself: the preset's or file's, else the defaults."""
-    name = preset_of(given)
-    fields = (presets.load(name) if name else {}) | _file_of(given)
+    name = preset_of(arguments)
+    fields = (presets.load(name) if name else {}) | _file_of(arguments)
     return fields.get("num_envs", Config.num_envs), fields.get("num_steps", Config.num_steps)
 
 
-def preset_of(given) -> str | None:
+def preset_of(arguments) -> str | None:
     """The preset to start from: as asked, else the environment's own for the algorithm, if there is one."""
-    return presets.chosen(_file_of(given), flags.values(Config, given), preset=given.preset)
+    return presets.chosen(_file_of(arguments), flags.values(Config, arguments), preset=arguments.preset)
 
 
-def _file_of(given) -> dict[str, Any]:
-    return presets.read_file(given.config) if given.config else {}
+def _file_of(arguments) -> dict[str, Any]:
+    return presets.read_file(arguments.config) if arguments.config else {}
 
 
 def pairs(words: list[str]) -> dict[str, Any]:

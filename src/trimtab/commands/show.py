@@ -8,14 +8,16 @@ from trimtab.commands.shared import Output, add_page, filled, parser
 
 
 def show(argv: list[str]) -> int:
-    made = parser("show", Output, positional="run", help="run directory")
-    made.add_argument("--save", metavar="FILE", help="also save the learning curve (.png, .svg, .pdf or .html)")
-    add_page(made, "RUN/page.html")
-    given = made.parse(argv)
+    command_parser = parser("show", Output, positional="run", help="run directory")
+    command_parser.add_argument(
+        "--save", metavar="FILE", help="also save the learning curve (.png, .svg, .pdf or .html)"
+    )
+    add_page(command_parser, "RUN/page.html")
+    arguments = command_parser.parse(argv)
     from trimtab.report.run import show_run
 
-    page = None if given.page is None else _page(given.run, given.page)
-    return show_run(given.run, filled(Output, given).json, given.save, page)
+    page = None if arguments.page is None else _page(arguments.run, arguments.page)
+    return show_run(arguments.run, filled(Output, arguments).json, arguments.save, page)
 
 
 def _page(path: str, page: str) -> str:

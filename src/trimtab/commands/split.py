@@ -24,34 +24,38 @@ def split(argv: list[str]) -> int:
     from trimtab.studies.split import Split, SplitOptions, effort, longest, shortened
     from trimtab.studies.study import Where, begin
 
-    made = parser("split", SplitOptions, Output, Where, Config)
-    made.add_argument("env", nargs="?", help="environment id (default: that of --run or --config)")
-    made.add_argument("--batch", metavar="B", help="samples per iteration, N × T in every split (default: as it has)")
-    made.add_argument("--preset", metavar="NAME", help="preset to start from (default: the environment's own)")
-    made.add_argument("--config", metavar="FILE", help="YAML file of fields, over the preset")
-    made.add_argument("--run-dir", metavar="DIR", help="where results go (default: runs/split-ENV-K)")
-    given = made.parse(argv)
-    if given.env is not None:
-        refuse_two_environments(given)
-        given.env_id = given.env
+    command_parser = parser("split", SplitOptions, Output, Where, Config)
+    command_parser.add_argument("env", nargs="?", help="environment id (default: that of --run or --config)")
+    command_parser.add_argument(
+        "--batch", metavar="B", help="samples per iteration, N × T in every split (default: as it has)"
+    )
+    command_parser.add_argument(
+        "--preset", metavar="NAME", help="preset to start from (default: the environment's own)"
+    )
+    command_parser.add_argument("--config", metavar="FILE", help="YAML file of fields, over the preset")
+    command_parser.add_argument("--run-dir", metavar="DIR", help="where results go (default: runs/split-ENV-K)")
+    arguments = command_parser.parse(argv)
+    if arguments.env is not None:
+        refuse_two_environments(arguments)
+        arguments.env_id = arguments.env
     for name in ("num_envs", "num_steps"):
-        if hasattr(given, name):
-            raise ConfigError(name, getattr(given, name), "is what a split varies; use --splits")
-    options, output = effort(flags.values(SplitOptions, given)), filled(Output, given)
-    run = _config_of_run(given, options.run) if options.run else None
-    own = (run.num_envs, run.num_steps) if run else own_sizes(given)
-    batch = flags.parse("batch", int, given.batch) if given.batch else math.prod(own)
+        if hasattr(arguments, name):
+            raise ConfigError(name, getattr(arguments, name), "is what a split varies; use --splits")
+    options, output = effort(flags.values(SplitOptions, arguments)), filled(Output, arguments)
+    run = _config_of_run(arguments, options.run) if options.run else None
+    own = (run.num_envs, run.num_steps) if run else own_sizes(arguments)
+    batch = flags.parse("batch", int, arguments.batch) if arguments.batch else math.prod(own)
     num_envs, num_steps = longest(batch, options.splits)
     if run:
         config = run.replace(num_envs=num_envs, num_steps=num_steps)
     else:
-        given.num_envs, given.num_steps = str(num_envs), str(num_steps)
-        config = layered_config(given)
-    if not hasattr(given, "total_timesteps"):
+        arguments.num_envs, arguments.num_steps = str(num_envs), str(num_steps)
+        config = layered_config(arguments)
+    if not hasattr(arguments, "total_timesteps"):
         config = shortened(config, batch, options.quick)
     study = Split(config, batch, own[0], options, command := "trimtab split " + " ".join(argv))
-    out = Path(given.run_dir) if given.run_dir else numbered(f"split-{config.env_id.replace('/', '-')}")
-    return finish_split(begin(study, out, filled(Where, given), command, output.quiet or output.json), output)
+    out = Path(arguments.run_dir) if arguments.run_dir else numbered(f"split-{config.env_id.replace('/', '-')}")
+    return finish_split(begin(study, out, filled(Where, arguments), command, output.quiet or output.json), output)
 
 
 def finish_split(result: dict[str, Any], output: Output) -> int:
@@ -64,14 +68,18 @@ def finish_split(result: dict[str, Any], output: Output) -> int:
     return 0
 
 
-def _config_of_run(given, path: str) -> Config:
+def _config_of_run(arguments, path: str) -> Config:
     """A run's own configuration: what is probed is also what is trained. Only its length may be another."""
     from trimtab.runs.run import load
     from trimtab.studies.split import refuse_other_fields
 
     config = load(path).config
-    refuse_other_fields(config, path, flags.values(Config, given))
+    refuse_other_fields(config, path, flags.values(Config, arguments))
     for name in ("preset", "config"):
-        if getattr(given, name):
-            raise ConfigError(name, getattr(given, name), "a run brings its own configuration; leave out one of them")
-    return config.replace(total_timesteps=flags.values(Config, given).get("total_timesteps", config.total_timesteps))
+        if getattr(arguments, name):
+            raise ConfigError(
+                name, getattr(arguments, name), "a run brings its own configuration; leave out one of them"
+            )
+    return config.replace(
+        total_timesteps=flags.values(Config, arguments).get("total_timesteps", config.total_timesteps)
+    )

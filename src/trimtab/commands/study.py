@@ -51,29 +51,29 @@ def study(argv: list[str]) -> int:
 
 def _described(verbs: Collection[str]) -> Parser:
     """What completion and the documentation see: the verbs and the options of all of them."""
-    made = parser("study", SizeFlags, Output, Where)
-    made.add_argument("verb", metavar="|".join(verbs), help="what to do")
-    _add_names(made)
-    _add_page(made)
-    return made
+    command_parser = parser("study", SizeFlags, Output, Where)
+    command_parser.add_argument("verb", metavar="|".join(verbs), help="what to do")
+    _add_names(command_parser)
+    _add_page(command_parser)
+    return command_parser
 
 
-def _add_names(made: Parser) -> None:
-    made.add_argument("--names", action="store_true", help="only the names, one a line")
+def _add_names(command_parser: Parser) -> None:
+    command_parser.add_argument("--names", action="store_true", help="only the names, one a line")
 
 
-def _add_page(made: Parser) -> None:
-    made.add_argument("--page", metavar="FILE", help="also write the table as a page")
+def _add_page(command_parser: Parser) -> None:
+    command_parser.add_argument("--page", metavar="FILE", help="also write the table as a page")
 
 
 def _list(argv: list[str]) -> int:
-    made = parser("study list", Output)
-    _add_names(made)
-    given = made.parse(argv)
-    output = filled(Output, given)
+    command_parser = parser("study list", Output)
+    _add_names(command_parser)
+    arguments = command_parser.parse(argv)
+    output = filled(Output, arguments)
     from trimtab.studies.catalogue import DECLARED
 
-    if given.names:
+    if arguments.names:
         print("\n".join(DECLARED))
         return 0
     rows: list[dict[str, Any]] = [
@@ -94,31 +94,33 @@ def _list(argv: list[str]) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    made = parser(
+    command_parser = parser(
         "study run", SizeFlags, Output, Where, positional="name", help="study, as `trimtab study list` names it"
     )
-    given = made.parse(argv)
-    size, output, where = filled(SizeFlags, given), filled(Output, given), filled(Where, given)
+    arguments = command_parser.parse(argv)
+    size, output, where = filled(SizeFlags, arguments), filled(Output, arguments), filled(Where, arguments)
     from trimtab.studies.catalogue import DECLARED
     from trimtab.studies.declared import Size
     from trimtab.studies.study import begin
 
-    if given.name not in DECLARED:
-        near = ", ".join(nearest(given.name, DECLARED) or DECLARED)
-        raise ConfigError("study", given.name, f"no such study; nearest: {near}")
+    if arguments.name not in DECLARED:
+        near = ", ".join(nearest(arguments.name, DECLARED) or DECLARED)
+        raise ConfigError("study", arguments.name, f"no such study; nearest: {near}")
     if size.quick and size.full:
         raise ConfigError("full", True, "a study is quick or full, not both")
     name: Size = "quick" if size.quick else "full" if size.full else "default"
     command = f"trimtab study run {' '.join(argv)}"
-    asked = DECLARED[given.name](size=name, seed=size.seed, command=command, **_chosen(given.name, size.only))
+    declaration = DECLARED[arguments.name](
+        size=name, seed=size.seed, command=command, **_chosen(arguments.name, size.only)
+    )
     if size.plan:
         from trimtab.studies.costs import cost_of, print_cost
 
-        cost = cost_of(asked, where)
+        cost = cost_of(declaration, where)
         print_json(cost) if output.json else print_cost(cost)
         return 0
-    out = Path(size.run_dir) if size.run_dir else numbered(f"study-{given.name.replace('/', '-')}")
-    return finish_study(given.name, begin(asked, out, where, command, output.quiet or output.json), output)
+    out = Path(size.run_dir) if size.run_dir else numbered(f"study-{arguments.name.replace('/', '-')}")
+    return finish_study(arguments.name, begin(declaration, out, where, command, output.quiet or output.json), output)
 
 
 def _chosen(name: str, only: str | None) -> dict[str, tuple[str, ...]]:
@@ -134,40 +136,40 @@ def _chosen(name: str, only: str | None) -> dict[str, tuple[str, ...]]:
 
 
 def _show(argv: list[str]) -> int:
-    given = parser("study show", Output, positional="dir", help="directory of a study").parse(argv)
+    arguments = parser("study show", Output, positional="dir", help="directory of a study").parse(argv)
     from trimtab.studies import catalogue
 
-    path = Path(given.dir)
+    path = Path(arguments.dir)
     spec, file = catalogue.read(path), path / "result.json"
     if not file.is_file():
         raise RunError(f"{path} is not finished; `trimtab resume {path}` does what is left")
     answer = json.loads(file.read_text()) | {"run": str(path), "page": str(path / "page.html")}
-    return finish_study(spec["kind"], answer, filled(Output, given))
+    return finish_study(spec["kind"], answer, filled(Output, arguments))
 
 
 def _claims(argv: list[str]) -> int:
-    made = parser("study claims", Output)
-    made.add_argument(
+    command_parser = parser("study claims", Output)
+    command_parser.add_argument(
         "dirs", nargs="*", metavar="DIR", help="directories of studies, or that hold some (default: runs)"
     )
-    _add_page(made)
-    given = made.parse(argv)
+    _add_page(command_parser)
+    arguments = command_parser.parse(argv)
     from trimtab.studies.ledger import claims_page, gathered, print_ledger
 
-    for place in given.dirs:
+    for place in arguments.dirs:
         if not Path(place).is_dir():
             raise ConfigError("claims", place, "is not a directory")
-    rows = gathered([Path(d) for d in given.dirs] or [Path("runs")])
-    if given.page:
+    rows = gathered([Path(d) for d in arguments.dirs] or [Path("runs")])
+    if arguments.page:
         from trimtab.runs.records import write_atomically
 
-        write_atomically(Path(given.page), claims_page(rows, Path(given.page).parent).encode())
-    if filled(Output, given).json:
+        write_atomically(Path(arguments.page), claims_page(rows, Path(arguments.page).parent).encode())
+    if filled(Output, arguments).json:
         print_json(rows)
     else:
         print_ledger(rows)
-        if given.page:
-            print(f"page: {given.page}")
+        if arguments.page:
+            print(f"page: {arguments.page}")
     return 0
 
 

@@ -27,10 +27,10 @@ class ThroughputOptions:
 
 
 def throughput(argv: list[str]) -> int:
-    made = parser("throughput", ThroughputOptions, Output, Config)
-    add_source(made)
-    given = made.parse(argv)
-    options, output, config = filled(ThroughputOptions, given), filled(Output, given), config_from(given)
+    command_parser = parser("throughput", ThroughputOptions, Output, Config)
+    add_source(command_parser)
+    arguments = command_parser.parse(argv)
+    options, output, config = filled(ThroughputOptions, arguments), filled(Output, arguments), config_from(arguments)
     choose(config.env_id, config.backend)  # refuses an id that no backend has
     from trimtab.studies.throughputs import measured
 
@@ -76,8 +76,8 @@ def _show(answer: dict[str, Any]) -> None:
     console.print(table)
     best, chosen = answer["fastest"], answer["recommended"]
     note = "the fastest" if best == chosen else f"the fewest environments within 10% of the fastest (N = {best})"
-    told = [
+    advice = [
         f"Take num_envs={chosen}: {note}.",
         f"Next: trimtab split {answer['env_id']} --batch {chosen * answer['num_steps']}",
     ]
-    console.print("\n".join(told), highlight=False)
+    console.print("\n".join(advice), highlight=False)

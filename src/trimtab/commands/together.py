@@ -23,9 +23,9 @@ class HostFlags:
     """Which of them this is, from 0; process 0 writes the run (with --hosts)."""
 
 
-def asked(given) -> HostFlags:
+def asked(arguments) -> HostFlags:
     """The flags; ones that would do nothing are refused."""
-    flags = filled(HostFlags, given)
+    flags = filled(HostFlags, arguments)
     for name in ("coordinator", "num_processes", "process_id"):
         if not flags.hosts and getattr(flags, name) is not None:
             raise ConfigError(name, getattr(flags, name), "needs --hosts; leave it out, or add that")

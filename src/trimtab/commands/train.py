@@ -37,23 +37,25 @@ class RunFlags:
 
 
 def train(argv: list[str]) -> int:
-    made = parser("train", RunFlags, HostFlags, Output, Where, Config)
-    add_source(made)
-    made.add_argument(
+    command_parser = parser("train", RunFlags, HostFlags, Output, Where, Config)
+    add_source(command_parser)
+    command_parser.add_argument(
         "--from",
         dest="start_from",
         metavar="RUN",
         help="start from the last parameters and normalizers of this run; its fields, not a preset's, lie under the "
         "flags, and schedules begin anew",
     )
-    made.add_argument("--take-optimizer", action="store_true", help="with --from: also take its optimizer state")
-    given = made.parse(argv)
-    options, output = filled(RunFlags, given), filled(Output, given)
-    hosts, base = asked(given), _base(given)
-    everything = getattr(given, "devices", None) == "all"
+    command_parser.add_argument(
+        "--take-optimizer", action="store_true", help="with --from: also take its optimizer state"
+    )
+    arguments = command_parser.parse(argv)
+    options, output = filled(RunFlags, arguments), filled(Output, arguments)
+    hosts, base = asked(arguments), _base(arguments)
+    everything = getattr(arguments, "devices", None) == "all"
     if everything:
-        del given.devices  # how many that is, is known once JAX has started
-    config = config_from(given, base)
+        del arguments.devices  # how many that is, is known once JAX has started
+    config = config_from(arguments, base)
     everything |= hosts.hosts and config.devices == 1
     refuse_no_checkpoints(options.checkpoints)
     if options.seeds < 1:
@@ -61,15 +63,15 @@ def train(argv: list[str]) -> int:
     if options.seeds > 1 and (hosts.hosts or everything):
         raise ConfigError("seeds", options.seeds, "one run at a time has many devices; nearest: 1")
     if options.seeds == 1:
-        refuse_for_one_run(given)
+        refuse_for_one_run(arguments)
     else:
-        return _train_seeds(config, options, output, filled(Where, given), f"trimtab train {' '.join(argv)}")
+        return _train_seeds(config, options, output, filled(Where, arguments), f"trimtab train {' '.join(argv)}")
 
-    work = partial(_train_one, given, config, options, output, everything)
+    work = partial(_train_one, arguments, config, options, output, everything)
     return together(hosts, work) if hosts.hosts else work(True)
 
 
-def _train_one(given, config: Config, options: RunFlags, output: Output, everything: bool, speaks: bool) -> int:
+def _train_one(arguments, config: Config, options: RunFlags, output: Output, everything: bool, speaks: bool) -> int:
     from trimtab.runs import loop
     from trimtab.runs.opening import on_all_devices
     from trimtab.runs.start import Start
@@ -81,11 +83,11 @@ def _train_one(given, config: Config, options: RunFlags, output: Output, everyth
         config,
         options.run_dir,
         quiet=quiet,
-        announce=(lambda *_: None) if quiet else partial(describe, preset_of(given)),
+        announce=(lambda *_: None) if quiet else partial(describe, preset_of(arguments)),
         checkpoints=options.checkpoints,
         tensorboard=options.tensorboard,
         track=options.track,
-        start=Start.at(given.start_from, None, given.take_optimizer) if given.start_from else None,
+        start=Start.at(arguments.start_from, None, arguments.take_optimizer) if arguments.start_from else None,
     )
     return finish(run, output) if speaks else 0
 
@@ -100,25 +102,25 @@ def _train_seeds(config: Config, options: RunFlags, output: Output, where: Where
     return finish_seeds(begin(study, out, where, command, quiet=output.quiet or output.json), output)
 
 
-def _base(given) -> dict[str, Any] | None:
+def _base(arguments) -> dict[str, Any] | None:
     """The fields of the run that this one starts from; a preset lies over them only if it is named."""
-    if given.start_from is None:
-        if given.take_optimizer:
+    if arguments.start_from is None:
+        if arguments.take_optimizer:
             raise ConfigError("take_optimizer", True, "there is no run to take it from; give --from RUN")
         return None
-    if getattr(given, "seeds", "1") != "1":
-        raise ConfigError("seeds", given.seeds, "one run starts from another; nearest: 1")
+    if getattr(arguments, "seeds", "1") != "1":
+        raise ConfigError("seeds", arguments.seeds, "one run starts from another; nearest: 1")
     from trimtab.runs.run import load
 
-    given.preset = given.preset or "none"
-    return load(given.start_from).config.as_dict()
+    arguments.preset = arguments.preset or "none"
+    return load(arguments.start_from).config.as_dict()
 
 
-def refuse_for_one_run(given) -> None:
+def refuse_for_one_run(arguments) -> None:
     """Options that say where many jobs are done do nothing for one run."""
     for name in (each.name for each in fields(Where)):
-        if hasattr(given, name):
-            raise ConfigError(name, getattr(given, name), "is for many jobs; leave it out, or give --seeds")
+        if hasattr(arguments, name):
+            raise ConfigError(name, getattr(arguments, name), "is for many jobs; leave it out, or give --seeds")
 
 
 def refuse_no_checkpoints(count: int | None) -> None:

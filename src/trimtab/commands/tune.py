@@ -21,17 +21,17 @@ def tune(argv: list[str]) -> int:
     from trimtab.studies.study import Where, begin
     from trimtab.studies.tune import SHORT, Tune, TuneOptions
 
-    made = parser("tune", TuneOptions, Output, Where, Config)
-    add_source(made)
-    made.add_argument("--run-dir", metavar="DIR", help="where results go (default: runs/tune-ENV-K)")
-    given = made.parse(argv)
-    options, output = filled(TuneOptions, given), filled(Output, given)
-    config = config_from(given)
-    if not hasattr(given, "total_timesteps"):
+    command_parser = parser("tune", TuneOptions, Output, Where, Config)
+    add_source(command_parser)
+    command_parser.add_argument("--run-dir", metavar="DIR", help="where results go (default: runs/tune-ENV-K)")
+    arguments = command_parser.parse(argv)
+    options, output = filled(TuneOptions, arguments), filled(Output, arguments)
+    config = config_from(arguments)
+    if not hasattr(arguments, "total_timesteps"):
         config = config.replace(total_timesteps=min(config.total_timesteps, SHORT))
     study = Tune(config, options, command := f"trimtab tune {' '.join(argv)}")
-    out = Path(given.run_dir) if given.run_dir else numbered(f"tune-{config.env_id.replace('/', '-')}")
-    return finish_tuning(begin(study, out, filled(Where, given), command, output.quiet or output.json), output)
+    out = Path(arguments.run_dir) if arguments.run_dir else numbered(f"tune-{config.env_id.replace('/', '-')}")
+    return finish_tuning(begin(study, out, filled(Where, arguments), command, output.quiet or output.json), output)
 
 
 def finish_tuning(result: dict[str, Any], output: Output) -> int:

@@ -16,15 +16,17 @@ NICE = 10  # what trains goes before who looks
 
 
 def view(argv: list[str]) -> int:
-    made = parser("view")
-    made.add_argument("dir", nargs="?", default="runs", help="where to look for runs and studies (default: runs)")
-    made.add_argument(
+    command_parser = parser("view")
+    command_parser.add_argument(
+        "dir", nargs="?", default="runs", help="where to look for runs and studies (default: runs)"
+    )
+    command_parser.add_argument(
         "--port", metavar="INT", default=str(PORT), help=f"port on this machine, 0: any (default: {PORT})"
     )
-    given = made.parse(argv)
-    root, port = Path(given.dir), flags.parse("port", int, given.port)
+    arguments = command_parser.parse(argv)
+    root, port = Path(arguments.dir), flags.parse("port", int, arguments.port)
     if not root.is_dir():
-        raise ConfigError("dir", given.dir, "is no directory; name one that holds runs")
+        raise ConfigError("dir", arguments.dir, "is no directory; name one that holds runs")
     if not 0 <= port <= 65_535:
         raise ConfigError("port", port, "must be from 0 to 65535; nearest: 0 (any that is free)")
     from trimtab.view.server import Viewer
@@ -32,8 +34,8 @@ def view(argv: list[str]) -> int:
     try:
         viewer = Viewer(root, port)
     except OSError as error:
-        taken = error.errno in (errno.EADDRINUSE, errno.EACCES)
-        why = "is taken, or not yours to take; nearest: 0 (any that is free)" if taken else str(error.strerror)
+        unavailable = error.errno in (errno.EADDRINUSE, errno.EACCES)
+        why = "is taken, or not yours to take; nearest: 0 (any that is free)" if unavailable else str(error.strerror)
         raise ConfigError("port", port, why) from None
     with viewer:
         with suppress(AttributeError, OSError):

@@ -10,36 +10,40 @@ from trimtab.config import ConfigError
 
 
 def watch(argv: list[str]) -> int:
-    made = parser("watch", Output, positional="run", help="run directory")
-    made.add_argument("--out", metavar="FILE", help=".gif or .mp4 (default: RUN/watch.gif)")
-    made.add_argument("--window", action="store_true", help="show it in a window instead")
-    made.add_argument("--episodes", type=int, default=1, help="episodes to play (default: 1)")
-    made.add_argument("--steps", type=int, default=500, help="steps of an episode to show at most (default: 500)")
-    made.add_argument("--at", type=int, metavar="STEP", help="checkpoint to play (default: the last)")
-    made.add_argument("--seed", type=int, default=0, help="seed of the first episode (default: 0)")
-    made.add_argument("--sample", action="store_true", help="draw actions as in training, instead of the most likely")
-    given = made.parse(argv)
-    if given.out and given.window:
-        raise ConfigError("out", given.out, "a window writes no file; leave out one of them")
+    command_parser = parser("watch", Output, positional="run", help="run directory")
+    command_parser.add_argument("--out", metavar="FILE", help=".gif or .mp4 (default: RUN/watch.gif)")
+    command_parser.add_argument("--window", action="store_true", help="show it in a window instead")
+    command_parser.add_argument("--episodes", type=int, default=1, help="episodes to play (default: 1)")
+    command_parser.add_argument(
+        "--steps", type=int, default=500, help="steps of an episode to show at most (default: 500)"
+    )
+    command_parser.add_argument("--at", type=int, metavar="STEP", help="checkpoint to play (default: the last)")
+    command_parser.add_argument("--seed", type=int, default=0, help="seed of the first episode (default: 0)")
+    command_parser.add_argument(
+        "--sample", action="store_true", help="draw actions as in training, instead of the most likely"
+    )
+    arguments = command_parser.parse(argv)
+    if arguments.out and arguments.window:
+        raise ConfigError("out", arguments.out, "a window writes no file; leave out one of them")
     from trimtab.runs.run import load
     from trimtab.runs.watch import watch as play
 
-    run = load(given.run)
-    out = None if given.window else Path(given.out) if given.out else run.path / "watch.gif"
+    run = load(arguments.run)
+    out = None if arguments.window else Path(arguments.out) if arguments.out else run.path / "watch.gif"
     result = play(
         run,
         out,
-        episodes=given.episodes,
-        step=given.at,
-        seed=given.seed,
-        sample=given.sample,
-        longest=given.steps,
+        episodes=arguments.episodes,
+        step=arguments.at,
+        seed=arguments.seed,
+        sample=arguments.sample,
+        longest=arguments.steps,
     )
-    if filled(Output, given).json:
+    if filled(Output, arguments).json:
         print_json(result)
         return 0
     returns = ", ".join(f"{value:.4g}" for value in result["returns"])
-    cut = f" (cut after {given.steps} steps)" if result["cut"] else ""
+    cut = f" (cut after {arguments.steps} steps)" if result["cut"] else ""
     print(f"policy of step {result['step']:,}, {result['shown']}: return {returns}{cut}")
     if out is not None:
         print(f"{result['frames']} frames: {out}")

@@ -222,8 +222,8 @@ def _suggestion(env_id: str) -> str:
         return f": {NATIVE_LEFT_OUT[env_id]}"
     from .table import rows
 
-    known = (*TABULAR_IDS, *NATIVE_IDS, *PROCGEN_ALIASES, *(row.env_id for row in rows()), *gymnasium_ids())
-    close = nearest(env_id, known)
+    env_ids = (*TABULAR_IDS, *NATIVE_IDS, *PROCGEN_ALIASES, *(row.env_id for row in rows()), *gymnasium_ids())
+    close = nearest(env_id, env_ids)
     return f"; nearest: {', '.join(close)}" if close else "; `trimtab envs` lists them"
 
 

@@ -106,9 +106,9 @@ class Spec:
         inside = lambda part, name: part.name == name or part.name.startswith(f"{name}.")
         for name in names:
             if not any(inside(part, name) for part in self.parts):
-                known = sorted({part.name for part in self.parts})
-                near = nearest(name, known) or known
-                offered = f"nearest: {', '.join(near)}" if known else "its observation has no parts; leave it out"
+                part_names = sorted({part.name for part in self.parts})
+                near = nearest(name, part_names) or part_names
+                offered = f"nearest: {', '.join(near)}" if part_names else "its observation has no parts; leave it out"
                 raise EnvError(f"{field}: {self.env_id} has no observation {name!r}; {offered}")
         return tuple((part.start, part.stop) for part in self.parts if any(inside(part, name) for name in names))
 
@@ -218,10 +218,10 @@ class AtOnce:
         return lambda: out
 
 
-def refuse_unknown_options(env_id: str, given: Iterable[str], valid: Iterable[str]) -> None:
+def refuse_unknown_options(env_id: str, options: Iterable[str], valid: Iterable[str]) -> None:
     """Raise for the first option that is not among `valid`, naming the nearest ones."""
     valid = sorted(valid)
-    for name in given:
+    for name in options:
         if name not in valid:
             offered = ", ".join(nearest(name, valid) or valid) or "it takes none"
             raise EnvError(f"env_kwargs: {env_id} has no option {name!r}; nearest: {offered}")

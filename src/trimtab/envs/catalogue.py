@@ -56,9 +56,9 @@ def catalogue() -> list[CatalogueRow]:
         listed["tabular"].append(CatalogueRow(env_id, "tabular", not absent["tabular"], absent["tabular"], "toy_text"))
     for row in rows():
         reason = absent[row.backend] or row.reason
-        seen = " ".join(row.observation.split(" ")[:2])
+        observation = " ".join(row.observation.split(" ")[:2])
         listed[row.backend].append(
-            CatalogueRow(row.env_id, row.backend, not reason, reason, row.family, seen, row.action, row.limit)
+            CatalogueRow(row.env_id, row.backend, not reason, reason, row.family, observation, row.action, row.limit)
         )
     listed["native"] += [CatalogueRow(i, "native", False, why, "gymnax") for i, why in NATIVE_LEFT_OUT.items()]
     lacking = absent["playground"] or (
@@ -66,7 +66,7 @@ def catalogue() -> list[CatalogueRow]:
     )
     listed["playground"] += [CatalogueRow(i, "playground", not lacking, lacking, "robots") for i in PLAYGROUND_ROBOTS]
     listed["gymnasium"] += _gymnasium_rows()
-    return [row for found in listed.values() for row in found]
+    return [row for backend_rows in listed.values() for row in backend_rows]
 
 
 def detailed(row: CatalogueRow) -> CatalogueRow:
@@ -120,14 +120,14 @@ def _gymnasium_rows() -> list[CatalogueRow]:
         return []
     import gymnasium
 
-    made = []
+    catalogue_rows = []
     for env_id, spec in gymnasium.registry.items():
         name = _entry_name(spec.entry_point)
         reason = _gymnasium_reason(name)
         family = name.split(":")[0].removeprefix("gymnasium.envs.").split(".")[0]
         family = "moved away" if "another package" in reason else family
-        made.append(CatalogueRow(env_id, "gymnasium", not reason, reason, family))
-    return made
+        catalogue_rows.append(CatalogueRow(env_id, "gymnasium", not reason, reason, family))
+    return catalogue_rows
 
 
 def _entry_name(entry_point: Any) -> str:

@@ -84,8 +84,8 @@ def _mismatch(space: spaces.Space, obs: Any, where: str) -> str:
     """What is wrong with an observation; empty if nothing."""
     if isinstance(space, spaces.Dict):
         if not isinstance(obs, dict) or set(obs) != set(space.spaces):
-            given = f"keys {', '.join(map(str, obs))}" if isinstance(obs, dict) else type(obs).__name__
-            return f"returned {given}, declared are keys {', '.join(map(str, space.spaces))}{where}"
+            description = f"keys {', '.join(map(str, obs))}" if isinstance(obs, dict) else type(obs).__name__
+            return f"returned {description}, declared are keys {', '.join(map(str, space.spaces))}{where}"
         inner = [(space.spaces[key], obs[key], f" in {key}") for key in space.spaces]
         return next((p for s, o, w in inner if (p := _mismatch(s, o, w + where))), "")
     if isinstance(space, spaces.Tuple):

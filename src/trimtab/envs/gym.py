@@ -32,15 +32,15 @@ def make_gym(
 ) -> Any:
     """N environments of an id or of a constructor, vectorized here or by the environment's own vector entry point."""
     options = dict(env_kwargs or {})
-    found = registered(env_id) if constructor is None else described(constructor, name_of(constructor))
-    way = options.pop("vectorization", "sync" if found.entry_point is not None else "vector_entry_point")
+    env_spec = registered(env_id) if constructor is None else described(constructor, name_of(constructor))
+    way = options.pop("vectorization", "sync" if env_spec.entry_point is not None else "vector_entry_point")
     if way not in VECTORIZATIONS:
         raise EnvError(f"env_kwargs: vectorization is {', '.join(map(repr, VECTORIZATIONS))}, not {way!r}")
     if way == "vector_entry_point":
         from .vectors import VectorEnv
 
-        return VectorEnv(env_id, found, num_envs, options, time_limit, seed)
-    return GymEnv(env_id, num_envs, options, time_limit, seed, way, found)
+        return VectorEnv(env_id, env_spec, num_envs, options, time_limit, seed)
+    return GymEnv(env_id, num_envs, options, time_limit, seed, way, env_spec)
 
 
 class GymEnv(AtOnce):
@@ -54,15 +54,15 @@ class GymEnv(AtOnce):
         time_limit: int | None = None,
         seed: int = 0,
         vectorization: str = "sync",
-        found: Any = None,
+        env_spec: Any = None,
     ) -> None:
         refuse_bad_time_limit(env_id, time_limit)
         self.num_envs = num_envs
         self._seed = seed
-        found = registered(env_id) if found is None else found
+        env_spec = registered(env_id) if env_spec is None else env_spec
         options = dict(env_kwargs or {})
-        refuse_unknown_arguments(env_id, found.entry_point, options)
-        make_one = partial(_make_one, env_id, found, time_limit, options)
+        refuse_unknown_arguments(env_id, env_spec.entry_point, options)
+        make_one = partial(_make_one, env_id, env_spec, time_limit, options)
         limit, self._layout, self._actions = _probe(make_one)
         with without_precision_warnings():
             self._vector = _vectorize(partial(_make_checked, make_one, env_id), num_envs, vectorization)
@@ -78,8 +78,8 @@ class GymEnv(AtOnce):
         return self._obs
 
     def step(self, actions: Num[np.ndarray, "N ..."]) -> HostStep:
-        given = self._actions.convert(actions)
-        obs, reward, terminated, truncated, info = self._ask(lambda: self._vector.step(given))
+        env_actions = self._actions.convert(actions)
+        obs, reward, terminated, truncated, info = self._ask(lambda: self._vector.step(env_actions))
         final = np.array(obs)
         for row in np.flatnonzero(terminated | truncated):
             final[row] = info["final_obs"][row]
@@ -126,13 +126,13 @@ def _rows(mask: Bool[np.ndarray, " N"], like: Shaped[np.ndarray, "N ..."]) -> Bo
     return mask.reshape(-1, *(1,) * (like.ndim - 1))
 
 
-def _make_one(env_id: str, found: Any, time_limit: int | None, options: dict[str, Any]) -> Any:
+def _make_one(env_id: str, env_spec: Any, time_limit: int | None, options: dict[str, Any]) -> Any:
     """One environment; what its constructor raises is told in one line."""
     import gymnasium
 
     try:
         with without_precision_warnings():
-            return gymnasium.make(found, max_episode_steps=time_limit, disable_env_checker=True, **options)
+            return gymnasium.make(env_spec, max_episode_steps=time_limit, disable_env_checker=True, **options)
     except (Exception, SystemExit) as error:  # whatever the environment's own code raises
         raise EnvError(f"env_id: Gymnasium cannot make {env_id}: {told(error)}") from error
 

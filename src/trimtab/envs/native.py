@@ -124,14 +124,14 @@ def _build(env_id: str, options: dict[str, Any], time_limit: int | None) -> tupl
     if env_id not in NATIVE_IDS:
         reason = NATIVE_LEFT_OUT.get(env_id, "gymnax does not have it")
         raise EnvError(f"env_id: {env_id} does not run on backend native: {reason}")
-    made = _class_of(env_id)
-    game = made()
+    game_class = _class_of(env_id)
+    game = game_class()
     params = game.default_params
-    arguments = set(inspect.signature(made).parameters)
+    arguments = set(inspect.signature(game_class).parameters)
     fields = {field.name for field in dataclasses.fields(params)}
     refuse_unknown_options(env_id, options, arguments | fields)
     if arguments & set(options):
-        game = made(**{k: v for k, v in options.items() if k in arguments})
+        game = game_class(**{k: v for k, v in options.items() if k in arguments})
         params = game.default_params
     changes = {name: value for name, value in options.items() if name not in arguments}
     if time_limit is not None:
@@ -159,10 +159,10 @@ def _class_of(env_id: str) -> Any:
 @contextmanager
 def _bare(*packages: str) -> Iterator[None]:
     """What is imported meanwhile finds these packages without running what they import themselves."""
-    found = importlib.util.find_spec(packages[0])
-    if found is None or found.submodule_search_locations is None:
+    package_spec = importlib.util.find_spec(packages[0])
+    if package_spec is None or package_spec.submodule_search_locations is None:
         raise ModuleNotFoundError(name=packages[0])
-    root = Path(next(iter(found.submodule_search_locations)))
+    root = Path(next(iter(package_spec.submodule_search_locations)))
     stands_in = {name: ModuleType(name) for name in packages if name not in sys.modules}
     for name, module in stands_in.items():
         module.__path__ = [str(root.joinpath(*name.split(".")[1:]))]

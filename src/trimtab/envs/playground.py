@@ -60,10 +60,10 @@ class PlaygroundEnv(Timed):
         except Exception as error:  # whatever its libraries raise for an option or a model they cannot take
             raise EnvError(f"env_id: {self.env_id} cannot be made by MuJoCo Playground: {error}") from error
         with jax.numpy_rank_promotion("allow"):
-            seen = jax.eval_shape(task.reset, jax.random.key(0)).obs
+            obs_shapes = jax.eval_shape(task.reset, jax.random.key(0)).obs
         limit = -(-config.episode_length // config.action_repeat) if self.time_limit is None else self.time_limit
         bounds = Continuous((-1.0,) * task.action_size, (1.0,) * task.action_size)
-        layout = _layout(seen)
+        layout = _layout(obs_shapes)
         limit = limit if self.truncates else None
         spec = Spec(self.env_id, "playground", layout.shape, layout.dtype, bounds, limit, True, layout.parts)
         object.__setattr__(self, "spec", spec)
@@ -102,13 +102,13 @@ def _flat(config: dict[str, Any]) -> list[str]:
     ]
 
 
-def _layout(seen: Any) -> FlatLayout:
+def _layout(obs_shapes: Any) -> FlatLayout:
     """One vector of an observation's keys, in sorted order, or of the one array it is."""
-    paths = [(name,) for name in sorted(seen)] if isinstance(seen, dict) else [()]
-    arrays = [seen[path[0]] if path else seen for path in paths]
+    paths = [(name,) for name in sorted(obs_shapes)] if isinstance(obs_shapes, dict) else [()]
+    arrays = [obs_shapes[path[0]] if path else obs_shapes for path in paths]
     return FlatLayout(tuple(Leaf(path, math.prod(array.shape)) for path, array in zip(paths, arrays)))
 
 
 def make_playground(env_id: str, options: dict[str, Any], time_limit: int | None) -> PlaygroundEnv:
-    given = ((name, tuple(value) if isinstance(value, list) else value) for name, value in options.items())
-    return PlaygroundEnv(env_id, tuple(sorted(given)), time_limit)
+    pairs = ((name, tuple(value) if isinstance(value, list) else value) for name, value in options.items())
+    return PlaygroundEnv(env_id, tuple(sorted(pairs)), time_limit)

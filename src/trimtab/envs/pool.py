@@ -81,8 +81,8 @@ class PoolEnv:
             raise EnvError(f"env_id: {env_id} {_CANNOT[self._task]}")
         defaults = _spec_of(self._task, {})
         refuse_unknown_options(env_id, options, set(defaults.config._fields) - _RESERVED)
-        asked = options.pop("max_episode_steps", None)
-        limit, pool_limit = _limits(self._task, defaults, asked if time_limit is None else time_limit)
+        option_limit = options.pop("max_episode_steps", None)
+        limit, pool_limit = _limits(self._task, defaults, option_limit if time_limit is None else time_limit)
         classic, asks_threads = _family(self._task) == _CLASSIC, bool(options.keys() & _THREADING)
         if classic:
             options.setdefault("num_threads", 1)  # their steps cost less than waking a second thread
@@ -193,8 +193,8 @@ class _Direct:
         self.dtype = pool.spec.action_array_spec[pool._action_keys[-1]].dtype
         names = list(pool._state_keys)
         plain = isinstance(layout, Layout) and "obs" in names and len(pool._action_keys) == 3
-        wanted = ("obs", "reward", "done", "trunc", "elapsed_step")
-        self._places = tuple(map(names.index, wanted)) if plain else None
+        keys = ("obs", "reward", "done", "trunc", "elapsed_step")
+        self._places = tuple(map(names.index, keys)) if plain else None
 
     def send(self, actions: Num[np.ndarray, "n ..."]) -> None:
         if self._places is None:
@@ -298,11 +298,11 @@ def _family(task: str) -> str:
     return _import_envpool().registration.registry.specs[task][0]
 
 
-def _limits(task: str, defaults: Any, asked: int | None) -> tuple[int | None, int]:
+def _limits(task: str, defaults: Any, time_limit: int | None) -> tuple[int | None, int]:
     """(the limit kept here, the limit given to EnvPool)."""
-    refuse_bad_time_limit(task, asked)
+    refuse_bad_time_limit(task, time_limit)
     own = int(defaults.config.max_episode_steps)
-    limit = own if asked is None else asked
+    limit = own if time_limit is None else time_limit
     family = _family(task)
     if family in _FIXED_FAMILIES and limit > own:
         raise EnvError(f"time_limit: {task} ends after {own} steps by itself; {limit} is beyond it")

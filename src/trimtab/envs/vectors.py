@@ -22,19 +22,19 @@ class VectorEnv(AtOnce):
     """N environments behind one object of the user's, as a `HostEnv`."""
 
     def __init__(
-        self, env_id: str, found: Any, num_envs: int, options: dict[str, Any], time_limit: int | None, seed: int
+        self, env_id: str, env_spec: Any, num_envs: int, options: dict[str, Any], time_limit: int | None, seed: int
     ) -> None:
         import gymnasium
 
         refuse_bad_time_limit(env_id, time_limit)
-        if found.vector_entry_point is None:
+        if env_spec.vector_entry_point is None:
             raise EnvError(f"env_kwargs: {env_id} has no vector entry point; nearest: vectorization: sync")
         self.num_envs, self._env_id, self._seed, self._steps = num_envs, env_id, seed, 0
-        limit = found.max_episode_steps if time_limit is None else time_limit
+        limit = env_spec.max_episode_steps if time_limit is None else time_limit
         options = options if time_limit is None else {**options, "max_episode_steps": time_limit}
-        refuse_unknown_arguments(env_id, found.vector_entry_point, options)
+        refuse_unknown_arguments(env_id, env_spec.vector_entry_point, options)
         with without_precision_warnings():
-            self._vector = self._run("making", lambda: gymnasium.make_vec(found, num_envs, **options))
+            self._vector = self._run("making", lambda: gymnasium.make_vec(env_spec, num_envs, **options))
         try:
             self._describe(env_id, limit)
         except BaseException:
@@ -64,8 +64,8 @@ class VectorEnv(AtOnce):
 
     def step(self, actions: Num[np.ndarray, "N ..."]) -> HostStep:
         self._steps += 1
-        given = self._actions.convert(actions)
-        obs, reward, terminated, truncated, info = self._run("step", lambda: self._vector.step(given))
+        env_actions = self._actions.convert(actions)
+        obs, reward, terminated, truncated, info = self._run("step", lambda: self._vector.step(env_actions))
         reward, terminated, truncated = (np.array(x).reshape(-1) for x in (reward, terminated, truncated))
         if reward.shape != (self.num_envs,) or reward.dtype.kind not in "fiub" or not np.isfinite(reward).all():
             raise EnvError(f"env_id: step of {self._env_id} returned the rewards {reward}{self._when()}")

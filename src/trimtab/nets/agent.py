@@ -187,8 +187,8 @@ class Agent:
 
         def judged(obs):
             features = features_of(policy_net.trunk, self.policy_view(obs))
-            seen = jax.lax.stop_gradient(features) if self.arch == "detach" else features
-            return jax.vmap(policy_net.act)(features), jax.vmap(value_net.head)(seen)[:, 0]
+            value_features = jax.lax.stop_gradient(features) if self.arch == "detach" else features
+            return jax.vmap(policy_net.act)(features), jax.vmap(value_net.head)(value_features)[:, 0]
 
         return judged
 

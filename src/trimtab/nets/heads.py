@@ -48,8 +48,8 @@ class Categorical(NamedTuple):
 
     def logp(self, params: Float[Array, "*b n"], action: Int[Array, "*b"]) -> Float[Array, "*b"]:
         # A one-hot product, not a gather: its transpose is a product too, and scatters are slow on CPU.
-        taken = jax.nn.one_hot(action, self.n, dtype=params.dtype)
-        return (jax.nn.log_softmax(params) * taken).sum(-1)
+        one_hot = jax.nn.one_hot(action, self.n, dtype=params.dtype)
+        return (jax.nn.log_softmax(params) * one_hot).sum(-1)
 
     def entropy(self, params: Float[Array, "*b n"]) -> Float[Array, "*b"]:
         logp = jax.nn.log_softmax(params)

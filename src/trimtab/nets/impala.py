@@ -70,8 +70,8 @@ def _convolve_forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Arra
     return _library_convolution(x, weight), (x, weight)
 
 
-def _convolve_backward(kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
-    x, weight = kept
+def _convolve_backward(residuals: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
+    x, weight = residuals
     to_x = _library_convolution(gradient, weight[::-1, ::-1].swapaxes(2, 3))
     if x.shape[0] == 1:  # one sample, as in vmap(grad), where a convolution would become a grouped one
         return to_x, _weight_gradient_by_product(x, gradient)

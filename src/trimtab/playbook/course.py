@@ -17,11 +17,11 @@ FEWEST_EVALUATIONS = 6
 COLLAPSED = 0.5  # of its first third's size, when a loss has fallen that far
 
 
-def check_course(seen: Evidence) -> Iterator[Finding]:
+def check_course(records: Evidence) -> Iterator[Finding]:
     """Every rule about the course of a run."""
-    yield _swings(seen)
-    if len(seen.evaluations) >= FEWEST_EVALUATIONS:
-        yield _overfitting(seen)
+    yield _swings(records)
+    if len(records.evaluations) >= FEWEST_EVALUATIONS:
+        yield _overfitting(records)
 
 
 def swings(returns: np.ndarray, bins: int) -> tuple[float, float]:
@@ -39,40 +39,40 @@ def swings(returns: np.ndarray, bins: int) -> tuple[float, float]:
     return float(jump / max(np.ptp(means), 1e-12)), float(excess.mean() / max(error, 1e-12))
 
 
-def _swings(seen: Evidence) -> Finding:
-    bins = min(BINS, len(seen.returns) // FEWEST_EPISODES, max(seen.iterations, FEWEST_BINS))
+def _swings(records: Evidence) -> Finding:
+    bins = min(BINS, len(records.returns) // FEWEST_EPISODES, max(records.iterations, FEWEST_BINS))
     if bins < FEWEST_BINS:
         return Finding("swings", "unknown", "too few episodes finished to see whether returns swing")
-    size, sure = swings(seen.returns, bins)
-    said = f"from one {_ordinal(bins)} of the episodes to the next the return jumps by {size:.0%} of its range"
+    size, sure = swings(records.returns, bins)
+    statement = f"from one {_ordinal(bins)} of the episodes to the next the return jumps by {size:.0%} of its range"
     if size < WILD or sure < 2:
-        return Finding("swings", "fine", said, source="notes", value=size)
+        return Finding("swings", "fine", statement, source="notes", value=size)
     advice = "wild: take a larger batch, normalize advantages or returns, or give the critic more to do"
-    return Finding("swings", "watch", said, advice, {"num_envs": 2 * seen.config.num_envs}, "notes", size)
+    return Finding("swings", "watch", statement, advice, {"num_envs": 2 * records.config.num_envs}, "notes", size)
 
 
 def _ordinal(bins: int) -> str:
     return {2: "half", 3: "third", 4: "quarter"}.get(bins, f"{bins}th")
 
 
-def _overfitting(seen: Evidence) -> Finding:
+def _overfitting(records: Evidence) -> Finding:
     """The loss of training falls while evaluations stay where they are."""
-    loss = seen.metrics.get("train/value_loss", np.zeros(0))
+    loss = records.metrics.get("train/value_loss", np.zeros(0))
     loss = loss[np.isfinite(loss)]
-    half, third = len(seen.evaluations) // 2, len(loss) // 3
+    half, third = len(records.evaluations) // 2, len(loss) // 3
     if third < FEWEST_BINS:
         return Finding("overfitting", "unknown", "too few iterations recorded a loss")
-    rise = stats.difference(seen.evaluations[:half], seen.evaluations[half:])
+    rise = stats.difference(records.evaluations[:half], records.evaluations[half:])
     first, last = float(np.median(loss[:third])), float(np.median(loss[-third:]))
-    said = (
+    statement = (
         f"value loss {first:.3g} in the first third, {last:.3g} in the last; evaluations changed by {rise.value:+.3g} "
         f"({rise.lo:+.3g} to {rise.hi:+.3g})"
     )
-    found = dict(source="notes", value=rise.value, lo=rise.lo, hi=rise.hi)
-    flat = rise.lo <= 0 and rise.value < 0.25 * np.ptp(seen.evaluations)
+    numbers = dict(source="notes", value=rise.value, lo=rise.lo, hi=rise.hi)
+    flat = rise.lo <= 0 and rise.value < 0.25 * np.ptp(records.evaluations)
     if not flat or last > COLLAPSED * first:
-        return Finding("overfitting", "fine", said, **found)
-    several = seen.config.update_epochs > 1
-    change = {"update_epochs": 1} if several else {"num_envs": 2 * seen.config.num_envs}
+        return Finding("overfitting", "fine", statement, **numbers)
+    several = records.config.update_epochs > 1
+    change = {"update_epochs": 1} if several else {"num_envs": 2 * records.config.num_envs}
     advice = "batches are learned by heart: fewer epochs, a larger batch, or more entropy"
-    return Finding("overfitting", "watch", said, advice, change, **found)
+    return Finding("overfitting", "watch", statement, advice, change, **numbers)

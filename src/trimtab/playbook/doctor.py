@@ -36,8 +36,8 @@ class Diagnosis:
 
     def __repr__(self) -> str:
         """The sentence and what is behind it, one line each; the series stay with the findings."""
-        told = [f for f in self.findings if f.verdict in ("solved", "act", "watch")]
-        lines = [f"  {f.verdict:<7} {f.check}: {f.seen}" for f in told]
+        notable = [f for f in self.findings if f.verdict in ("solved", "act", "watch")]
+        lines = [f"  {f.verdict:<7} {f.check}: {f.seen}" for f in notable]
         return "\n".join([f"<Diagnosis of {self.run}: {self.sentence}", *lines]) + ">"
 
     def _repr_html_(self) -> str:
@@ -57,11 +57,11 @@ class Diagnosis:
 
 def diagnose(run: Run) -> Diagnosis:
     """What a run's records say, by every rule that applies to it."""
-    seen = evidence(run)
+    records = evidence(run)
     length = usual_length(run.episodes["length"].to_numpy()) or _limit(run)
-    found = [*_ended(run, seen), *check_signs(seen), *check_sizes(seen.config, seen.action, length)]
-    found += [_noise(run), _evaluation(run)]
-    findings = in_view_of_the_goal(seen, found)
+    findings = [*_ended(run, records), *check_signs(records), *check_sizes(records.config, records.action, length)]
+    findings += [_noise(run), _evaluation(run)]
+    findings = in_view_of_the_goal(records, findings)
     first = next((f for f in findings if f.verdict in ("act", "watch")), None)
     return Diagnosis(str(run.path), findings, sentence_of(findings), _command(run, first))
 
@@ -77,30 +77,30 @@ def usual_length(lengths: np.ndarray) -> float | None:
     return float(np.median(lengths[len(lengths) // 2 :])) if len(lengths) else None
 
 
-def in_view_of_the_goal(seen: Evidence, findings: list[Finding]) -> list[Finding]:
+def in_view_of_the_goal(records: Evidence, findings: list[Finding]) -> list[Finding]:
     """In order, the goal first; where it is reached, or a preset did what it is known for, less is to be done."""
-    if _reached(seen):
+    if _reached(records):
         findings = [_eased(finding) for finding in findings]
-    elif solved.as_known(seen.config, seen.returns):
+    elif solved.as_known(records.config, records.returns):
         findings = [replace(f, verdict="watch") if f.verdict == "act" else f for f in findings]
-    return ordered([*_goal(seen), *findings])
+    return ordered([*_goal(records), *findings])
 
 
-def _reached(seen: Evidence) -> solved.Reached | None:
+def _reached(records: Evidence) -> solved.Reached | None:
     """Whether the environment is solved; not if the run broke off."""
-    last = float(seen.evaluations[-1]) if len(seen.evaluations) else None
-    return None if seen.not_finite else solved.reached(seen.config, seen.returns, last)
+    last = float(records.evaluations[-1]) if len(records.evaluations) else None
+    return None if records.not_finite else solved.reached(records.config, records.returns, last)
 
 
-def _goal(seen: Evidence) -> Iterator[Finding]:
+def _goal(records: Evidence) -> Iterator[Finding]:
     """What the environment asks for, where that is known, and whether the run has reached it."""
-    done, wanted = _reached(seen), solved.goal(seen.config)
+    done, target = _reached(records), solved.goal(records.config)
     if done is not None:
         yield Finding("goal", "solved", done.words, value=done.value)
-    elif wanted is not None and len(seen.returns):
-        mean = float(seen.returns[-solved.WINDOW :].mean())
-        said = f"{mean:.4g} over the last episodes; {wanted.threshold:g} counts as solved ({wanted.source})"
-        yield Finding("goal", "note", said, value=mean)
+    elif target is not None and len(records.returns):
+        mean = float(records.returns[-solved.WINDOW :].mean())
+        statement = f"{mean:.4g} over the last episodes; {target.threshold:g} counts as solved ({target.source})"
+        yield Finding("goal", "note", statement, value=mean)
 
 
 def _eased(finding: Finding) -> Finding:
@@ -129,16 +129,18 @@ def evidence(run: Run) -> Evidence:
     )
 
 
-def _ended(run: Run, seen: Evidence) -> Iterator[Finding]:
+def _ended(run: Run, records: Evidence) -> Iterator[Finding]:
     """What ended the run before its time, and records that its checkpoints have and its logs have not."""
     ended = run.files.manifest().get("ended")
-    if ended and not seen.not_finite:
+    if ended and not records.not_finite:
         yield Finding("ended", "act", f"by an error: {ended}", f"mend that, then `trimtab resume {run.path}` goes on")
     last = max((checkpoint.step for checkpoint in run.checkpoints), default=0)
-    recorded = seen.iterations * seen.config.batch
+    recorded = records.iterations * records.config.batch
     if recorded < last:
-        said = f"logs end at step {recorded:,}, the newest checkpoint is at step {last:,}"
-        yield Finding("records", "act", said, "files are missing or were cut: what is said below rests on what is left")
+        statement = f"logs end at step {recorded:,}, the newest checkpoint is at step {last:,}"
+        yield Finding(
+            "records", "act", statement, "files are missing or were cut: what is said below rests on what is left"
+        )
 
 
 def _limit(run: Run) -> float | None:
@@ -154,15 +156,15 @@ def _noise(run: Run) -> Finding:
             "noise scale", "unknown", "not measured, or not resolved", f"trimtab probe {run.path} measures it"
         )
     value, lo, hi = newest["value"], newest["lo"], newest["hi"]
-    seen = f"{value:.3g} samples ({lo:.2g} to {hi:.2g}) at step {newest['step']:,}; a batch has {batch:,}"
-    found = {"value": value, "lo": lo, "hi": hi}
+    statement = f"{value:.3g} samples ({lo:.2g} to {hi:.2g}) at step {newest['step']:,}; a batch has {batch:,}"
+    numbers = {"value": value, "lo": lo, "hi": hi}
     if lo > FAR * batch:
         advice = "a batch is mostly noise: twice the batch nearly halves the variance of an update"
-        return Finding("noise scale", "watch", seen, advice, {"num_envs": 2 * run.config.num_envs}, **found)
+        return Finding("noise scale", "watch", statement, advice, {"num_envs": 2 * run.config.num_envs}, **numbers)
     if hi < batch / FAR:
         advice = "a batch has far more samples than its gradient needs: smaller ones would learn from fewer samples"
-        return Finding("noise scale", "watch", seen, advice, **found)
-    return Finding("noise scale", "fine", seen, **found)
+        return Finding("noise scale", "watch", statement, advice, **numbers)
+    return Finding("noise scale", "fine", statement, **numbers)
 
 
 def _evaluation(run: Run) -> Finding:
@@ -170,16 +172,16 @@ def _evaluation(run: Run) -> Finding:
     if not rows:
         return Finding("evaluation", "unknown", "never evaluated with exploration off", f"trimtab eval {run.path}")
     last = rows[-1]
-    seen = (
+    statement = (
         f"mean {last['eval/mean_reward']:.4g}, IQR {last['eval/iqr_low']:.4g} to {last['eval/iqr_high']:.4g} "
         f"at step {last['time/total_timesteps']:,}"
     )
     where = {"value": last["eval/mean_reward"], "lo": last["eval/iqr_low"], "hi": last["eval/iqr_high"]}
     trained = run.files.metrics()[-1].get("rollout/ep_rew_mean")
     if trained is None or last["eval/iqr_high"] >= trained:
-        return Finding("evaluation", "fine", seen, source="notes", **where)
+        return Finding("evaluation", "fine", statement, source="notes", **where)
     advice = f"below the return in training ({trained:.4g}): the policy leans on its own noise"
-    return Finding("evaluation", "watch", seen, advice, source="notes", **where)
+    return Finding("evaluation", "watch", statement, advice, source="notes", **where)
 
 
 def sentence_of(findings: list[Finding]) -> str:

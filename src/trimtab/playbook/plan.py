@@ -28,11 +28,13 @@ def disk_space(config: Config, parameters: int) -> Finding:
     size = disk.checkpoint_bytes(config, parameters)
     count = min(disk.usual_checkpoints(size), config.iterations)
     total = disk.run_bytes(config, size, count)
-    seen = f"about {human(total)}: {count} checkpoints and the start, {human(size)} each ({parameters:,} parameters)"
+    statement = (
+        f"about {human(total)}: {count} checkpoints and the start, {human(size)} each ({parameters:,} parameters)"
+    )
     if count < min(disk.USUAL, config.iterations):
         advice = f"fewer than {disk.USUAL}, being large; --checkpoints decides"
-        return Finding("disk", "note", seen, advice, value=total)
-    return Finding("disk", "fine", seen, value=total)
+        return Finding("disk", "note", statement, advice, value=total)
+    return Finding("disk", "fine", statement, value=total)
 
 
 def look(config: Config) -> Spec:
@@ -42,7 +44,7 @@ def look(config: Config) -> Spec:
 
 def number_of_parameters(config: Config, spec: Spec) -> int:
     """Numbers in all networks of a run."""
-    seen = [sum(b - a for a, b in spec.slices(f, getattr(config, f))) or None for f in ("actor_obs", "critic_obs")]
+    widths = [sum(b - a for a, b in spec.slices(f, getattr(config, f))) or None for f in ("actor_obs", "critic_obs")]
     return parameters(
         choose_network(config.network, spec.obs_shape),
         spec.obs_shape,
@@ -53,7 +55,7 @@ def number_of_parameters(config: Config, spec: Spec) -> int:
         critic=config.needs_value,
         auxiliary=config.is_ppg,
         free=outputs_of(spec.action) if isinstance(spec.action, envs.Continuous) else 0,
-        seen=(seen[0], seen[1]),
+        seen=(widths[0], widths[1]),
     )
 
 

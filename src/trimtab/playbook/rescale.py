@@ -134,11 +134,11 @@ def rescale(
 # The new size ----------------------------------------------------------------------------------------------
 
 
-def _new_size(config: Config, asked: tuple, devices: tuple[int | None, int], rule: Rule) -> tuple[Size, str]:
+def _new_size(config: Config, sizes: tuple, devices: tuple[int | None, int], rule: Rule) -> tuple[Size, str]:
     """The size asked for, and why N is what it is; sizes that do not divide are refused with the nearest that do."""
-    num_envs, num_steps, minibatch_size, num_minibatches = asked
+    num_envs, num_steps, minibatch_size, num_minibatches = sizes
     names = ("num_envs", "num_steps", "minibatch_size", "num_minibatches", "devices", "devices_before")
-    for name, value in zip(names, (*asked, *devices)):
+    for name, value in zip(names, (*sizes, *devices)):
         _check_count(name, value)
     envs, reason = config.num_envs if num_envs is None else num_envs, "asked for"
     steps = config.num_steps if num_steps is None else num_steps
@@ -148,18 +148,18 @@ def _new_size(config: Config, asked: tuple, devices: tuple[int | None, int], rul
         blamed, value = "devices", devices[0]
     batch = envs * steps
     if rule == "fixed-inner":
-        for name, given, kept in (
+        for name, size, rule_size in (
             ("minibatch_size", minibatch_size, config.minibatch),
             ("num_minibatches", num_minibatches, batch // config.minibatch),
         ):
-            if given not in (None, kept):
-                raise ConfigError(name, given, f"rule fixed-inner keeps minibatch_size; nearest: {kept}")
+            if size not in (None, rule_size):
+                raise ConfigError(name, size, f"rule fixed-inner keeps minibatch_size; nearest: {rule_size}")
         _check_multiple(blamed, value, batch // value, config.minibatch, "minibatch_size")
         return Size(envs, steps, batch // config.minibatch), reason
-    for name, given in (("minibatch_size", minibatch_size), ("num_minibatches", num_minibatches)):
-        if given is not None and (given > batch or batch % given):
-            near = ", ".join(map(str, nearest_divisors(batch, min(given, batch))))
-            raise ConfigError(name, given, f"does not divide the batch {batch}; nearest: {near}")
+    for name, size in (("minibatch_size", minibatch_size), ("num_minibatches", num_minibatches)):
+        if size is not None and (size > batch or batch % size):
+            near = ", ".join(map(str, nearest_divisors(batch, min(size, batch))))
+            raise ConfigError(name, size, f"does not divide the batch {batch}; nearest: {near}")
     if minibatch_size is not None:
         if num_minibatches not in (None, batch // minibatch_size):
             problem = f"minibatch_size={minibatch_size} makes it {batch // minibatch_size}; give one of the two"
@@ -186,14 +186,14 @@ def _check_count(name: str, value: Any) -> None:
         raise ConfigError(name, value, "must be a whole number of at least 1; nearest: 1")
 
 
-def _check_multiple(name: str, value: int, unit: int, divisor: int, kept: str) -> None:
+def _check_multiple(name: str, value: int, unit: int, divisor: int, divisor_name: str) -> None:
     """A batch of value × unit samples must be a multiple of `divisor`, which is kept."""
     if value * unit % divisor == 0:
         return
     step = divisor // math.gcd(divisor, unit)
     near = sorted({max(step, value // step * step), (value // step + 1) * step})
-    problem = f"a batch of {value * unit} is no multiple of {kept}={divisor}, which stays"
-    raise ConfigError(name, value, f"{problem}; nearest: {', '.join(map(str, near))}, or give another {kept}")
+    problem = f"a batch of {value * unit} is no multiple of {divisor_name}={divisor}, which stays"
+    raise ConfigError(name, value, f"{problem}; nearest: {', '.join(map(str, near))}, or give another {divisor_name}")
 
 
 def _size_fields(config: Config, size: Size, minibatch_size: int | None, num_minibatches: int | None):
@@ -302,8 +302,8 @@ def _warnings(old: Config, new: Config, rule: Rule, noise_scale: float | None) -
             "the rules hold well below it"
         )
     elif new.batch > old.batch or new.minibatch > old.minibatch:
-        known = "is not known" if noise_scale is None else f"is {noise_scale:,.4g} samples"
-        yield f"c is below 1 (a larger batch): the rules hold well below the noise scale, which {known}"
+        scale_text = "is not known" if noise_scale is None else f"is {noise_scale:,.4g} samples"
+        yield f"c is below 1 (a larger batch): the rules hold well below the noise scale, which {scale_text}"
     if rule == "fixed-inner" and new.batch < old.batch:
         yield "rule fixed-inner was proposed for growing N (Beukman et al. 2026); here the batch shrinks"
     if new.num_steps != old.num_steps:

@@ -74,10 +74,10 @@ class Work:
         self.values[name] = value
         self.reasons[name] = (rule, why)
 
-    def clamp(self, name: str, wanted: Fraction | float, got: float, why: str) -> None:
+    def clamp(self, name: str, rule_value: Fraction | float, got: float, why: str) -> None:
         """Say that a rule asked for what cannot be had."""
         self.exact = False
-        self.warnings.append(f"{name}: the rule gives {float(wanted):.6g}, {got:.6g} is used: {why}")
+        self.warnings.append(f"{name}: the rule gives {float(rule_value):.6g}, {got:.6g} is used: {why}")
 
     def rows(self, new: Config) -> list[Change]:
         named = self.reasons.items()
@@ -128,11 +128,11 @@ def _adam_betas(work: Work) -> None:
                 "as in the paper; adam_betas=true raises it to the power 1/c_opt (Appendix E)",
             )
             continue
-        wanted = getattr(work.old, name) ** float(1 / work.c_opt)
-        if wanted > highest:
-            work.clamp(name, wanted, highest, "the highest allowed")
+        beta = getattr(work.old, name) ** float(1 / work.c_opt)
+        if beta > highest:
+            work.clamp(name, beta, highest, "the highest allowed")
         why = "the moments average over the same samples (the paper, Appendix E)"
-        work.set(name, min(wanted, highest), "power 1/c_opt", why)
+        work.set(name, min(beta, highest), "power 1/c_opt", why)
 
 
 def _prox_com(work: Work) -> None:
@@ -148,10 +148,10 @@ def _norm_adv(work: Work) -> None:
 
     Span 1 is whole-batch normalization: `batch` counts as span 1, and a span that comes out as 1 is written as `batch`.
     """
-    wanted = Fraction(work.old.norm_adv_span) * work.c_iter
-    span = max(1.0, float(wanted))
-    if wanted < 1 and not math.isclose(wanted, 1.0, rel_tol=1e-12):
-        work.clamp("norm_adv_span", wanted, 1.0, "no fewer than one iteration, the whole batch")
+    scaled_span = Fraction(work.old.norm_adv_span) * work.c_iter
+    span = max(1.0, float(scaled_span))
+    if scaled_span < 1 and not math.isclose(scaled_span, 1.0, rel_tol=1e-12):
+        work.clamp("norm_adv_span", scaled_span, 1.0, "no fewer than one iteration, the whole batch")
     if math.isclose(span, 1.0, rel_tol=1e-12):
         span = 1.0
     kind = work.old.norm_adv if work.c_iter == 1 else "batch" if span == 1.0 else "ewma"
@@ -162,12 +162,12 @@ def _norm_adv(work: Work) -> None:
 
 def _policy_iterations(work: Work) -> None:
     """N_π × c_iter, a whole number of at least 1: the phase batch stays (the paper, section 4)."""
-    wanted = work.old.policy_iterations * work.c_iter
+    scaled_count = work.old.policy_iterations * work.c_iter
     most = max(1, work.old.total_timesteps // work.size.batch)
-    count = min(max(1, round(wanted)), most)
-    if count != wanted:
+    count = min(max(1, round(scaled_count)), most)
+    if count != scaled_count:
         phase = f"the phase batch becomes {count * work.size.batch:,} samples (was {work.old.phase_batch:,})"
-        work.clamp("policy_iterations", wanted, count, phase)
+        work.clamp("policy_iterations", scaled_count, count, phase)
     work.set("policy_iterations", count, "× c_iter", "the phase batch stays (the paper, section 4)")
 
 
@@ -175,11 +175,11 @@ def _auxiliary(work: Work) -> None:
     """`constant`: minibatch and step size stay. `paper`: minibatch per worker stays, step size by √ (Appendix B)."""
     before, now = work.workers
     c = Fraction(before, now)
-    wanted = work.old.aux_minibatch / c
+    scaled_size = work.old.aux_minibatch / c
     phase = work.size.batch * work.values.get("policy_iterations", work.old.policy_iterations)
-    size = min(nearest_divisors(phase, max(1, round(wanted))), key=lambda d: abs(d - wanted))
-    if size != wanted:
-        work.clamp("aux_minibatch_size", wanted, size, f"it must divide the phase batch {phase:,}")
+    size = min(nearest_divisors(phase, max(1, round(scaled_size))), key=lambda d: abs(d - scaled_size))
+    if size != scaled_size:
+        work.clamp("aux_minibatch_size", scaled_size, size, f"it must divide the phase batch {phase:,}")
     standing = work.old.aux_minibatch_size is None and size == work.size.minibatch
     divisor, symbol = _step_divisor(work, c)
     why = "small auxiliary minibatches would take too long (the paper, Appendix B)"

@@ -48,27 +48,27 @@ def _rules(config: Config, action: Action | None, episode_length: float | None) 
 
 def _minibatches(config: Config) -> Finding:
     count = config.minibatches
-    seen = f"{count} per epoch, of {config.minibatch:,} samples"
+    statement = f"{count} per epoch, of {config.minibatch:,} samples"
     if count >= FEWEST_MINIBATCHES or not config.has_surrogate:
-        return Finding("minibatches", "fine", seen, source="notes", value=count)
-    wanted = next((n for n in range(FEWEST_MINIBATCHES, 33) if config.batch % n == 0), None)
-    change = {} if wanted is None else {"num_minibatches": wanted}
-    return Finding("minibatches", "watch", seen, "use at least 4 to 10 per epoch", change, "notes", count)
+        return Finding("minibatches", "fine", statement, source="notes", value=count)
+    divisor = next((n for n in range(FEWEST_MINIBATCHES, 33) if config.batch % n == 0), None)
+    change = {} if divisor is None else {"num_minibatches": divisor}
+    return Finding("minibatches", "watch", statement, "use at least 4 to 10 per epoch", change, "notes", count)
 
 
 def _minibatch(config: Config, action: Action | None) -> Finding:
     if action is None:
         return Finding("minibatch", "unknown", "the action space of this environment is not known without loading it")
     least = SAMPLES_PER_ACTION * action.size
-    seen = f"{config.minibatch:,} samples for {action.size} policy outputs"
+    statement = f"{config.minibatch:,} samples for {action.size} policy outputs"
     if config.minibatch >= least:
-        return Finding("minibatch", "fine", seen, source="notes", value=config.minibatch)
+        return Finding("minibatch", "fine", statement, source="notes", value=config.minibatch)
     advice = f"take at least {least} samples (10 per output) in a gradient step"
     count = max(
         (n for n in range(1, config.batch + 1) if config.batch % n == 0 and config.batch // n >= least), default=0
     )
     return Finding(
-        "minibatch", "act", seen, advice, {"num_minibatches": count} if count else {}, "notes", config.minibatch
+        "minibatch", "act", statement, advice, {"num_minibatches": count} if count else {}, "notes", config.minibatch
     )
 
 
@@ -77,11 +77,11 @@ def _mixture(config: Config) -> Finding:
         held = max(1.0, config.rows_of_minibatch)
     else:
         held = config.num_envs * (1 - (1 - 1 / config.num_envs) ** config.minibatch)
-    seen = f"a minibatch holds samples of {held:.3g} of {config.num_envs} environments on average"
+    statement = f"a minibatch holds samples of {held:.3g} of {config.num_envs} environments on average"
     if config.num_envs > 1:
-        return Finding("mixture", "fine", seen, source="notes", value=held)
+        return Finding("mixture", "fine", statement, source="notes", value=held)
     advice = "with one environment a batch is one trajectory: its samples share their luck"
-    return Finding("mixture", "watch", seen, advice, {"num_envs": 8}, "notes", held)
+    return Finding("mixture", "watch", statement, advice, {"num_envs": 8}, "notes", held)
 
 
 def _batch(config: Config, action: Action | None) -> Iterator[Finding]:
@@ -93,18 +93,20 @@ def _batch(config: Config, action: Action | None) -> Iterator[Finding]:
         low, high = CONTINUOUS_BATCH
     else:
         return
-    seen = f"{config.batch:,} samples per update; {action.kind} control usually takes {low:,} to {high:,}"
+    statement = f"{config.batch:,} samples per update; {action.kind} control usually takes {low:,} to {high:,}"
     if low <= config.batch <= high:
-        yield Finding("batch", "fine", seen, source="notes", value=config.batch)
+        yield Finding("batch", "fine", statement, source="notes", value=config.batch)
     elif config.batch < low:
         factor = -(-low // config.batch)
         advice = (
             f"noisy updates are likely; {factor} times the environments reach it (trimtab rescale adjusts the rest)"
         )
-        yield Finding("batch", "watch", seen, advice, {"num_envs": config.num_envs * factor}, "notes", config.batch)
+        yield Finding(
+            "batch", "watch", statement, advice, {"num_envs": config.num_envs * factor}, "notes", config.batch
+        )
     else:
         advice = "few updates per sample: if learning crawls, halve the batch"
-        yield Finding("batch", "watch", seen, advice, source="notes", value=config.batch)
+        yield Finding("batch", "watch", statement, advice, source="notes", value=config.batch)
 
 
 def _episodes(config: Config, episode_length: float | None) -> Finding:
@@ -112,27 +114,27 @@ def _episodes(config: Config, episode_length: float | None) -> Finding:
         return Finding("episodes", "unknown", "no episode has finished, so episodes per batch are not known")
     count = config.batch / episode_length
     low, high = EPISODES_PER_BATCH
-    seen = f"{count:.3g} episodes of {episode_length:.3g} steps in a batch"
+    statement = f"{count:.3g} episodes of {episode_length:.3g} steps in a batch"
     if count >= low:
-        return Finding("episodes", "fine", seen, source="notes", value=count)
+        return Finding("episodes", "fine", statement, source="notes", value=count)
     factor = -(-low // max(count, 1e-9))
     advice = f"take {low} to {high}: fewer long episodes dominate a batch"
-    return Finding("episodes", "watch", seen, advice, {"num_envs": int(config.num_envs * factor)}, "notes", count)
+    return Finding("episodes", "watch", statement, advice, {"num_envs": int(config.num_envs * factor)}, "notes", count)
 
 
 def _rollout(config: Config) -> Finding:
     reach = config.advantage_horizon
     if math.isinf(reach):
-        seen = f"T = {config.num_steps} with γλ = 1: advantages reach to the end of the episode"
+        statement = f"T = {config.num_steps} with γλ = 1: advantages reach to the end of the episode"
         advice = "every cut leaves the rest to the critic; trimtab probe measures the bias"
-        return Finding("rollout", "watch", seen, advice, source="post")
-    seen = f"T = {config.num_steps} against the reach of an advantage, 1/(1-γλ) = {reach:.3g} steps"
+        return Finding("rollout", "watch", statement, advice, source="post")
+    statement = f"T = {config.num_steps} against the reach of an advantage, 1/(1-γλ) = {reach:.3g} steps"
     share = config.num_steps / reach
     if share >= 1:
-        return Finding("rollout", "fine", seen, source="post", value=share)
+        return Finding("rollout", "fine", statement, source="post", value=share)
     advice = "most advantages are cut short and lean on the critic: bias; trimtab split measures what that costs"
     steps = 2 ** math.ceil(math.log2(reach))
-    return Finding("rollout", "watch", seen, advice, {"num_steps": steps}, "post", share)
+    return Finding("rollout", "watch", statement, advice, {"num_steps": steps}, "post", share)
 
 
 def _discount(config: Config, episode_length: float | None) -> Finding:
@@ -140,11 +142,11 @@ def _discount(config: Config, episode_length: float | None) -> Finding:
         return Finding("discount", "unknown", "no episode has finished and there is no time limit")
     horizon = config.horizon
     low, high = (share * episode_length for share in SHARES_OF_EPISODE)
-    seen = f"1/(1-γ) = {horizon:.3g} steps; episodes last {episode_length:.3g}"
+    statement = f"1/(1-γ) = {horizon:.3g} steps; episodes last {episode_length:.3g}"
     fitting = [g for g in ladders.GAMMAS if low <= 1 / (1 - g) <= high * 1.0001]
     if low / NEARLY <= horizon <= high * NEARLY:
-        return Finding("discount", "fine", seen, source="notes", value=horizon)
+        return Finding("discount", "fine", statement, source="notes", value=horizon)
     change = {"gamma": min(fitting, key=lambda g: abs(g - config.gamma))} if fitting else {}
     way = "too short-sighted is cured by a higher γ" if horizon < low else "fuzzy credit is cured by a lower γ"
     advice = f"a quarter to all of an episode is usual ({low:.3g} to {high:.3g}): {way}"
-    return Finding("discount", "watch", seen, advice, change, "notes", horizon)
+    return Finding("discount", "watch", statement, advice, change, "notes", horizon)

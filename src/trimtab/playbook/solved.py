@@ -76,13 +76,13 @@ def goal(config: Config) -> Goal | None:
 
 def reached(config: Config, returns: np.ndarray, evaluation: float | None) -> Reached | None:
     """Solved by the mean of the last 100 episodes or the last evaluation; where nobody says, by their ceiling."""
-    wanted = goal(config)
-    if wanted is not None:
-        if len(returns) >= FEWEST and returns[-WINDOW:].mean() >= wanted.threshold:
+    target = goal(config)
+    if target is not None:
+        if len(returns) >= FEWEST and returns[-WINDOW:].mean() >= target.threshold:
             mean, count = float(returns[-WINDOW:].mean()), min(len(returns), WINDOW)
-            return Reached(f"mean return {mean:.4g} over the last {count} episodes; {_asked(wanted)}", mean)
-        if evaluation is not None and evaluation >= wanted.threshold:
-            return Reached(f"mean return {evaluation:.4g} in the last evaluation; {_asked(wanted)}", evaluation)
+            return Reached(f"mean return {mean:.4g} over the last {count} episodes; {_asked(target)}", mean)
+        if evaluation is not None and evaluation >= target.threshold:
+            return Reached(f"mean return {evaluation:.4g} in the last evaluation; {_asked(target)}", evaluation)
         return None  # short of what is asked, however steady
     return _ceiling(returns)
 
@@ -96,8 +96,8 @@ def as_known(config: Config, returns: np.ndarray) -> bool:
     return config.replace(seed=shipped.seed, total_timesteps=shipped.total_timesteps) == shipped
 
 
-def _asked(wanted: Goal) -> str:
-    return f"{wanted.threshold:g} counts as solved ({wanted.source})"
+def _asked(target: Goal) -> str:
+    return f"{target.threshold:g} counts as solved ({target.source})"
 
 
 def _ceiling(returns: np.ndarray) -> Reached | None:

@@ -11,13 +11,13 @@ from trimtab.playbook.libraries.rules import NoCounterpart, Translated
 from trimtab.wording import nearest
 
 
-def translate(library: str, given: dict[str, Any], defaults: bool = True) -> Translated:
+def translate(library: str, fields: dict[str, Any], defaults: bool = True) -> Translated:
     """Fields of another library here. With `defaults`, what it does where nothing is given is translated too."""
     if library not in LIBRARIES:
         raise ConfigError("library", library, f"must be one of {', '.join(LIBRARIES)}")
     theirs = LIBRARIES[library]
     to = Translated(fields=dict(theirs.fixed) if defaults else {}, notes=list(theirs.always))
-    values = (theirs.silent if defaults else {}) | given
+    values = (theirs.silent if defaults else {}) | fields
     theirs.prepare(values, to)
     for name, value in values.items():
         if name not in theirs.rules:

@@ -157,8 +157,8 @@ def chosen(*layers: dict[str, Any], preset: str | None = None, env: Constructor 
     if "env_id" not in named or any(map(_says_everything, layers)):
         return None
     env_id, algo = named["env_id"], named.get("algo", "ppo")
-    if env is None and (found := find(env_id, algo)):
-        return found
+    if env is None and (preset_name := find(env_id, algo)):
+        return preset_name
     return quick_start(env_id, algo, named.get("backend", "auto"), named.get("env_kwargs"), env)
 
 

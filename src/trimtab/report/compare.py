@@ -17,20 +17,20 @@ RANK = ("act", "watch", "unknown", "note", "fine", "solved")
 
 def figures(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Every figure of a comparison by name."""
-    made = {"learning_curves": curves.overlaid(runs), "updates": curves.updates(runs), "metrics": curves.others(runs)}
-    return {name: chart for name, chart in made.items() if chart is not None}
+    charts = {"learning_curves": curves.overlaid(runs), "updates": curves.updates(runs), "metrics": curves.others(runs)}
+    return {name: chart for name, chart in charts.items() if chart is not None}
 
 
 def compare_page(runs: list[dict[str, Any]]) -> str:
     """Runs as dictionaries: name, config, metrics (rows), findings (dictionaries), summary."""
-    drawn, differing = figures(runs), differences(runs)
-    show = lambda name: [Figure(drawn[name])] if name in drawn else []
+    charts, differing = figures(runs), differences(runs)
+    show = lambda name: [Figure(charts[name])] if name in charts else []
     blocks: list[Block] = [_answer(runs, differing), Contents(), Heading("Every run"), _runs(runs)]
     blocks += [*show("learning_curves"), *_doubts(runs, differing)]
     blocks += [Heading("What differs"), _differing(runs, differing)] if differing else []
     blocks += show("updates")
     blocks += _findings(runs)
-    blocks += [Folded("Other metrics", show("metrics"))] if "metrics" in drawn else []
+    blocks += [Folded("Other metrics", show("metrics"))] if "metrics" in charts else []
     blocks += _next(runs, differing)
     environments = " and ".join(dict.fromkeys(run["config"]["env_id"] for run in runs))
     return page(f"{len(runs)} runs on {environments}", blocks)
@@ -48,8 +48,8 @@ def _return(run: dict[str, Any]) -> float | None:
 
 
 def _best(runs: list[dict[str, Any]]) -> dict[str, Any] | None:
-    known = [run for run in runs if _return(run) is not None]
-    return max(known, key=_return) if known else None
+    candidates = [run for run in runs if _return(run) is not None]
+    return max(candidates, key=_return) if candidates else None
 
 
 def _answer(runs: list[dict[str, Any]], differing: dict[str, list[Any]]) -> Answer:
@@ -144,9 +144,15 @@ def _checks(runs: list[dict[str, Any]]) -> list[str]:
 def _side_by_side(runs: list[dict[str, Any]], checks: list[str]) -> Table:
     """A row for each rule, the most pressing first; a badge and what was seen for each run."""
     by_run = [{f["check"]: f for f in run["findings"]} for run in runs]
-    worst = lambda check: min(RANK.index(found[check]["verdict"]) for found in by_run if check in found)
+    worst = lambda check: min(RANK.index(findings[check]["verdict"]) for findings in by_run if check in findings)
     rows = [
-        [check, *(f"{found[check]['verdict']}\n{found[check]['seen']}" if check in found else "" for found in by_run)]
+        [
+            check,
+            *(
+                f"{findings[check]['verdict']}\n{findings[check]['seen']}" if check in findings else ""
+                for findings in by_run
+            ),
+        ]
         for check in sorted(checks, key=worst)
     ]
     columns = ["rule", *(run["name"] for run in runs)]

@@ -98,14 +98,14 @@ def others(runs: list[dict[str, Any]]) -> Chart | None:
 
 
 def _metrics(runs: list[dict[str, Any]], names: dict[str, str], title: str, subtitle: str) -> Chart | None:
-    found = []
+    frames = []
     for name, label in names.items():
         frame = thin(frame_of(runs, name), 150)
         if frame.height > 1 and frame["return"].n_unique() > 1:
-            found.append(frame.with_columns(pl.lit(label).alias("panel")))
-    if not found:
+            frames.append(frame.with_columns(pl.lit(label).alias("panel")))
+    if not frames:
         return None
-    data = pl.concat(found).select("series", "step", pl.col("return").alias("value"), "panel")
+    data = pl.concat(frames).select("series", "step", pl.col("return").alias("value"), "panel")
     panels, series = list(dict.fromkeys(data["panel"])), [run["name"] for run in runs]
     present = [name for name in series if name in set(data["series"])]
     color = of_lines(present) if len(runs) > 1 else alt.value(BLUE)

@@ -77,8 +77,8 @@ def findings_rows(findings: list[dict[str, Any]]) -> list[list[str]]:
     for finding in findings:
         line = spark(tuple(finding.get("series", ())))
         todo, source = to_do(finding), SOURCES[finding["source"]]
-        seen = f"{finding['seen']}\n{line}" if line else finding["seen"]
-        rows.append([finding["verdict"], finding["check"], seen, f"{todo}\n{source}" if todo and source else todo])
+        statement = f"{finding['seen']}\n{line}" if line else finding["seen"]
+        rows.append([finding["verdict"], finding["check"], statement, f"{todo}\n{source}" if todo and source else todo])
     return rows
 
 
@@ -87,8 +87,8 @@ def findings_html(diagnosis: dict[str, Any]) -> str:
     head = "".join(f"<th style='text-align:left'>{name}</th>" for name in COLUMNS)
     cell = lambda text: f"<td style='text-align:left'>{html.escape(text).replace(chr(10), '<br>')}</td>"
     body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in findings_rows(diagnosis["findings"]))
-    said = f"<p><b>{html.escape(diagnosis['sentence'])}</b></p>"
-    return f"{said}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    sentence = f"<p><b>{html.escape(diagnosis['sentence'])}</b></p>"
+    return f"{sentence}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def print_cheatsheet(symptoms: list[dict[str, Any]]) -> None:

@@ -18,12 +18,12 @@ def train_command(config: dict[str, Any], **changes: Any) -> str:
     env_id, algo = config["env_id"], config.get("algo", Config.algo)
     preset = presets.find(env_id, algo)
     usual = configuration.from_dict(presets.load(preset)).as_dict() if preset else Config().as_dict()
-    wanted = config | changes
-    if wanted.get("num_minibatches") is not None and usual.get("minibatch_size") is not None:
+    fields = config | changes
+    if fields.get("num_minibatches") is not None and usual.get("minibatch_size") is not None:
         usual = usual | {"minibatch_size": None}
     flags = [
         _flag(name, value)
-        for name, value in wanted.items()
+        for name, value in fields.items()
         if (value is not None or name not in EITHER)
         and (name in changes or (name not in ASIDE and value != usual.get(name)) or _algo(name, value))
     ]

@@ -20,13 +20,13 @@ def power_of(values: list[float]) -> int:
     return 0 if 1e-2 <= largest < 1e4 else math.floor(math.log10(largest))
 
 
-def estimate(found: Estimate, alone: str | None = None) -> str:
+def estimate(measurement: Estimate, alone: str | None = None) -> str:
     """A value over its interval, or "not resolved"; `alone` is said of a value without interval that still counts."""
-    bounded = not (math.isnan(found.lo) or math.isnan(found.hi))
-    interval = f"{number(found.lo, 2)} to {number(found.hi, 2)}" if bounded else ""
-    if math.isnan(found.value) or (alone is None and not found.resolved):
+    bounded = not (math.isnan(measurement.lo) or math.isnan(measurement.hi))
+    interval = f"{number(measurement.lo, 2)} to {number(measurement.hi, 2)}" if bounded else ""
+    if math.isnan(measurement.value) or (alone is None and not measurement.resolved):
         return f"not resolved\n{interval}"
-    return f"{number(found.value)}\n{interval or alone or ''}"
+    return f"{number(measurement.value)}\n{interval or alone or ''}"
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -54,7 +54,7 @@ def page(title: str, blocks: list[Block]) -> str:
     titles = _sections(blocks)
     body = "\n".join(_html(block, titles) for block in blocks)
     heading = f"<h1>{html.escape(title)}</h1>" if title else ""
-    drawn = any(isinstance(block, Figure) for block in _all(blocks))
+    has_figures = any(isinstance(block, Figure) for block in _all(blocks))
     library = f"<script>(function(){{{_bundle()}}})();</script>\n<script>{_asset('figures.js')}</script>"
     return f"""<!doctype html>
 <html lang="en">
@@ -73,7 +73,7 @@ def page(title: str, blocks: list[Block]) -> str:
 {body}
 </main>
 <script>{_asset("page.js")}</script>
-{library if drawn else ""}
+{library if has_figures else ""}
 </body>
 </html>
 """
@@ -272,10 +272,10 @@ def _bundle() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script. Bundling takes a second, so it is kept beside compiled programs."""
     import vl_convert
 
-    kept = cache_dir().parent / f"vega-{version('vl-convert-python')}.js"
+    cache_file = cache_dir().parent / f"vega-{version('vl-convert-python')}.js"
     with suppress(OSError):
-        return kept.read_text(encoding="utf-8")
+        return cache_file.read_text(encoding="utf-8")
     script = vl_convert.javascript_bundle().replace("</script", "<\\/script")
     with suppress(OSError):
-        write_atomically(kept, script.encode())
+        write_atomically(cache_file, script.encode())
     return script

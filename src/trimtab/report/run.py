@@ -22,8 +22,8 @@ def show_run(path: str, as_json: bool, save: str | None, page: str | None = None
             Path(save),
         )
     if as_json:
-        told = {"run": str(run.path), "last": rows[-1] if rows else {}, "evaluations": evaluations}
-        print_json(told | ({"page": page} if page else {}))
+        answer = {"run": str(run.path), "last": rows[-1] if rows else {}, "evaluations": evaluations}
+        print_json(answer | ({"page": page} if page else {}))
         return 0
     from rich.console import Console
 
@@ -48,12 +48,12 @@ def _table(run: RunDir, rows: list[dict[str, Any]], evaluations: list[dict[str, 
     config, last = run.config(), rows[-1] if rows else {}
     table = Table(title=str(run.path), show_header=False, title_justify="left")
     checkpoints = run.checkpoints()
-    wanted = config["total_timesteps"] // (config["num_envs"] * config["num_steps"])
+    iterations = config["total_timesteps"] // (config["num_envs"] * config["num_steps"])
     table.add_row("run", f"{config['algo']} on {config['env_id']}, seed {config['seed']}")
     table.add_row("batch", f"{config['num_envs']} × {config['num_steps']} = {config['num_envs'] * config['num_steps']}")
     table.add_row(
         "progress",
-        f"iteration {last.get('iteration', 0)} of {wanted}, {last.get('time/total_timesteps', 0):,} steps",
+        f"iteration {last.get('iteration', 0)} of {iterations}, {last.get('time/total_timesteps', 0):,} steps",
     )
     table.add_row("speed", f"{last.get('time/fps', 0):,.0f} steps/s")
     table.add_row(

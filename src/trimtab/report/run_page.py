@@ -25,26 +25,26 @@ QUIET = ("note", "fine")
 
 def figures(run: dict[str, Any]) -> dict[str, Any]:
     """Every figure of a run by name."""
-    made = {"returns": curves.returns(run), "updates": curves.updates([run]), "metrics": curves.others([run])}
-    return {name: chart for name, chart in made.items() if chart is not None}
+    charts = {"returns": curves.returns(run), "updates": curves.updates([run]), "metrics": curves.others([run])}
+    return {name: chart for name, chart in charts.items() if chart is not None}
 
 
 def run_page(run: dict[str, Any]) -> str:
     """The page of `trimtab show`."""
-    drawn = figures(run)
-    show = lambda name, note="": [Figure(drawn[name], note)] if name in drawn else []
+    charts = figures(run)
+    show = lambda name, note="": [Figure(charts[name], note)] if name in charts else []
     blocks: list[Block] = [_answer(run), Contents(), Columns(_numbers(run)), Heading("Learning")]
     blocks += [*show("returns", _staircase(run)), *show("updates")]
     blocks += [*_told(run, "What the doctor says"), *_quiet(run)]
-    blocks += [Folded("Other metrics", show("metrics"))] if "metrics" in drawn else []
+    blocks += [Folded("Other metrics", show("metrics"))] if "metrics" in charts else []
     blocks += _evaluations(run) + _configuration(run)
     return page(_title(run), [*blocks, _next(run)])
 
 
 def doctor_page(run: dict[str, Any], symptoms: list[dict[str, Any]]) -> str:
     """The page of `trimtab doctor`."""
-    drawn = figures(run)
-    show = lambda name, note="": [Figure(drawn[name], note)] if name in drawn else []
+    charts = figures(run)
+    show = lambda name, note="": [Figure(charts[name], note)] if name in charts else []
     blocks: list[Block] = [_diagnosis(run), Contents(), *_told(run, "Findings"), Heading("Learning")]
     blocks += [*show("returns", _staircase(run)), *show("updates"), *_quiet(run)]
     blocks += [Folded("Cheat sheet", [cheatsheet_table(symptoms)], "symptom, where to look, what to try")]
@@ -53,9 +53,9 @@ def doctor_page(run: dict[str, Any], symptoms: list[dict[str, Any]]) -> str:
 
 def cheatsheet_page(symptoms: list[dict[str, Any]]) -> str:
     """The page of `trimtab doctor --cheatsheet`."""
-    said = "Find the symptom, look where it says, try one thing at a time."
+    sentence = "Find the symptom, look where it says, try one thing at a time."
     return page(
-        "Triage", [Answer(said), cheatsheet_table(symptoms), Next("trimtab doctor RUN", "Let it look for you.")]
+        "Triage", [Answer(sentence), cheatsheet_table(symptoms), Next("trimtab doctor RUN", "Let it look for you.")]
     )
 
 
@@ -91,8 +91,8 @@ def _solved(run: dict[str, Any]) -> bool:
 def _answer(run: dict[str, Any]) -> Answer:
     mean = run["summary"].get("ep_rew_mean")
     headline = "no episode yet" if mean is None else number(mean)
-    said = "Solved. Nothing to act on." if _solved(run) else run["sentence"]
-    return Answer(said, headline, "" if mean is None else "mean return of the last 100 episodes")
+    sentence = "Solved. Nothing to act on." if _solved(run) else run["sentence"]
+    return Answer(sentence, headline, "" if mean is None else "mean return of the last 100 episodes")
 
 
 def _diagnosis(run: dict[str, Any]) -> Answer:
@@ -101,11 +101,13 @@ def _diagnosis(run: dict[str, Any]) -> Answer:
     if goal is not None:
         return Answer(f"{goal['seen'][:1].upper()}{goal['seen'][1:]}.", "Solved", "nothing to act on")
     for verdict, headline in (("act", "To act on"), ("watch", "Worth a try")):
-        found = [f for f in run["findings"] if f["verdict"] == verdict]
-        if found:
-            tried = ", ".join(f"{name}: {plain(value)}" for name, value in found[0]["change"].items())
-            text = f"Begin with {found[0]['check']}" + (f": try {tried}." if tried else ".") + " One thing at a time."
-            return Answer(text, headline, ", ".join(f["check"] for f in found))
+        findings = [f for f in run["findings"] if f["verdict"] == verdict]
+        if findings:
+            tried = ", ".join(f"{name}: {plain(value)}" for name, value in findings[0]["change"].items())
+            text = (
+                f"Begin with {findings[0]['check']}" + (f": try {tried}." if tried else ".") + " One thing at a time."
+            )
+            return Answer(text, headline, ", ".join(f["check"] for f in findings))
     return Answer(run["sentence"])
 
 
@@ -141,17 +143,17 @@ def _next(run: dict[str, Any]) -> Next:
 def _numbers(run: dict[str, Any]) -> list[tuple[str, str]]:
     config, last = run["config"], run["metrics"][-1] if run["metrics"] else {}
     batch = config["num_envs"] * config["num_steps"]
-    steps, wanted = last.get("time/total_timesteps", 0), config["total_timesteps"] // batch * batch
-    found = [(f"{steps:,}", "environment steps" if steps >= wanted else f"of {wanted:,} environment steps")]
-    found += [(f"{config['num_envs']} × {config['num_steps']}", f"= {batch:,} samples in a batch")]
-    found += [(number(last["time/fps"]), "steps/s")] if last.get("time/fps") else []
+    steps, total = last.get("time/total_timesteps", 0), config["total_timesteps"] // batch * batch
+    numbers = [(f"{steps:,}", "environment steps" if steps >= total else f"of {total:,} environment steps")]
+    numbers += [(f"{config['num_envs']} × {config['num_steps']}", f"= {batch:,} samples in a batch")]
+    numbers += [(number(last["time/fps"]), "steps/s")] if last.get("time/fps") else []
     if run["evaluations"]:
         row = run["evaluations"][-1]
         spread = f"middle half {number(row['eval/iqr_low'])} to {number(row['eval/iqr_high'])}"
-        found.append((number(row["eval/mean_reward"]), f"last evaluation, {spread}"))
+        numbers.append((number(row["eval/mean_reward"]), f"last evaluation, {spread}"))
     if run["checkpoints"]:
-        found.append((str(len(run["checkpoints"])), f"checkpoints, the last at step {run['checkpoints'][-1]:,}"))
-    return found
+        numbers.append((str(len(run["checkpoints"])), f"checkpoints, the last at step {run['checkpoints'][-1]:,}"))
+    return numbers
 
 
 def _staircase(run: dict[str, Any]) -> str:
@@ -175,5 +177,5 @@ def _configuration(run: dict[str, Any]) -> list[Block]:
     rows = [[name, str(value)] for name, value in run["config"].items()]
     marked = tuple(i for i, (name, _) in enumerate(rows) if run["config"][name] != usual.get(name))
     table = Table(["", ""], rows, marked, words=(0, 1), caption="Marked: not the default.")
-    made = Table(["", ""], made_with(run["manifest"]), words=(0, 1))
-    return [Folded("Configuration", [table]), Folded("How this was made", [made])]
+    origin = Table(["", ""], made_with(run["manifest"]), words=(0, 1))
+    return [Folded("Configuration", [table]), Folded("How this was made", [origin])]

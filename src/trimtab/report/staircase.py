@@ -39,26 +39,30 @@ def _gap(curve: pl.DataFrame) -> int:
 
 def staircase_note(curves: pl.DataFrame, num_envs: dict[str, int]) -> str:
     """Words for the staircases among some curves (series, seed, step, return); `num_envs` by series."""
-    found = {}
+    staircases = {}
     for (series,), own in curves.group_by("series", maintain_order=True):
         widths = [w for _, one in own.group_by("seed") if (w := steps_of(one))]
         if widths:
-            found[series] = max(widths)
-    if not found:
+            staircases[series] = max(widths)
+    if not staircases:
         return ""
-    names = " and ".join(found) if len(found) < 3 else ", ".join(list(found)[:-1]) + f" and {list(found)[-1]}"
-    widest = max(found, key=found.__getitem__)
+    names = (
+        " and ".join(staircases)
+        if len(staircases) < 3
+        else ", ".join(list(staircases)[:-1]) + f" and {list(staircases)[-1]}"
+    )
+    widest = max(staircases, key=staircases.__getitem__)
     many = num_envs.get(widest, 0)
     which = f"the {many:,} environments of {widest}" if widest and len(num_envs) > 1 else f"its {many:,} environments"
     lines = (
         f"The line of {names} climbs"
-        if widest and len(found) == 1
+        if widest and len(staircases) == 1
         else "The line climbs"
         if not widest
         else f"The lines of {names} climb"
     )
     return (
         f"{lines} in steps. Episodes that are equally long and begin together end together: {which} finish theirs "
-        f"about every {found[widest]:,} environment steps, and in between there is no new return to show"
+        f"about every {staircases[widest]:,} environment steps, and in between there is no new return to show"
         f"{'; before the first the line has the value of the first' if 'ended' in curves.columns else ''}."
     )

@@ -34,38 +34,38 @@ def study_page(
     figures: dict[str, Any],
     summary: str,
     source: str,
-    taken: dict[str, float],
+    seconds: dict[str, float],
     machine: dict[str, Any],
     tables: list[str],
     configs: list[dict[str, Any]],
 ) -> str:
     """A page of its own; `figures` have a chart and a caption, `tables` are names of files beside it."""
-    drawn: list[Block] = [_drawn(name, figure) for name, figure in figures.items()]
+    figure_blocks: list[Block] = [_drawn(name, figure) for name, figure in figures.items()]
     blocks: list[Block] = [_answer(answer), Contents()]
     if answer["verdicts"]:
         rows = [verdicts.claim_block(v) for v in answer["verdicts"]]
         blocks += [Heading("Claims"), Claims(rows), Paragraph(verdicts.RULE, "soft")]
-    blocks += [Heading("Figures"), *drawn[:SHOWN]] if drawn else []
+    blocks += [Heading("Figures"), *figure_blocks[:SHOWN]] if figure_blocks else []
     blocks += [Heading("How sure"), *(Note(text, "doubt") for text in answer["failed"])] if answer["failed"] else []
     if answer["notes"]:
         blocks += [Heading("What differs from the source"), Bullets(answer["notes"])]
     hint = ", ".join(name.replace("_", " ") for name in list(figures)[SHOWN:])
-    blocks += [Folded("More figures", drawn[SHOWN:], hint)] if drawn[SHOWN:] else []
+    blocks += [Folded("More figures", figure_blocks[SHOWN:], hint)] if figure_blocks[SHOWN:] else []
     blocks += [Folded("Tables and figures as files", _files(tables, list(figures)), "CSV, Parquet, SVG, PNG, PDF")]
     rows = [
         ["size", f"{answer['size']}, {answer['jobs']} jobs, {answer['steps']:,} environment steps"],
-        ["time", time_taken(taken)],
+        ["time", time_taken(seconds)],
         ["machine", f"{machine['processor']}, {machine['cores']} cores, {machine['platform']}"],
         *configurations(configs),
     ]
-    made = [Paragraph(answer["command"], "code"), Table(["", ""], rows, words=(0, 1))]
-    blocks += [Folded("How this was made", made, "command, configurations, machine"), _next(answer)]
+    origin = [Paragraph(answer["command"], "code"), Table(["", ""], rows, words=(0, 1))]
+    blocks += [Folded("How this was made", origin, "command, configurations, machine"), _next(answer)]
     return page(f"{answer['study']}: {summary} ({source})", blocks)
 
 
-def time_taken(taken: dict[str, float]) -> str:
+def time_taken(seconds: dict[str, float]) -> str:
     """What a study took: its jobs one after another, and on the clock."""
-    return f"{duration(taken['work'])} of work, {duration(taken['clock'])} on the clock"
+    return f"{duration(seconds['work'])} of work, {duration(seconds['clock'])} on the clock"
 
 
 def _answer(answer: dict[str, Any]) -> Answer:

@@ -109,8 +109,8 @@ def figures(result: dict[str, Any], curves: pl.DataFrame) -> dict[str, Any]:
         f"Mean over {seeds} seeds; bands from the lowest to the highest.",
         ["start", "tuned"],
     )
-    found = {"learning_curves": learning, "sweeps": sweeps_chart(result)}
-    return {name: chart for name, chart in found.items() if chart is not None}
+    charts = {"learning_curves": learning, "sweeps": sweeps_chart(result)}
+    return {name: chart for name, chart in charts.items() if chart is not None}
 
 
 def write_page(result: dict[str, Any], curves: pl.DataFrame, manifest: dict[str, Any], out: Path) -> None:
@@ -118,8 +118,8 @@ def write_page(result: dict[str, Any], curves: pl.DataFrame, manifest: dict[str,
     from trimtab.report import files, style
 
     with style.drawing():
-        drawn = figures(result, curves)
-    files.write_page(out / "page.html", tune_page(result, drawn, manifest), drawn)
+        charts = figures(result, curves)
+    files.write_page(out / "page.html", tune_page(result, charts, manifest), charts)
 
 
 def _next(result: dict[str, Any]) -> tuple[str, str]:
@@ -135,7 +135,7 @@ def _next(result: dict[str, Any]) -> tuple[str, str]:
     return f"{command} --final-seeds {seeds} --store {store}", why
 
 
-def tune_page(result: dict[str, Any], drawn: dict[str, Any], manifest: dict[str, Any]) -> str:
+def tune_page(result: dict[str, Any], charts: dict[str, Any], manifest: dict[str, Any]) -> str:
     """The page of `trimtab tune`: did it help, by how much, what was changed."""
     from trimtab.report.blocks import Answer, Bullets, Contents, Figure, Folded, Heading, Next, Paragraph, Table
     from trimtab.report.page import page
@@ -152,14 +152,14 @@ def tune_page(result: dict[str, Any], drawn: dict[str, Any], manifest: dict[str,
         + (f" → {plain(s['kept'])}" if s["kept"] != s["before"] else " stays")
         for s in result["sweeps"]
     ]
-    headline, _, told = result["sentence"].partition(": ")
+    headline, _, rest = result["sentence"].partition(": ")
     blocks = [
-        Answer(f"{told[:1].upper()}{told[1:]}", headline.split(",")[0]),
+        Answer(f"{rest[:1].upper()}{rest[1:]}", headline.split(",")[0]),
         Contents(),
         Heading("On new seeds"),
         Table(["with", *COMPARED], rows, tuple(chosen), words=(0, 3), caption=caption),
-        Figure(drawn["learning_curves"]),
-        *([Heading("Sweep by sweep"), Figure(drawn["sweeps"])] if "sweeps" in drawn else []),
+        Figure(charts["learning_curves"]),
+        *([Heading("Sweep by sweep"), Figure(charts["sweeps"])] if "sweeps" in charts else []),
         Folded("What each sweep kept", [Bullets(steps)]),
         *([Folded("What failed", [Bullets(result["failed"])])] if result.get("failed") else []),
         Folded(

@@ -63,8 +63,8 @@ def _middle(verdict: Verdict) -> dict[str, Any]:
         return (e.value - threshold) / half if half > 0 else math.copysign(math.inf, e.value - threshold)
 
     deciding = [item for item in verdict["evidence"] if item.get("pooled")] or verdict["evidence"]
-    known = [item for item in deciding if item["effect"]["resolved"]] or deciding
-    return sorted(known, key=distance)[(len(known) - 1) // 2]
+    resolved = [item for item in deciding if item["effect"]["resolved"]] or deciding
+    return sorted(resolved, key=distance)[(len(resolved) - 1) // 2]
 
 
 def _beyond(verdict: Verdict, name: str) -> str:

@@ -29,9 +29,9 @@ def prepare(threads: int | None = None, devices: int = 1) -> None:
     for each other; image networks want all cores, or this process's share of them (TRIMTAB_THREADS). XLA reads the
     pool's size from NPROC when its CPU client starts. Accelerators are not affected.
     """
-    wanted = os.environ.get("TRIMTAB_THREADS") if threads is None else str(threads)
-    if wanted:
-        os.environ.setdefault("NPROC", wanted)
+    pool_size = os.environ.get("TRIMTAB_THREADS") if threads is None else str(threads)
+    if pool_size:
+        os.environ.setdefault("NPROC", pool_size)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import jax
 

@@ -73,31 +73,31 @@ def build(config: Config, env: Callable[..., Any] | None = None) -> Engine:
     )
     alone = config.devices == 1
     try:
-        made = make(config.num_envs if alone else sharding.envs_here(config), streamed=alone)
+        environments = make(config.num_envs if alone else sharding.envs_here(config), streamed=alone)
     except (TypeError, KeyError) as error:  # the environment's own constructor did not take them
         if not config.env_kwargs:
             raise
         raise ConfigError("env_kwargs", config.env_kwargs, f"{config.env_id} does not take them ({error})") from None
     try:
-        return _around(made, make, config)
+        return _around(environments, make, config)
     except BaseException:
-        if not made.spec.compiled:
-            made.close()
+        if not environments.spec.compiled:
+            environments.close()
         raise
 
 
-def _around(made: Any, make: Callable[..., Any], config: Config) -> Engine:
+def _around(environments: Any, make: Callable[..., Any], config: Config) -> Engine:
     """The engine that steps these environments."""
-    check_against_env(config, made.spec)
-    if config.stagger_resets and not getattr(made, "resets_some", True):
+    check_against_env(config, environments.spec)
+    if config.stagger_resets and not getattr(environments, "resets_some", True):
         problem = f"{config.env_id} cannot reset some of its environments; nearest: false"
         raise ConfigError("stagger_resets", True, problem)
-    algorithm = Algorithm(config, made, make, light_probe)
+    algorithm = Algorithm(config, environments, make, light_probe)
     if config.devices == 1:
-        return CompiledEngine(algorithm) if made.spec.compiled else HostEngine(algorithm)
+        return CompiledEngine(algorithm) if environments.spec.compiled else HostEngine(algorithm)
     from trimtab.runs.sharded import ShardedEngine, ShardedHostEngine  # they build on this module
 
-    return ShardedEngine(algorithm) if made.spec.compiled else ShardedHostEngine(algorithm)
+    return ShardedEngine(algorithm) if environments.spec.compiled else ShardedHostEngine(algorithm)
 
 
 def check_against_env(config: Config, spec) -> None:
@@ -168,7 +168,7 @@ class CompiledEngine:
     def compile(self, state: State) -> None:
         if self._run is not None:
             return
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         self._flat = Flat(state)
 
         def loop(count, hypers, *leaves):
@@ -176,10 +176,10 @@ class CompiledEngine:
             return self._flat.flatten(state), infos._asdict(), done
 
         leaves = self._flat.flatten(state)
-        given = (jnp.int32(1), self.hypers, *leaves)
-        donated = tuple(range(2, len(given)))  # the state's buffers become the next state's
-        self._run = exported("loop", (*shape_of(self.algorithm.config), self.chunk), loop, given, donated)
-        self.compile_seconds += time.perf_counter() - begun
+        arguments = (jnp.int32(1), self.hypers, *leaves)
+        donated = tuple(range(2, len(arguments)))  # the state's buffers become the next state's
+        self._run = exported("loop", (*shape_of(self.algorithm.config), self.chunk), loop, arguments, donated)
+        self.compile_seconds += time.perf_counter() - start_time
 
     def _loop(self, state: State, hypers, count):
         _, info = jax.eval_shape(self.algorithm.step, state, hypers)
@@ -270,22 +270,22 @@ class HostEngine:
         return replace(state, env=carry, reward_scale=scale)
 
     def compile(self, state: State) -> None:
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         algorithm = self.algorithm
         self._stream = algorithm.env.stream()
         self._draw = jax.jit(algorithm.noise).lower(state.key).compile()
         noise = jax.eval_shape(algorithm.noise, state.key)[1]
         self._collect = (self._compile_step if self._stream is None else self._compile_stream)(state, noise)
-        learn = jax.jit(lambda *given: strong(algorithm.learn(*given)), donate_argnums=0)
+        learn = jax.jit(lambda *arguments: strong(algorithm.learn(*arguments)), donate_argnums=0)
         self._learn = learn.lower(state, self._abstract_rows(), self.hypers).compile()
-        self.compile_seconds += time.perf_counter() - begun
+        self.compile_seconds += time.perf_counter() - start_time
 
     def _compile_step(self, state: State, noise) -> Callable[..., tuple[Carry, Rollout]]:
         """One compiled call per step, the loop in Python."""
         algorithm = self.algorithm
         step_noise = jax.ShapeDtypeStruct(noise.shape[1:], noise.dtype)
-        given = state.params, state.obs_stats, state.env.obs, step_noise, self._act_hypers
-        step = jax.jit(algorithm.act).lower(*given).compile()
+        arguments = state.params, state.obs_stats, state.env.obs, step_noise, self._act_hypers
+        step = jax.jit(algorithm.act).lower(*arguments).compile()
 
         def collect(params, obs_stats, carry, noise, hypers):
             act = lambda obs, noise: step(params, obs_stats, obs, noise, hypers)

@@ -38,9 +38,9 @@ class Hosts:
     process_id: int | None = None
 
     def __post_init__(self) -> None:
-        given = {"coordinator": self.coordinator, "num_processes": self.num_processes, "process_id": self.process_id}
-        absent = [name for name, value in given.items() if value is None]
-        if absent and len(absent) < len(given):
+        settings = {"coordinator": self.coordinator, "num_processes": self.num_processes, "process_id": self.process_id}
+        absent = [name for name, value in settings.items() if value is None]
+        if absent and len(absent) < len(settings):
             raise ConfigError(absent[0], None, "coordinator, num_processes and process_id belong together; give all")
         if self.num_processes is None or self.process_id is None:
             return

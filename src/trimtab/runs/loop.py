@@ -206,10 +206,10 @@ def _refuse_shorter(run: RunDir, config: Config) -> None:
 
 def _about_change(config: Config, old: Config, step: int) -> str:
     """What a new length or number of devices does to what follows."""
-    said = [_about_schedules(config, old, step)] if config.total_timesteps != old.total_timesteps else []
+    sentences = [_about_schedules(config, old, step)] if config.total_timesteps != old.total_timesteps else []
     if config.devices != old.devices:
-        said.append(f"devices {old.devices} -> {config.devices}: from step {step:,} on not bit for bit as before")
-    return "; ".join(said)
+        sentences.append(f"devices {old.devices} -> {config.devices}: from step {step:,} on not bit for bit as before")
+    return "; ".join(sentences)
 
 
 def _about_schedules(config: Config, old: Config, step: int) -> str:
@@ -327,11 +327,11 @@ class _Loop:
     # When things happen ----------------------------------------------------------------------------------
 
     def _checkpoint_iterations(self) -> set[int]:
-        wanted = self.options.checkpoints
-        if wanted is None:
+        num_checkpoints = self.options.checkpoints
+        if num_checkpoints is None:
             size = disk.checkpoint_bytes(self.config, parameters_of(self.engine))
-            wanted = disk.usual_checkpoints(size)
-        count = max(1, min(wanted, self.config.iterations))
+            num_checkpoints = disk.usual_checkpoints(size)
+        count = max(1, min(num_checkpoints, self.config.iterations))
         return {round(k * self.config.iterations / count) for k in range(1, count + 1)} | {self.last}
 
     def _next(self, stops: set[int], iteration: int) -> int:
@@ -431,7 +431,7 @@ class _Loop:
         """Evaluate if the threshold has been passed; returns the seconds it took."""
         if not self.passed_threshold:
             return 0.0
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         result = evaluate(
             self.engine.algorithm,
             state,
@@ -444,7 +444,7 @@ class _Loop:
         self.run.append_evaluation(row)
         for sink in self.sinks:
             sink.write(step, result.summary())
-        return time.perf_counter() - begun
+        return time.perf_counter() - start_time
 
     def _note(self, rate: float) -> str:
         mean = f"return {self._window_means()[0]:.4g}" if self.window else "no episode yet"

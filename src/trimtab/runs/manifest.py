@@ -70,8 +70,8 @@ def _parts(config: Config, spec: Spec) -> dict[str, Any]:
     """Where the parts of a Dict or Tuple lie in the vector, and which of it the policy sees."""
     if not spec.parts:
         return {}
-    seen = spec.slices("actor_obs", config.actor_obs)
-    return {"parts": [list(part) for part in spec.parts], "seen": [list(ends) for ends in seen]}
+    slices = spec.slices("actor_obs", config.actor_obs)
+    return {"parts": [list(part) for part in spec.parts], "seen": [list(ends) for ends in slices]}
 
 
 def _choices(action: Any) -> dict[str, Any]:

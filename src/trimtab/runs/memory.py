@@ -61,7 +61,7 @@ def _each(config: Config, whole: Estimate) -> Estimate:
 def _estimate(config: Config, spec: Spec, parameters: int, envs: int, staleness: int, iterations: int) -> Estimate:
     """The same at another N, staleness or N_π, whether or not a configuration could have them."""
     samples = envs * config.num_steps
-    rollout, batch, kept = _sample_bytes(config, spec)
+    rollout, batch, phase_bytes = _sample_bytes(config, spec)
     phase = iterations * samples if config.is_ppg else 0
     moments = 2 if config.optimizer == "adam" else 1
     copies = 2 + moments + (1 if config.is_ewma else 0) + (moments if config.is_ppg else 0)
@@ -69,7 +69,7 @@ def _estimate(config: Config, spec: Spec, parameters: int, envs: int, staleness:
         "rollout": samples * rollout,
         "batch": samples * batch,
         "staleness queue": staleness * samples * batch,
-        "PPG phase": phase * kept,
+        "PPG phase": phase * phase_bytes,
         # The policy before the phase, and the order of every epoch.
         "auxiliary epochs": phase * FLOAT * (_outputs(spec) + config.aux_epochs),
         "parameters and optimizer": parameters * FLOAT * copies * config.devices,
@@ -85,11 +85,11 @@ def _outputs(spec: Spec) -> int:
 def _sample_bytes(config: Config, spec: Spec) -> tuple[int, int, int]:
     """Bytes of a sample in `rollout.Rollout`, in `algos.state.Batch` and in `algos.state.Phase`."""
     numbers = math.prod(spec.obs_shape)
-    seen = numbers * (1 if spec.obs_dtype == "uint8" else FLOAT)
-    learned = numbers * FLOAT if config.norm_obs else seen
+    observation = numbers * (1 if spec.obs_dtype == "uint8" else FLOAT)
+    learned = numbers * FLOAT if config.norm_obs else observation
     action = FLOAT * numbers_in(spec.action)
     acted = action + FLOAT * _outputs(spec) + FLOAT  # action, distribution, log-probability
-    rollout = 2 * seen + acted + 3 * FLOAT + 3  # obs, next_obs; reward, episode return and length; three flags
+    rollout = 2 * observation + acted + 3 * FLOAT + 3  # obs, next_obs; reward, episode return and length; three flags
     batch = learned + acted + 4 * FLOAT  # value, target, advantage, weight
     return rollout, batch, learned + 2 * FLOAT
 

@@ -90,10 +90,10 @@ def opened(
     run = RunDir.open(path)
     config = shared_by(configuration.from_dict(run.config()), 1)
     prepare(config, devices=devices)
-    found = run.checkpoints()
-    if not found:
+    checkpoints = run.checkpoints()
+    if not checkpoints:
         raise RunError(f"{run.path} has no checkpoint")
-    checkpoint = found[-1] if step is None else run.checkpoint_at(step)
+    checkpoint = checkpoints[-1] if step is None else run.checkpoint_at(step)
     engine = engines.get(config) if engines else build(config)
     try:
         state = snapshot.unpack(engine.algorithm, engine.template(config.seed), run.read_checkpoint(checkpoint))

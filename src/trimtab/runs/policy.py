@@ -38,9 +38,9 @@ class Policy:
     def __call__(self, observation: Shaped[np.ndarray, " ..."] | dict | tuple) -> Num[np.ndarray, " ..."]:
         if self.parts and isinstance(observation, dict | tuple):
             observation = self._flat(observation)
-        shape, given = self.observation_shape, np.shape(np.asarray(observation))
-        if given != shape and given[1:] != shape:
-            raise ValueError(f"observation: has shape {given}; {self.env_id} gives {shape}, or a batch of such")
+        shape, input_shape = self.observation_shape, np.shape(np.asarray(observation))
+        if input_shape != shape and input_shape[1:] != shape:
+            raise ValueError(f"observation: has shape {input_shape}; {self.env_id} gives {shape}, or a batch of such")
         return standalone_numpy.act(self.weights, observation, self.generator)
 
     def _flat(self, observation: dict | tuple) -> Float[np.ndarray, " numbers"]:
@@ -146,12 +146,12 @@ def _weights(config: Config, env: dict[str, Any], tensors: dict[str, np.ndarray]
 
 def _kernels(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Nature's convolutions as [row, column, input, output]; training keeps them in the order of its patches."""
-    found: dict[str, np.ndarray] = {"strides": np.asarray([stride for _, _, stride in NATURE_LAYERS], np.int64)}
+    kernels: dict[str, np.ndarray] = {"strides": np.asarray([stride for _, _, stride in NATURE_LAYERS], np.int64)}
     for k, (outputs, size, stride) in enumerate(NATURE_LAYERS):
         cells = size // stride
         by_cell = weights[f"convolutions.{k}.weight"].reshape(cells, cells, stride, stride, -1, outputs)
-        found[f"convolutions.{k}.weight"] = by_cell.transpose(0, 2, 1, 3, 4, 5).reshape(size, size, -1, outputs)
-    return found
+        kernels[f"convolutions.{k}.weight"] = by_cell.transpose(0, 2, 1, 3, 4, 5).reshape(size, size, -1, outputs)
+    return kernels
 
 
 def _plain_name(name: str) -> str:

@@ -89,9 +89,9 @@ def exported(
     file = cache_dir().parent / "programs" / f"{name}-{hashlib.sha256(words).hexdigest()[:32]}.bin"
     program = _read(file)
     if program is None:
-        made = export.export(jit(function))(*arguments)
-        program = export.deserialize(made.serialize())
-        _keep(file, bytes(made.serialize()))
+        exported_program = export.export(jit(function))(*arguments)
+        program = export.deserialize(exported_program.serialize())
+        _keep(file, bytes(exported_program.serialize()))
     return jit(program.call).lower(*arguments).compile()
 
 

@@ -109,13 +109,13 @@ class RunDir:
         run = cls(path)
         if run.path.exists() and not run.path.is_dir():
             raise Taken(f"{run.path} is a file; give another --run-dir")
-        taken = Taken(f"{run.path} already exists and is not empty; give another --run-dir, or resume it")
+        refusal = Taken(f"{run.path} already exists and is not empty; give another --run-dir, or resume it")
         if run.path.exists() and any(run.path.iterdir()):
-            raise taken
+            raise refusal
         try:
             (run.path / "checkpoints").mkdir(parents=True)  # of two processes here at once, one makes it
         except FileExistsError:
-            raise taken from None
+            raise refusal from None
         (run.path / "episodes").mkdir()
         write_json(run.path / "manifest.json", {"schema": SCHEMA, **manifest})
         (run.path / "metrics.jsonl").touch()
@@ -131,8 +131,8 @@ class RunDir:
     def open(cls, path: str | PathLike[str]) -> RunDir:
         run = cls(path)
         if not cls.began(path):
-            found = (file for depth in ("*", "*/*") for file in run.path.glob(f"{depth}/config.yaml"))
-            inside = sorted(str(file.parent.relative_to(run.path)) for file in found)
+            config_files = (file for depth in ("*", "*/*") for file in run.path.glob(f"{depth}/config.yaml"))
+            inside = sorted(str(file.parent.relative_to(run.path)) for file in config_files)
             hint = f"; there are runs in it: {', '.join(inside[:8])}" if inside else " (no config.yaml)"
             if (run.path / "progress.csv").is_file() or any(run.path.glob("*tfevents*")):
                 hint = ", but holds a log of another library: `trimtab doctor` reads some of them"
@@ -268,14 +268,14 @@ class RunDir:
 
     def checkpoints(self) -> list[Checkpoint]:
         """Checkpoints in order of steps; ones whose description cannot be read are listed with empty meta."""
-        found = []
+        checkpoints = []
         for path in sorted((self.path / "checkpoints").glob("[0-9]*")):
             try:
                 meta = json.loads((path / "checkpoint.json").read_text())
             except (OSError, json.JSONDecodeError):
                 meta = {}
-            found.append(Checkpoint(int(path.name), path, meta))
-        return found
+            checkpoints.append(Checkpoint(int(path.name), path, meta))
+        return checkpoints
 
     def read_checkpoint(self, checkpoint: Checkpoint) -> dict[str, np.ndarray]:
         """The tensors of a checkpoint, checked against what was written."""
@@ -291,11 +291,11 @@ class RunDir:
 
     def checkpoint_at(self, step: int) -> Checkpoint:
         """The checkpoint at exactly `step`; the error names the nearest ones."""
-        found = {c.step: c for c in self.checkpoints()}
-        if step not in found:
-            near = sorted(found, key=lambda s: abs(s - step))[:2]
+        by_step = {c.step: c for c in self.checkpoints()}
+        if step not in by_step:
+            near = sorted(by_step, key=lambda s: abs(s - step))[:2]
             raise RunError(f"no checkpoint at step {step} in {self.path}; nearest: {', '.join(map(str, sorted(near)))}")
-        return found[step]
+        return by_step[step]
 
     def rewind(self, checkpoint: Checkpoint) -> None:
         """Forget everything recorded after `checkpoint`."""

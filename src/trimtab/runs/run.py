@@ -96,14 +96,14 @@ class Run:
         """The latest resolved measurement of a quantity among the run's probes: value, lo, hi, step and the rest."""
         import polars as pl
 
-        found: list[dict[str, Any]] = []
+        measurements: list[dict[str, Any]] = []
         for table in self.files.probes():
             try:
                 rows = pl.read_parquet(table).filter((pl.col("quantity") == quantity) & pl.col("resolved"))
             except (pl.exceptions.PolarsError, OSError):
                 continue  # not a table of measurements
-            found += rows.iter_rows(named=True)
-        return max(found, key=lambda row: row["step"] or 0, default=None)
+            measurements += rows.iter_rows(named=True)
+        return max(measurements, key=lambda row: row["step"] or 0, default=None)
 
     @property
     def finished(self) -> bool:

@@ -44,12 +44,12 @@ class Places:
         """That every leaf of a tree is on every device."""
         return jax.tree.map(lambda _: self.everywhere, tree)
 
-    def on_each(self, program: Callable[..., Any], info: Info, *given: Any) -> Callable[..., Any]:
-        """A program of (what is everywhere, `given` as cut, leaves of a state) to (leaves, Infos, a number)."""
+    def on_each(self, program: Callable[..., Any], info: Info, *parts: Any) -> Callable[..., Any]:
+        """A program of (what is everywhere, what is cut as `parts`, leaves of a state) to (leaves, Infos, a number)."""
         return jax.shard_map(
             program,
             mesh=self.mesh,
-            in_specs=(sharding.EVERYWHERE, *given, *self.cuts),
+            in_specs=(sharding.EVERYWHERE, *parts, *self.cuts),
             out_specs=(self.cuts, sharding.parts_of_infos(info)._asdict(), sharding.EVERYWHERE),
             check_vma=False,  # what is equal on all devices is made so by `across`; a test holds it to that
         )
@@ -67,35 +67,35 @@ class ShardedEngine(CompiledEngine):
 
     def init(self, seed: int) -> State:
         places = self._places
-        given = places.shared((jax.random.key_data(jax.random.key(seed)), self.hypers))
+        arguments = places.shared((jax.random.key_data(jax.random.key(seed)), self.hypers))
         if self._init is None:
             begin = lambda key, hypers: strong(self.algorithm.init(jax.random.wrap_key_data(key), hypers))
-            places.know(jax.eval_shape(begin, *given))
+            places.know(jax.eval_shape(begin, *arguments))
             begin_flat = lambda key, hypers: places.flat.flatten(begin(key, hypers))
-            placement = Placement(places.same(given), places.leaves)
-            self._init = exported("init", shape_of(self.algorithm.config), begin_flat, given, placement=placement)
-        return places.flat.unflatten(self._init(*given))
+            placement = Placement(places.same(arguments), places.leaves)
+            self._init = exported("init", shape_of(self.algorithm.config), begin_flat, arguments, placement=placement)
+        return places.flat.unflatten(self._init(*arguments))
 
     def compile(self, state: State) -> None:
         if self._run is not None:
             return
-        begun, places = time.perf_counter(), self._places
+        start_time, places = time.perf_counter(), self._places
         places.know(state)
 
         def loop(count, hypers, *leaves):
             state, infos, done = self._loop(places.flat.unflatten(leaves), hypers, count)
             return places.flat.flatten(state), infos._asdict(), done
 
-        given = (*places.shared((jnp.int32(1), self.hypers)), *places.of(state))
+        arguments = (*places.shared((jnp.int32(1), self.hypers)), *places.of(state))
         info = jax.eval_shape(lambda s, h: self.algorithm.step(s, h)[1], state, self.hypers)
         shared = places.on_each(loop, info, sharding.EVERYWHERE)
         # What is recorded goes to every process whole, once per call.
         here = (places.everywhere, places.same(self.hypers), *places.leaves)
         placement = Placement(here, (places.leaves, places.same(info)._asdict(), places.everywhere))
-        donated = tuple(range(2, len(given)))
+        donated = tuple(range(2, len(arguments)))
         key = (*shape_of(self.algorithm.config), self.chunk)
-        self._run = exported("loop", key, shared, given, donated, placement)
-        self.compile_seconds += time.perf_counter() - begun
+        self._run = exported("loop", key, shared, arguments, donated, placement)
+        self.compile_seconds += time.perf_counter() - start_time
 
     def launch(self, state: State, count: int) -> tuple[State, Waiting]:
         places = self._places
@@ -127,31 +127,31 @@ class ShardedHostEngine(HostEngine):
     def init(self, seed: int) -> State:
         places, carry = self._places, self._begun(seed)
         begin = lambda key, hypers, carry: strong(self.algorithm.init(jax.random.wrap_key_data(key), hypers, carry))
-        given = *places.shared((jax.random.key_data(jax.random.key(seed)), self.hypers)), carry
-        places.know(jax.eval_shape(begin, *given))
-        flat = jax.jit(lambda *given: places.flat.flatten(begin(*given)), out_shardings=places.leaves)
-        return places.flat.unflatten(flat(*given))
+        arguments = *places.shared((jax.random.key_data(jax.random.key(seed)), self.hypers)), carry
+        places.know(jax.eval_shape(begin, *arguments))
+        flat = jax.jit(lambda *arguments: places.flat.flatten(begin(*arguments)), out_shardings=places.leaves)
+        return places.flat.unflatten(flat(*arguments))
 
     def compile(self, state: State) -> None:
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         self._places.know(state)
         self._draw = jax.jit(lambda key: self.algorithm.noise(jax.random.wrap_key_data(key)))
         noise = jax.eval_shape(self._draw, jax.random.key_data(jax.random.key(0)))[1]
         self._act = self._compile_act(state, noise)
         self._learn = self._compile_learn(state)
-        self.compile_seconds += time.perf_counter() - begun
+        self.compile_seconds += time.perf_counter() - start_time
 
     def _compile_act(self, state: State, noise: jax.ShapeDtypeStruct) -> Callable[..., Sequence[Any]]:
         """One step's actions in this process's environments, by its devices."""
         everywhere, cut = (sharding.placed(self._here, part) for part in (sharding.EVERYWHERE, sharding.along(0)))
         count = self.algorithm.env.num_envs
         first = lambda x, lead=0: jax.ShapeDtypeStruct((count, *x.shape[1 + lead :]), x.dtype)
-        given = state.params, state.obs_stats, first(state.env.obs), first(noise, 1), self._act_hypers
+        arguments = state.params, state.obs_stats, first(state.env.obs), first(noise, 1), self._act_hypers
         act = jax.jit(
             self.algorithm.act, in_shardings=(everywhere, everywhere, cut, cut, everywhere), out_shardings=cut
         )
         abstract = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype)
-        return act.lower(*jax.tree.map(abstract, given)).compile()
+        return act.lower(*jax.tree.map(abstract, arguments)).compile()
 
     def _compile_learn(self, state: State) -> Callable[..., Any]:
         places = self._places
@@ -161,14 +161,14 @@ class ShardedHostEngine(HostEngine):
             return places.flat.flatten(state), jax.tree.map(lambda x: x[None], info)._asdict(), jnp.int32(1)
 
         rows = self._abstract_rows()
-        info = jax.eval_shape(lambda *given: self.algorithm.learn(*given)[1], state, rows, self.hypers)
-        given = self.hypers, rows, *places.of(state)
+        info = jax.eval_shape(lambda *arguments: self.algorithm.learn(*arguments)[1], state, rows, self.hypers)
+        inputs = self.hypers, rows, *places.of(state)
         cut = jax.tree.map(lambda _: self._cut[1], rows)
         here = places.same(self.hypers), cut, *places.leaves
         there = places.leaves, places.same(info)._asdict(), places.everywhere
-        donated = tuple(range(2, len(given)))
+        donated = tuple(range(2, len(inputs)))
         shared = places.on_each(learn, info, sharding.along(1))
-        return jax.jit(shared, in_shardings=here, out_shardings=there, donate_argnums=donated).lower(*given).compile()
+        return jax.jit(shared, in_shardings=here, out_shardings=there, donate_argnums=donated).lower(*inputs).compile()
 
     def launch(self, state: State, count: int) -> tuple[State, Waiting]:
         places = self._places
@@ -182,8 +182,8 @@ class ShardedHostEngine(HostEngine):
 
     def _collected(self, state: State, noise: np.ndarray) -> tuple[Carry, Rollout]:
         """Rows of this process's environments, joined with those of the others."""
-        known = state.params, state.obs_stats, self._places.shared(self._act_hypers)
-        params, obs_stats, hypers = sharding.held(known, self._here)
+        act_inputs = state.params, state.obs_stats, self._places.shared(self._act_hypers)
+        params, obs_stats, hypers = sharding.held(act_inputs, self._here)
         act = lambda obs, noise: self._act(params, obs_stats, obs, noise, hypers)
         mine, dist = jax.tree.map(sharding.mine, state.env), self.algorithm.dist
         collected = rollout.collect_host(self.algorithm.env, dist, act, noise, mine)

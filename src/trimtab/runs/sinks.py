@@ -15,8 +15,8 @@ class MissingPackage(Exception):
 
 def require_packages(tensorboard: bool, track: bool) -> None:
     """Refuse what cannot be written before anything is."""
-    for wanted, package, flag in ((tensorboard, "tensorboardX", "tensorboard"), (track, "wandb", "track")):
-        if wanted and importlib.util.find_spec(package) is None:
+    for enabled, package, flag in ((tensorboard, "tensorboardX", "tensorboard"), (track, "wandb", "track")):
+        if enabled and importlib.util.find_spec(package) is None:
             raise MissingPackage(f"--{flag} needs a package: pip install 'trimtab[{EXTRAS[package]}]'")
 
 

@@ -153,15 +153,17 @@ def _refuse_other_shapes(config: Config, source: Config, layout: dict, tensors: 
 
 
 def _refuse_other_observations(shape: tuple[int, ...], tensors: dict, start: Start | Arrays) -> None:
-    seen = tensors.get("state.obs_stats.mean", np.empty(shape)).shape
-    if seen != tuple(shape):
-        raise RunError(f"the normalizer of {start.run} is of observations {seen}; the environment has {tuple(shape)}")
+    stats_shape = tensors.get("state.obs_stats.mean", np.empty(shape)).shape
+    if stats_shape != tuple(shape):
+        raise RunError(
+            f"the normalizer of {start.run} is of observations {stats_shape}; the environment has {tuple(shape)}"
+        )
 
 
 def _fits(layout: dict[str, tuple[int, ...]], tensors: dict[str, np.ndarray], network: str) -> bool:
     """Whether a checkpoint holds every tensor of a network, in its shape."""
-    found = {name: tensors.get(f"params.{network}.{name}") for name in layout}
-    return all(tensor is not None and tensor.shape == tuple(layout[name]) for name, tensor in found.items())
+    by_name = {name: tensors.get(f"params.{network}.{name}") for name in layout}
+    return all(tensor is not None and tensor.shape == tuple(layout[name]) for name, tensor in by_name.items())
 
 
 def _filled(template: Any, tensors: dict[str, np.ndarray], prefix: str) -> Any:

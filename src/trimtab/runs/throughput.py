@@ -32,25 +32,25 @@ def measure(config: Config, seconds: float = 1.0) -> dict[str, Any]:
         state = engine.init(config.seed)
         engine.compile(state)
         state, _ = advance(engine, state, 1)  # the first iteration warms caches up, the second is timed
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         state, _ = advance(engine, state, 1)
-        count = max(1, min(engine.chunk, round(seconds / 4 / (time.perf_counter() - begun))))
+        count = max(1, min(engine.chunk, round(seconds / 4 / (time.perf_counter() - start_time))))
         process = psutil.Process()
-        begun, used = time.perf_counter(), _processor_seconds(process)
+        start_time, used = time.perf_counter(), _processor_seconds(process)
         psutil.cpu_percent()
         done = 0
-        while time.perf_counter() - begun < seconds:
+        while time.perf_counter() - start_time < seconds:
             state, info = advance(engine, state, count)
             done += len(next(iter(info.finite.values())))
-        wall = time.perf_counter() - begun
-        found = {
+        wall = time.perf_counter() - start_time
+        measurements = {
             "num_envs": config.num_envs,
             "steps_per_second": done * config.batch / wall,
             "load": (_processor_seconds(process) - used) / wall / device.cores(),
             "machine_load": psutil.cpu_percent() / 100,
             "memory": process.memory_info().rss,
         }
-        return found | parts_of(engine.algorithm, state, seconds / 3)
+        return measurements | parts_of(engine.algorithm, state, seconds / 3)
     finally:
         engine.close()
 
@@ -109,11 +109,11 @@ def _streamed_parts(algorithm: Algorithm, state: Any, hypers: Any, seconds: floa
 
     with device.not_cached():
         alone = jax.jit(partial(rollout.collect_stream, stream, dist, idle)).lower(state.env, noise).compile()
-        given = state.params, state.obs_stats, state.env, noise, hypers
-        collect = jax.jit(partial(algorithm.collect_stream, stream)).lower(*given).compile()
+        arguments = state.params, state.obs_stats, state.env, noise, hypers
+        collect = jax.jit(partial(algorithm.collect_stream, stream)).lower(*arguments).compile()
     environment = _timed(lambda: alone(state.env, noise), seconds)
-    collecting = _timed(lambda: collect(*given), seconds)
-    return environment, collecting, collect(*given)[1]
+    collecting = _timed(lambda: collect(*arguments), seconds)
+    return environment, collecting, collect(*arguments)[1]
 
 
 def _host_parts(algorithm: Algorithm, state: Any, hypers: Any):
@@ -123,16 +123,16 @@ def _host_parts(algorithm: Algorithm, state: Any, hypers: Any):
         carry = rollout.begun(env.reset(config.seed))
         sample = jax.jit(lambda key: algorithm.dist.uniform(key, config.num_envs))
         action = np.asarray(clip_action(algorithm.dist, sample(jax.random.key(0))))
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         for _ in range(config.num_steps):
             env.step(action)
-        environment = time.perf_counter() - begun
+        environment = time.perf_counter() - start_time
         step = jax.jit(lambda obs, noise: algorithm.act(state.params, state.obs_stats, obs, noise, hypers))
         noise = np.asarray(algorithm.noise(jax.random.key(1))[1])
         jax.block_until_ready(step(np.asarray(carry.obs), noise[0]))
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         _, rows = rollout.collect_host(env, algorithm.dist, step, noise, carry)
-        return environment, time.perf_counter() - begun, jax.tree.map(jnp.asarray, rows)
+        return environment, time.perf_counter() - start_time, jax.tree.map(jnp.asarray, rows)
     finally:
         env.close()
 
@@ -140,9 +140,9 @@ def _host_parts(algorithm: Algorithm, state: Any, hypers: Any):
 def _timed(program: Callable[[], Any], seconds: float) -> float:
     """Seconds of one call: the median of as many as fit, at least three, after one that compiles."""
     jax.block_until_ready(program())
-    taken: list[float] = []
-    while len(taken) < LEAST or sum(taken) < seconds:
-        begun = time.perf_counter()
+    durations: list[float] = []
+    while len(durations) < LEAST or sum(durations) < seconds:
+        start_time = time.perf_counter()
         jax.block_until_ready(program())
-        taken.append(time.perf_counter() - begun)
-    return float(np.median(taken))
+        durations.append(time.perf_counter() - start_time)
+    return float(np.median(durations))

@@ -129,18 +129,20 @@ class Drawn:
         try:
             with without_precision_warnings():
                 spec = registered(config.env_id) if ":" in config.env_id else config.env_id
-                made = gymnasium.make(spec, max_episode_steps=env.get("time_limit"), render_mode="rgb_array", **options)
+                gym_env = gymnasium.make(
+                    spec, max_episode_steps=env.get("time_limit"), render_mode="rgb_array", **options
+                )
         except Exception as error:  # whatever its constructor raises
             raise RunError(f"{config.env_id} cannot be watched: Gymnasium cannot draw it ({told(error)})") from None
-        self._env, self._env_id = made, config.env_id
-        self._layout = layout_of_space(config.env_id, made.observation_space)
+        self._env, self._env_id = gym_env, config.env_id
+        self._layout = layout_of_space(config.env_id, gym_env.observation_space)
         trained = tuple(env.get("observation", {}).get("shape", self._layout.shape))
         if self._layout.shape != trained:
-            made.close()
+            gym_env.close()
             other = f"Gymnasium's observes {self._layout.shape}, the policy was trained on {trained}"
             raise RunError(f"{config.env_id} cannot be watched: {other}")
-        self._actions = actions_of(config.env_id, made.action_space)
-        self.rate = min(int(made.metadata.get("render_fps") or SPEED), 50)
+        self._actions = actions_of(config.env_id, gym_env.action_space)
+        self.rate = min(int(gym_env.metadata.get("render_fps") or SPEED), 50)
 
     def play(self, policy: Policy, seed: int, longest: int) -> Iterator[Moment]:
         obs, _ = self._run("reset", lambda: self._env.reset(seed=seed))
@@ -153,10 +155,10 @@ class Drawn:
                 return
 
     def _picture(self) -> Frame:
-        drawn = self._run("render", self._env.render)
-        if drawn is None or np.ndim(drawn) != 3:
+        image = self._run("render", self._env.render)
+        if image is None or np.ndim(image) != 3:
             raise RunError(f"{self._env_id} cannot be watched: render does not return an image")
-        return np.asarray(drawn, np.uint8)
+        return np.asarray(image, np.uint8)
 
     def _run(self, what: str, work: Callable[[], Any]) -> Any:
         from trimtab.envs.own import told

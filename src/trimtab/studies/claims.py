@@ -81,7 +81,7 @@ def judge_all(
     """
     words = [_word(part, least) for part in parts]
     word = next((w for w in ("does not hold", "depends", UNDECIDED) if w in words), "holds") if parts else UNDECIDED
-    sizes = [needed(part, least) for part, found in zip(parts, words) if found == UNDECIDED]
+    sizes = [needed(part, least) for part, part_word in zip(parts, words) if part_word == UNDECIDED]
     size = max(sizes)[1] if sizes and word == UNDECIDED else ""  # that of the part that needs most
     evidence = tuple(e for part in parts for e in part)
     return Verdict(claim, word, measured, evidence, sentence, size, least)

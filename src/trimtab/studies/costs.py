@@ -103,8 +103,8 @@ class Speeds:
         sizes = self.timed.get(_kind(config))
         if sizes is None:
             return self.usual(config.num_envs), "as others"
-        known = "measured" if config.num_envs in sizes or network_of(config) != "mlp" else "between measured"
-        return _between(sizes, config.num_envs), known
+        basis = "measured" if config.num_envs in sizes or network_of(config) != "mlp" else "between measured"
+        return _between(sizes, config.num_envs), basis
 
 
 def _between(sizes: dict[int, float], num_envs: int) -> float:

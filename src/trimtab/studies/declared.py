@@ -58,8 +58,8 @@ class Declared(Study):
         return {"size": self.size, "seed": self.seed, "command": self.command}
 
     @classmethod
-    def again(cls, asked: dict[str, Any]) -> Declared:
-        return cls(**asked)
+    def again(cls, values: dict[str, Any]) -> Declared:
+        return cls(**values)
 
     # What a study says ---------------------------------------------------------------------------------------
 
@@ -110,10 +110,10 @@ class Declared(Study):
         return sum(job.steps for job in Queue(self.jobs()).waiting.values())
 
     def work(self, out: Path) -> Work:
-        kept = Outcomes()
-        found = yield from _keeping(self.gather(out), kept)
-        failed = [o for o in kept.values() if not o.done]
-        tables = self.measure(found)
+        all_outcomes = Outcomes()
+        results = yield from _keeping(self.gather(out), all_outcomes)
+        failed = [o for o in all_outcomes.values() if not o.done]
+        tables = self.measure(results)
         for name, table in tables.items():
             write_parquet(out / "tables" / f"{name}.parquet", table)
             write_atomically(out / "tables" / f"{name}.csv", table.write_csv().encode())
@@ -125,8 +125,8 @@ class Declared(Study):
             "sentence": self.answer(tables, verdicts),
             "verdicts": [verdict.as_dict() for verdict in verdicts],
             "notes": self.notes(),
-            "jobs": len(kept),
-            "steps": sum(o.job.steps for o in kept.values()),
+            "jobs": len(all_outcomes),
+            "steps": sum(o.job.steps for o in all_outcomes.values()),
             "failed": [f"{o.job}: {o.error}" for o in failed],
             "command": self.command,
         }
@@ -139,21 +139,21 @@ class Declared(Study):
         tables = {file.stem: pl.read_parquet(file) for file in sorted((out / "tables").glob("*.parquet"))}
         with style.drawing():
             figures = self.figures(tables)
-        taken = time_of(out)
+        times = time_of(out)
         configs = [o.job.config.as_dict() for o in outcomes.values() if hasattr(o.job, "config")]
-        page = study_page(answer, figures, self.summary, self.source, taken, machine(), list(tables), configs)
+        page = study_page(answer, figures, self.summary, self.source, times, machine(), list(tables), configs)
         write_page(out / "page.html", page, {name: figure.chart for name, figure in figures.items()})
 
 
 def _keeping(
-    rounds: Generator[Sequence[Job], Outcomes, Any], kept: Outcomes
+    rounds: Generator[Sequence[Job], Outcomes, Any], all_outcomes: Outcomes
 ) -> Generator[Sequence[Job], Outcomes, Any]:
     """The same rounds; every outcome they see is kept too."""
     try:
         jobs = next(rounds)
         while True:
             outcomes = yield jobs
-            kept.update(outcomes)
+            all_outcomes.update(outcomes)
             jobs = rounds.send(outcomes)
     except StopIteration as end:
         return end.value

@@ -236,9 +236,9 @@ class Probe(Job):
         path = bench.inputs[self.run.identity] if isinstance(self.run, Job) else Path(self.run)
         total = self.steps
         tell = lambda done, of, doing: bench.tick(total * done // max(of, 1))
-        found = measure(load(path), self.at, self.gae_lambda or (None,), self.options, tell)
-        write_parquet(bench.place / "measurements.parquet", frame_of(found))
-        return {"probes": [as_json(anatomy) for anatomy in found]}
+        anatomies = measure(load(path), self.at, self.gae_lambda or (None,), self.options, tell)
+        write_parquet(bench.place / "measurements.parquet", frame_of(anatomies))
+        return {"probes": [as_json(anatomy) for anatomy in anatomies]}
 
 
 KINDS: dict[str, type[Job]] = {cls.kind: cls for cls in (Train, Probe)}

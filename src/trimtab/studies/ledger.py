@@ -24,13 +24,13 @@ def gathered(places: list[Path]) -> list[dict[str, Any]]:
 
 def judged_rows(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A row for every claim of every study: its verdict from the last of the answers that has one."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    latest: dict[tuple[str, str], dict[str, Any]] = {}
     for answer in answers:
         for verdict in answer.get("verdicts", ()):
-            found[verdict["id"], answer["study"]] = verdict | {"size": answer["size"], "place": answer.get("place")}
+            latest[verdict["id"], answer["study"]] = verdict | {"size": answer["size"], "place": answer.get("place")}
     rows = [
         {"id": c.id, "claim": c.text, "where": c.where, "rule": c.rule, "source": c.source, "study": study.kind}
-        | {"verdict": found.get((c.id, study.kind))}
+        | {"verdict": latest.get((c.id, study.kind))}
         for study in DECLARED.values()
         for c in study.claims
     ]
@@ -80,9 +80,9 @@ def print_ledger(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         verdict = row["verdict"]
         word = verdicts.word(verdict)
-        found = " · ".join([*_found(verdict), f"{row['study']} {verdict['size']}" if verdict else row["study"]])
+        details = " · ".join([*_found(verdict), f"{row['study']} {verdict['size']}" if verdict else row["study"]])
         grid.add_row(
-            row["id"], f"[{verdicts.STYLES[word]}]{word}[/]", f"{escape(row['claim'])}\n[dim]{escape(found)}[/]"
+            row["id"], f"[{verdicts.STYLES[word]}]{word}[/]", f"{escape(row['claim'])}\n[dim]{escape(details)}[/]"
         )
     console = Console(highlight=False)
     console.print(grid)
@@ -133,10 +133,10 @@ def claims_page(rows: list[dict[str, Any]], beside: Path) -> str:
 
     judged = [row["verdict"] for row in rows if row["verdict"]]
     large, rest = verdicts.headline(judged) if judged else ("Nothing judged yet", "")
-    said = (
+    sentence = (
         f"{len(judged)} of {len(rows)} claims have been judged, each by a rule declared beforehand. A claim opens to "
     )
-    blocks: list[Block] = [Answer(f"{said}its rule and every effect.", large, rest), Contents()]
+    blocks: list[Block] = [Answer(f"{sentence}its rule and every effect.", large, rest), Contents()]
     for source in dict.fromkeys(row["source"] for row in rows):
         mine = [row for row in rows if row["source"] == source and row["verdict"]]
         if mine:

@@ -70,14 +70,14 @@ class Local:
         """
         threads = job.threads or share
         idle = [worker for worker in self._workers if worker.job is None]
-        found = next((worker for worker in idle if (worker.threads, worker.devices) == (threads, job.devices)), None)
-        if found is None:
+        choice = next((worker for worker in idle if (worker.threads, worker.devices) == (threads, job.devices)), None)
+        if choice is None:
             if len(self._workers) >= self.workers:
                 idle[0].end()
                 self._workers.remove(idle[0])
-            found = Worker(threads, job.devices)
-            self._workers.append(found)
-        return found
+            choice = Worker(threads, job.devices)
+            self._workers.append(choice)
+        return choice
 
     def _speaking(self) -> list[Worker]:
         """The busy workers that have said something, or died; waits for one."""

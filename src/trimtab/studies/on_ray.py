@@ -55,11 +55,11 @@ class Actor:
         self._workshop, self._steps = Workshop(), 0
         self._store = Store(Path(tempfile.gettempdir()) / f"trimtab-{study}")
 
-    def do(self, asked: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
+    def do(self, description: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
         """The archive of what a job made, or the words of what went wrong; `inputs` are archives in Ray's store."""
         import ray
 
-        job, self._steps = from_dict(asked), 0
+        job, self._steps = from_dict(description), 0
         try:
             for need in job.needs:
                 with self._store.doing(need):  # actors of one node share the directory
@@ -161,20 +161,20 @@ class OnRay:
                 del self._actors[actor]
         # Two threads: one does the job, one says how far it is.
         share = min(devices, self._room())  # one that asks for more than there is would wait without end
-        made: Any = self._ray.remote(Actor).options(num_cpus=share, max_concurrency=2).remote(self._study)
-        self._actors[made], self._devices[made] = made.steps.remote(), devices
-        return made
+        new_actor: Any = self._ray.remote(Actor).options(num_cpus=share, max_concurrency=2).remote(self._study)
+        self._actors[new_actor], self._devices[new_actor] = new_actor.steps.remote(), devices
+        return new_actor
 
     def _bury(self, actor: Any) -> None:
         """Forget a dead actor, and others that were idle on its node."""
         self._actors.pop(actor, None)
-        asked = {other.steps.remote(): other for other in self._actors}
-        answered, _ = self._ray.wait(list(asked), num_returns=len(asked), timeout=LOOK) if asked else ([], [])
+        others = {other.steps.remote(): other for other in self._actors}
+        answered, _ = self._ray.wait(list(others), num_returns=len(others), timeout=LOOK) if others else ([], [])
         for reference in answered:
             try:
                 self._ray.get(reference)
             except self._ray.exceptions.RayError:
-                self._actors.pop(asked[reference])
+                self._actors.pop(others[reference])
 
     def _withdrawn(self, under_way: dict[Any, tuple[Any, Job]]) -> Iterator[Job]:
         """Jobs of actors that cannot begin, because a node was lost before it was known to be."""
@@ -194,11 +194,11 @@ class OnRay:
         return {need.identity: self._sent[need.identity] for need in job.needs}
 
     def _look(self, under_way: dict[Any, tuple[Any, Job]], tick: Tick) -> None:
-        asked = {actor.steps.remote(): job for actor, job in under_way.values()}
-        answered, _ = self._ray.wait(list(asked), num_returns=len(asked), timeout=0.1) if asked else ([], [])
+        jobs = {actor.steps.remote(): job for actor, job in under_way.values()}
+        answered, _ = self._ray.wait(list(jobs), num_returns=len(jobs), timeout=0.1) if jobs else ([], [])
         for reference in answered:
             try:
-                tick(asked[reference], self._ray.get(reference))
+                tick(jobs[reference], self._ray.get(reference))
             except self._ray.exceptions.RayError:
                 continue  # it is gone: its job will say so
 

@@ -33,8 +33,8 @@ class Seeds(Study):
         return asdict(self) | {"config": self.config.as_dict()}
 
     @classmethod
-    def again(cls, asked: dict[str, Any]) -> Seeds:
-        return cls(**asked | {"config": configuration.from_dict(asked["config"])})
+    def again(cls, values: dict[str, Any]) -> Seeds:
+        return cls(**values | {"config": configuration.from_dict(values["config"])})
 
     def refuse(self) -> None:
         refuse_of_this_program(self.config.env_id)
@@ -47,11 +47,11 @@ class Seeds(Study):
     def work(self, out: Path) -> Work:
         jobs = self.jobs()
         outcomes = yield jobs
-        found = [o for job in jobs if (o := outcomes[job.identity]).done]
-        if not found:
+        finished = [o for job in jobs if (o := outcomes[job.identity]).done]
+        if not finished:
             outcomes.of(jobs[0])  # raises, with why
         failed = [f"{job}: {e}" for job in jobs if (e := outcomes[job.identity].error)]
-        summaries = [o.result | {"run": str(o.path)} for o in found]
+        summaries = [o.result | {"run": str(o.path)} for o in finished]
         together = sum(s["total_timesteps"] for s in summaries) / union([s["interval"] for s in summaries])
         return Answer(runs=[s | {"aggregate_fps": round(together, 1)} for s in summaries], failed=failed)
 

@@ -68,11 +68,11 @@ QUICK = {"seeds": 2, "max_seeds": 2, "points": 2, "replicates": 16}  # of a quic
 SHORT, SHORTEST = 200_000, 100_000  # steps of a run unless others are asked for, and of a quick split's
 
 
-def effort(given: dict[str, Any]) -> SplitOptions:
+def effort(options: dict[str, Any]) -> SplitOptions:
     """Options of which only some were given; a quick split has less of the rest, and more seeds raise their limit."""
-    chosen = (QUICK if given.get("quick") else {}) | given
-    if "seeds" in given and "max_seeds" not in given:
-        chosen["max_seeds"] = max(given["seeds"], chosen.get("max_seeds", SplitOptions.max_seeds))
+    chosen = (QUICK if options.get("quick") else {}) | options
+    if "seeds" in options and "max_seeds" not in options:
+        chosen["max_seeds"] = max(options["seeds"], chosen.get("max_seeds", SplitOptions.max_seeds))
     return SplitOptions(**chosen)
 
 
@@ -130,11 +130,11 @@ def parse_splits(text: str, batch: int) -> list[tuple[int, int]]:
 def default_splits(batch: int, quick: bool) -> list[tuple[int, int]]:
     """N from 4 up in factors of 4 while T stays at least 4 (three of them if quick);
     all divisors where there are few."""
-    found = [(n, batch // n) for n in (4**k for k in range(1, 10)) if batch % n == 0 and batch // n >= 4]
-    if len(found) < 2:
+    splits = [(n, batch // n) for n in (4**k for k in range(1, 10)) if batch % n == 0 and batch // n >= 4]
+    if len(splits) < 2:
         every = divisors(batch)
-        found = [(n, batch // n) for n in every[:: max(1, len(every) // 4)]]
-    return [found[0], found[1], found[-1]] if quick and len(found) > 3 else found
+        splits = [(n, batch // n) for n in every[:: max(1, len(every) // 4)]]
+    return [splits[0], splits[1], splits[-1]] if quick and len(splits) > 3 else splits
 
 
 @dataclass(frozen=True)
@@ -158,13 +158,13 @@ class Split(Study):
 
     def asked(self) -> dict[str, Any]:
         options = dataclasses.replace(self.options, run=self.base if isinstance(self.base, str) else None)
-        config, told = self.config.as_dict(), dataclasses.asdict(options)
-        return {"config": config, "batch": self.batch, "own": self.own, "options": told, "command": self.command}
+        config, values = self.config.as_dict(), dataclasses.asdict(options)
+        return {"config": config, "batch": self.batch, "own": self.own, "options": values, "command": self.command}
 
     @classmethod
-    def again(cls, asked: dict[str, Any]) -> Split:
-        config, options = configuration.from_dict(asked["config"]), SplitOptions(**asked["options"])
-        return cls(config, asked["batch"], asked["own"], options, asked["command"])
+    def again(cls, values: dict[str, Any]) -> Split:
+        config, options = configuration.from_dict(values["config"]), SplitOptions(**values["options"])
+        return cls(config, values["batch"], values["own"], options, values["command"])
 
     def refuse(self) -> None:
         refuse_of_this_program(self.config.env_id)
@@ -186,8 +186,8 @@ class Split(Study):
     @property
     def base(self) -> Train | str:
         """The run that is probed: the one that was named, or the longest split's first seed."""
-        given = self.options.run
-        return str(Path(given).resolve()) if given else self.trained(self.splits[0], 0)
+        run = self.options.run
+        return str(Path(run).resolve()) if run else self.trained(self.splits[0], 0)
 
     def _base_config(self) -> Config:
         return load(self.base).config if isinstance(self.base, str) else self.base.config
@@ -212,12 +212,12 @@ class Split(Study):
         """Probes of every split at every stage. Shorter rows are predicted from the longest at one stage, the one that
         the table shows."""
         steps = self._steps_probed()
-        found = {split: [self._probe(split, steps)] for split in self.splits}
+        probes = {split: [self._probe(split, steps)] for split in self.splits}
         if blocks := tuple(self.between()):
             first, shown = self.splits[0], steps[len(steps) // 2]
             others = [step for step in steps if step != shown]
-            found[first] = [self._probe(first, [shown], blocks), *([self._probe(first, others)] if others else [])]
-        return found
+            probes[first] = [self._probe(first, [shown], blocks), *([self._probe(first, others)] if others else [])]
+        return probes
 
     def _probe(self, split: tuple[int, int], steps: list[int], blocks: tuple[int, ...] = ()) -> Probe:
         num_envs, num_steps = split
@@ -240,8 +240,8 @@ class Split(Study):
 
     def _probed(self, split: tuple[int, int], outcomes: Outcomes) -> list[dict[str, Any]]:
         """What the probes of a split found, stage by stage."""
-        found = [probe for job in self.probes()[split] for probe in outcomes.of(job).result["probes"]]
-        return sorted(found, key=lambda probe: probe["step"])
+        probes = [probe for job in self.probes()[split] for probe in outcomes.of(job).result["probes"]]
+        return sorted(probes, key=lambda probe: probe["step"])
 
     def between(self) -> list[int]:
         """Smaller T that divide the longest measured one and are not measured themselves."""
@@ -249,8 +249,8 @@ class Split(Study):
             return []
         longest = self.splits[0][1]
         measured = {t for _, t in self.splits}
-        found = [t for t in (longest >> k for k in range(1, 12)) if t >= 1 and longest % t == 0 and t not in measured]
-        return found[:1] if self.options.quick else found[:3]
+        smaller = [t for t in (longest >> k for k in range(1, 12)) if t >= 1 and longest % t == 0 and t not in measured]
+        return smaller[:1] if self.options.quick else smaller[:3]
 
     def expected_steps(self) -> int:
         probes = [probe for each in self.probes().values() for probe in each]
@@ -295,7 +295,7 @@ class Split(Study):
 
     def _row(self, split: tuple[int, int], seeds: int, outcomes: Outcomes) -> dict[str, Any]:
         runs = [o for s in range(seeds) if (o := outcomes[self.trained(split, s).identity]).done]
-        found = self._probed(split, outcomes)
+        probes = self._probed(split, outcomes)
         areas = [o.result["area"] for o in runs if o.result["area"] is not None]
         speeds = [o.result["fps"] for o in runs]
         finals = [o.result["ep_rew_mean"] for o in runs if o.result["ep_rew_mean"] is not None]
@@ -304,7 +304,7 @@ class Split(Study):
             "num_steps": split[1],
             "areas": areas,
             "speeds": speeds,
-            "stages": [{name: probe[name] for name in ESTIMATES} for probe in found],
+            "stages": [{name: probe[name] for name in ESTIMATES} for probe in probes],
             "fps": over_seeds(speeds),
             "auc": over_seeds(areas),
             "final_return": over_seeds(finals),
@@ -320,9 +320,9 @@ class Split(Study):
         config, steps = self._base_config(), self._steps_probed()
         failed = [f"{o.job} failed, and does not count: {o.error}" for o in outcomes.values() if not o.done]
         middle = len(steps) // 2
-        found = {split: self._probed(split, outcomes) for split in self.splits}
+        probes = {split: self._probed(split, outcomes) for split in self.splits}
         for row, split in zip(rows, self.splits):
-            here = found[split][middle]
+            here = probes[split][middle]
             row |= {name: here[name] for name in ESTIMATES}
             row |= {"true_grad_sq": here["true_grad_sq"], "exact": here.get("exact") or {}}
             row["lag_covariance"] = here["lag_covariance"]
@@ -346,7 +346,7 @@ class Split(Study):
             "rows": rows,
             "stages": stages,
             "stage_sentence": stage_sentence(stages),
-            "predicted": self._predicted(found[self.splits[0]][middle]),
+            "predicted": self._predicted(probes[self.splits[0]][middle]),
             **weighed,
             "doubts": [*weighed["doubts"], *failed],
             "marginal": marginal(best),
@@ -357,7 +357,7 @@ class Split(Study):
     def _predicted(self, probe: dict[str, Any]) -> list[dict[str, Any]]:
         """Variances at splits not measured: blocks of the longest rows for smaller T, extrapolation for larger."""
         longest, batch = self.splits[0], self.batch
-        found = [
+        rows = [
             {"num_envs": batch // int(t), "num_steps": int(t), "variance": e, "extrapolated": False}
             for t, e in probe.get("predicted", {}).items()
             if batch % int(t) == 0
@@ -366,8 +366,8 @@ class Split(Study):
             n, t = longest[0] // factor, longest[1] * factor
             if n >= 1 and longest[0] % factor == 0:
                 value = predict_variance(probe["lag_covariance"], n, t).value
-                found.append({"num_envs": n, "num_steps": t, "variance": NONE | {"value": value}, "extrapolated": True})
-        return sorted(found, key=lambda p: p["num_envs"])
+                rows.append({"num_envs": n, "num_steps": t, "variance": NONE | {"value": value}, "extrapolated": True})
+        return sorted(rows, key=lambda p: p["num_envs"])
 
     def present(self, answer: Answer, outcomes: Outcomes, out: Path) -> None:
         from trimtab.report import style  # figures take long to import, and a study that only asks draws none
@@ -385,7 +385,7 @@ class Split(Study):
             if (job := self.trained((n, t), s)).identity in outcomes and outcomes[job.identity].done
         ]
         base = Path(self.base) if isinstance(self.base, str) else outcomes.of(self.base).path
-        drawn = answer | {
+        result = answer | {
             "config": config.as_dict(),
             "derived": config.derived(),
             "measurements": measurements,
@@ -393,8 +393,8 @@ class Split(Study):
             "manifest": RunDir.open(base).manifest(),
         }
         with style.drawing():
-            figures = page.figures(drawn)
-            write_page(out / "page.html", page.split_page(drawn, figures), figures)
+            figures = page.figures(result)
+            write_page(out / "page.html", page.split_page(result, figures), figures)
 
 
 def _finite(value: float) -> float | None:
@@ -419,15 +419,15 @@ def over_seeds(values: list[float]) -> dict[str, Any]:
 
 def _stages(rows: list[dict[str, Any]], steps: list[int]) -> list[dict[str, Any]]:
     """What was measured of every split at every stage."""
-    found = []
+    stages = []
     for k, (stage, step) in enumerate(zip(STAGES[len(steps)], steps)):
         here = [
             {"num_envs": r["num_envs"], "num_steps": r["num_steps"], **r["stages"][k]}
             | {"covariance_share": _share(r["stages"][k])}
             for r in rows
         ]
-        found.append({"stage": stage, "step": step, "rows": here, "sentence": say_stage(here)})
-    return found
+        stages.append({"stage": stage, "step": step, "rows": here, "sentence": say_stage(here)})
+    return stages
 
 
 def _share(estimates: dict[str, Any]) -> dict[str, Any]:

@@ -65,13 +65,13 @@ class Store:
         """What came of a job, if it is done."""
         place = self.place(job)
         try:
-            kept = json.loads((place / OUTCOME).read_text())
+            record = json.loads((place / OUTCOME).read_text())
         except (OSError, json.JSONDecodeError):
             return None
-        if kept["identity"] != job.identity:
+        if record["identity"] != job.identity:
             return None
         self._refuse_other_defaults(job, place)
-        return Outcome(job, place, kept["result"], kept["seconds"])
+        return Outcome(job, place, record["result"], record["seconds"])
 
     def _refuse_other_defaults(self, job: Job, place: Path) -> None:
         """An identity leaves out what is at its default, so that new fields change nothing. But defaults may change."""
@@ -86,8 +86,8 @@ class Store:
         """Write a job's outcome: from now on it is done."""
         place = self.place(job)
         write_json(place / "job.json", job.as_dict())
-        kept = {"identity": job.identity, "label": str(job), "seconds": round(seconds, 3), "result": result}
-        write_json(place / OUTCOME, kept)
+        record = {"identity": job.identity, "label": str(job), "seconds": round(seconds, 3), "result": result}
+        write_json(place / OUTCOME, record)
         return Outcome(job, place, result, seconds)
 
     @contextmanager

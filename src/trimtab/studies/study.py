@@ -80,7 +80,7 @@ class Study:
         raise NotImplementedError
 
     @classmethod
-    def again(cls, asked: dict[str, Any]) -> Study:
+    def again(cls, values: dict[str, Any]) -> Study:
         raise NotImplementedError
 
     def refuse(self) -> None:
@@ -138,9 +138,9 @@ def go_on(study: Study, out: Path, where: Where, store: str | None, quiet: bool 
 
 def _carry_out(study: Study, out: Path, doer: Executor, store: str | None, quiet: bool) -> Answer:
     try:
-        with ending_on_request(), _timed(out) as taken:
+        with ending_on_request(), _timed(out) as times:
             answer, outcomes = conduct(study, out, doer, Store(Path(store) if store else out / "store"), quiet)
-            taken["work"] = sum(outcome.seconds for outcome in outcomes.values())
+            times["work"] = sum(outcome.seconds for outcome in outcomes.values())
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"`trimtab resume {out}` does what is left") from None
     finally:
@@ -153,11 +153,11 @@ def _carry_out(study: Study, out: Path, doer: Executor, store: str | None, quiet
 @contextmanager
 def _timed(out: Path) -> Iterator[dict[str, float]]:
     """Seconds on the clock are added to those of earlier attempts, however this one ends."""
-    taken, begun = time_of(out), time.monotonic()
+    times, start = time_of(out), time.monotonic()
     try:
-        yield taken
+        yield times
     finally:
-        write_json(out / TIME, taken | {"clock": round(taken["clock"] + time.monotonic() - begun, 1)})
+        write_json(out / TIME, times | {"clock": round(times["clock"] + time.monotonic() - start, 1)})
 
 
 def time_of(out: Path) -> dict[str, float]:
@@ -186,14 +186,14 @@ def conduct(study: Study, out: Path, doer: Executor, store: Store, quiet: bool =
         try:
             jobs = next(work)
             while True:
-                wanted = [job for job in jobs if job.identity not in outcomes]
-                display.expect(wanted)
+                new_jobs = [job for job in jobs if job.identity not in outcomes]
+                display.expect(new_jobs)
                 came = {}
-                for outcome in doer.run(wanted, store, display.tick):
+                for outcome in doer.run(new_jobs, store, display.tick):
                     came[outcome.job.identity] = outcome
                     display.settle(outcome)
                 # In the order they were asked for: which of two is done first must not be seen in an answer.
-                outcomes.update((i, came[i]) for i in Queue(wanted).waiting if i in came)
+                outcomes.update((i, came[i]) for i in Queue(new_jobs).waiting if i in came)
                 jobs = work.send(outcomes)
         except StopIteration as end:
             return end.value, outcomes

@@ -25,9 +25,9 @@ def measured(config: Config, counts: Sequence[int] | None, seconds: float, repea
     with Progress(len(turns), f"throughput {config.env_id}", quiet) as bar:
         bar.start()
         for k, num_envs in enumerate(turns):
-            found = measure(_resized(config, num_envs), seconds)
-            rows.append({"environment": config.env_id, "repeat": k // (len(turns) // repeats)} | found)
-            bar.count(len(rows), len(turns), f"{found['steps_per_second']:,.0f} steps/s,")
+            measurement = measure(_resized(config, num_envs), seconds)
+            rows.append({"environment": config.env_id, "repeat": k // (len(turns) // repeats)} | measurement)
+            bar.count(len(rows), len(turns), f"{measurement['steps_per_second']:,.0f} steps/s,")
     table = pl.DataFrame(rows)
     about = {"env_id": config.env_id, "num_steps": config.num_steps, "rows": rows}
     return about | {"fastest": fastest(table), "recommended": enough(table)}

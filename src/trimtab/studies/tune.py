@@ -110,11 +110,11 @@ class Trials(list[Trial]):
     """Trials in the order they were met, each set of changes once."""
 
     def of(self, changes: dict[str, Any]) -> Trial:
-        known = next((t for t in self if t.changes == changes), None)
-        if known is None:
-            known = Trial(len(self), changes)
-            self.append(known)
-        return known
+        trial = next((t for t in self if t.changes == changes), None)
+        if trial is None:
+            trial = Trial(len(self), changes)
+            self.append(trial)
+        return trial
 
     def best(self, count: int) -> list[Trial]:
         """The best few but the start."""
@@ -127,11 +127,11 @@ def check(options: TuneOptions) -> list[str]:
         value = getattr(options, name)
         if value is not None and value < least:
             raise ConfigError(name, value, f"must be at least {least}; nearest: {least}")
-    wanted = [name for name in options.phases.replace(" ", "").split(",") if name]
-    unknown = [name for name in wanted if name not in PHASES]
-    if unknown or not wanted:
+    phases = [name for name in options.phases.replace(" ", "").split(",") if name]
+    unknown = [name for name in phases if name not in PHASES]
+    if unknown or not phases:
         raise ConfigError("phases", options.phases, f"must be some of {', '.join(PHASES)}")
-    return wanted
+    return phases
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,8 @@ class Tune(Study):
         return {"config": self.start.as_dict(), "options": asdict(self.options), "command": self.command}
 
     @classmethod
-    def again(cls, asked: dict[str, Any]) -> Tune:
-        return cls(configuration.from_dict(asked["config"]), TuneOptions(**asked["options"]), asked["command"])
+    def again(cls, values: dict[str, Any]) -> Tune:
+        return cls(configuration.from_dict(values["config"]), TuneOptions(**values["options"]), values["command"])
 
     def refuse(self) -> None:
         refuse_of_this_program(self.start.env_id)
@@ -246,18 +246,18 @@ class Tune(Study):
         """The values of one field, each with its trial, everything else as found so far; refused ones left out."""
         now = self.config_of(best)
         values = sorted(set(PHASES[phase][name](now)), key=lambda value: (value is None, value))
-        found = []
+        candidates = []
         for value in values:
             if getattr(now, name) == value:
-                found.append((value, best))
+                candidates.append((value, best))
                 continue
             changes = best.changes | {name: value}
             try:
                 configuration.from_dict(changes, self.start)
             except ConfigError:
                 continue
-            found.append((value, trials.of(changes)))
-        return found
+            candidates.append((value, trials.of(changes)))
+        return candidates
 
     def _sweep(self, phase: str, name: str, before: Trial, best: Trial, tried) -> dict[str, Any]:
         return {
@@ -305,8 +305,8 @@ class Tune(Study):
             for name, trial in chosen.items()
             for job in self.final_runs(trial)
         ]
-        drawn = answer | {"config": str(out / "tuned.yaml")}
-        report.write_page(drawn, learning_frame(runs), RunDir.open(runs[0][2]).manifest(), out)
+        result = answer | {"config": str(out / "tuned.yaml")}
+        report.write_page(result, learning_frame(runs), RunDir.open(runs[0][2]).manifest(), out)
 
 
 def _acts(path: Path) -> list[str]:
@@ -335,11 +335,11 @@ def _sentence(best: Trial, start: Trial, gain: Estimate, among: int) -> str:
     areas = f"the area under the learning curve is {best.area:.4g}, against {start.area:.4g} at the start"
     difference = f"{gain.value:+.3g} ({gain.lo:+.3g} to {gain.hi:+.3g}) on {len(best.areas)} new seeds"
     difference += f", an interval that allows for its being the best of {among}" if among > 1 else ""
-    said = f"with {report.changed(best.changes)} {areas}: {difference}"
+    comparison = f"with {report.changed(best.changes)} {areas}: {difference}"
     doctor = f" The doctor would act on its {best.act} runs." if best.act else ""
     if gain.lo > 0:
-        return f"Better: {said}.{doctor}"
+        return f"Better: {comparison}.{doctor}"
     if gain.hi < 0:
-        return f"Worse, so keep the start: {said}."
+        return f"Worse, so keep the start: {comparison}."
     apart = "; yet each of these is above each of the start's" if min(best.areas) > max(start.areas) else ""
-    return f"Not told apart from the start: {said}{apart}.{doctor}"
+    return f"Not told apart from the start: {comparison}{apart}.{doctor}"

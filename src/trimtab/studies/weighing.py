@@ -191,8 +191,8 @@ def say_stage(rows: list[Row]) -> str:
     """One stage in words: covariance and effective samples of the longest rows, and who has the least error."""
     longest = max(rows, key=lambda r: r["num_steps"])
     share, ess = longest["covariance_share"], longest["ess"]
-    told = share["resolved"] and share["lo"] is not None and (share["lo"] > 0 or share["hi"] < 0)
-    covariance = f"covariance is {share['value']:.0%} of the variance" if told else "covariance is not told from 0"
+    nonzero = share["resolved"] and share["lo"] is not None and (share["lo"] > 0 or share["hi"] < 0)
+    covariance = f"covariance is {share['value']:.0%} of the variance" if nonzero else "covariance is not told from 0"
     samples = f", {ess['value']:,.0f} samples are effective" if ess["resolved"] else ""
     best = least_error(rows)
     error = f"the least error is that of {' or '.join(best)}" if best else "no split's error is resolved"
@@ -202,19 +202,21 @@ def say_stage(rows: list[Row]) -> str:
 
 def stage_sentence(stages: list[dict[str, Any]]) -> str:
     """Whether another split would be better early than late."""
-    known = [(stage["stage"], names) for stage in stages if (names := least_error(stage["rows"]))]
-    if len(known) < 2:
+    resolved_stages = [(stage["stage"], names) for stage in stages if (names := least_error(stage["rows"]))]
+    if len(resolved_stages) < 2:
         return "Whether another split would be better early or late is not resolved."
-    shared = [name for name in known[0][1] if all(name in names for _, names in known)]
+    shared = [name for name in resolved_stages[0][1] if all(name in names for _, names in resolved_stages)]
     if len(shared) == len(stages[0]["rows"]) > 1:
         return "No split's error of the gradient is told from another's, early or late."
     if shared:
         where = (
-            "throughout" if len(known) == len(stages) else f"where it is resolved ({' and '.join(w for w, _ in known)})"
+            "throughout"
+            if len(resolved_stages) == len(stages)
+            else f"where it is resolved ({' and '.join(w for w, _ in resolved_stages)})"
         )
         return f"Early and late the same: {' or '.join(shared)} has the least error of the gradient {where}."
-    said = ", ".join(f"{' or '.join(names)} {when}" for when, names in known)
-    return f"Another split has the least error at another stage of training: {said}."
+    by_stage = ", ".join(f"{' or '.join(names)} {when}" for when, names in resolved_stages)
+    return f"Another split has the least error at another stage of training: {by_stage}."
 
 
 def least_error(rows: list[Row]) -> list[str]:

@@ -34,13 +34,13 @@ class Workshop:
     def do(self, job: Job, store: Store, tick: Callable[[int], None] = lambda steps: None) -> Outcome:
         """A job's outcome: the one that is kept, or a new one."""
         with store.doing(job):
-            kept = store.outcome(job)
-            if kept is not None:
-                return kept
-            begun = time.perf_counter()
+            outcome = store.outcome(job)
+            if outcome is not None:
+                return outcome
+            start = time.perf_counter()
             inputs = {need.identity: store.place(need) for need in job.needs}
             result = job.do(Bench(store.place(job), inputs, self.engines, tick))
-            return store.keep(job, result, time.perf_counter() - begun)
+            return store.keep(job, result, time.perf_counter() - start)
 
 
 def words_of(error: BaseException) -> str:
@@ -52,8 +52,8 @@ def words_of(error: BaseException) -> str:
     if isinstance(error, ConfigError | EnvError | RunError | OSError):
         return " ".join(str(error).split())
     where = traceback.extract_tb(error.__traceback__)[-1]
-    said = " ".join(str(error).split())[:500]
-    return f"{type(error).__name__}: {said} ({Path(where.filename).name}:{where.lineno})"
+    message = " ".join(str(error).split())[:500]
+    return f"{type(error).__name__}: {message} ({Path(where.filename).name}:{where.lineno})"
 
 
 def sparing(tell: Callable[[int], None]) -> Callable[[int], None]:
@@ -73,12 +73,12 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever jobs print is not an answer
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's interrupt is for who started this
-    asked: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(asked,), daemon=True).start()
+    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     workshop = Workshop()
     say = lambda **words: answers.write(json.dumps(words) + "\n")
     while True:
-        request = json.loads(asked.get())
+        request = json.loads(requests.get())
         try:
             tick = sparing(lambda steps: say(steps=steps))
             outcome = workshop.do(from_dict(request["job"]), Store(Path(request["store"])), tick)
@@ -88,9 +88,9 @@ def main() -> None:
             say(error=words_of(error))
 
 
-def _listen(asked: queue.SimpleQueue[str]) -> None:
+def _listen(requests: queue.SimpleQueue[str]) -> None:
     for line in sys.stdin:
-        asked.put(line)
+        requests.put(line)
     os._exit(0)
 
 

@@ -42,12 +42,12 @@ class Details:
         files = RunDir(path)
         stamp = [_stamp(file) for file in (files.log, path / "evaluations.jsonl", path / "probes")]
         with self._lock:
-            known = self._known.get(id)
-            if known and (known[0] == stamp or time.monotonic() < known[1]):
-                return known[2]
-            begun = time.monotonic()
+            entry = self._known.get(id)
+            if entry and (entry[0] == stamp or time.monotonic() < entry[1]):
+                return entry[2]
+            start = time.monotonic()
             body = {"id": id, **_described(files), **_diagnosed(path), "probes": _probed(files)}
-            again = time.monotonic() + REST * (time.monotonic() - begun)
+            again = time.monotonic() + REST * (time.monotonic() - start)
             self._known.pop(id, None)
             self._known[id] = (stamp, again, body)
             while len(self._known) > HELD:
@@ -59,10 +59,10 @@ class Details:
         stamp = _stamp(path / "result.json")
         if stamp is None:
             return {}
-        known = self._answers.get(path)
-        if known is None or known[0] != stamp:
-            known = self._answers[path] = (stamp, _answer(path))
-        return known[1]
+        entry = self._answers.get(path)
+        if entry is None or entry[0] != stamp:
+            entry = self._answers[path] = (stamp, _answer(path))
+        return entry[1]
 
 
 def _stamp(path: Path) -> tuple[float, int] | None:
@@ -80,8 +80,8 @@ def _answer(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(result, dict):
         return {}
-    wanted = ("sentence", "recommended", "reasons", "doubts", "env_id", "batch", "command")
-    return {"sentence": None, **{name: result[name] for name in wanted if name in result}}
+    names = ("sentence", "recommended", "reasons", "doubts", "env_id", "batch", "command")
+    return {"sentence": None, **{name: result[name] for name in names if name in result}}
 
 
 def _described(files: RunDir) -> dict[str, Any]:
@@ -112,13 +112,14 @@ def _diagnosed(path: Path) -> dict[str, Any]:
         evaluations = run.files.evaluations()[-100:]
         if not run.files.metrics():
             return nothing | {"evaluations": evaluations}
-        found = diagnose(run)
+        diagnosis = diagnose(run)
     except (ConfigError, RunError, OSError, ValueError) as error:  # it may be half-written, or from another version
         return nothing | {"sentence": f"cannot be diagnosed: {error}"}
     findings = [
-        {name: getattr(finding, name) for name in ("check", "verdict", "seen", "advice")} for finding in found.findings
+        {name: getattr(finding, name) for name in ("check", "verdict", "seen", "advice")}
+        for finding in diagnosis.findings
     ]
-    return {"findings": findings, "sentence": found.sentence, "next": found.command, "evaluations": evaluations}
+    return {"findings": findings, "sentence": diagnosis.sentence, "next": diagnosis.command, "evaluations": evaluations}
 
 
 def _probed(files: RunDir) -> list[dict[str, Any]]:
@@ -132,8 +133,8 @@ def _probed(files: RunDir) -> list[dict[str, Any]]:
         except (pl.exceptions.PolarsError, OSError):
             continue  # not a table of measurements
         for row in rows.iter_rows(named=True):
-            kept = newest.get((row["split"], row["quantity"]))
-            if kept is None or (row["step"] or 0) >= (kept["step"] or 0):
+            previous = newest.get((row["split"], row["quantity"]))
+            if previous is None or (row["step"] or 0) >= (previous["step"] or 0):
                 newest[row["split"], row["quantity"]] = row
     order = sorted(newest, key=lambda key: (key[0], SHOWN.index(key[1])))
     return [{name: newest[key][name] for name in COLUMNS} for key in order]

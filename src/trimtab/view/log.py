@@ -59,8 +59,8 @@ class Log:
             self._widen(size)
             beyond = max(self.rows, default=-1)
             for place in range(0 if beyond < 0 else beyond - beyond % self.stride, size, self.stride):
-                if place > beyond and (found := self._row_from(file, place, size)):
-                    beyond, self.rows[found[0]] = found[0], found[1]
+                if place > beyond and (placed_row := self._row_from(file, place, size)):
+                    beyond, self.rows[placed_row[0]] = placed_row[0], placed_row[1]
         self._read_last(file, size)
         self.reached = size
 
@@ -70,10 +70,10 @@ class Log:
         while size // self.stride > self.most:
             self.stride *= 2
         if self.stride > before:
-            kept: dict[int, int] = {}
+            first_after: dict[int, int] = {}
             for at in sorted(self.rows):
-                kept.setdefault(at // self.stride, at)  # the place before a row is the one it answers
-            self.rows = {at: self.rows[at] for at in kept.values()}
+                first_after.setdefault(at // self.stride, at)  # the place before a row is the one it answers
+            self.rows = {at: self.rows[at] for at in first_after.values()}
 
     def _row_from(self, file, place: int, size: int) -> tuple[int, dict[str, Any]] | None:
         """The first whole row that begins at or after a place: where it begins, and what it says."""

@@ -30,17 +30,17 @@ def places(root: Path) -> list[Place]:
 
 def _places(root: Path, folder: Path, depth: int) -> Iterator[Place]:
     try:
-        with os.scandir(folder) as entries:
-            found = list(entries)
+        with os.scandir(folder) as scan:
+            entries = list(scan)
     except OSError:  # gone, or not ours to read
         return
-    names = {entry.name for entry in found}
+    names = {entry.name for entry in entries}
     kind = _kind(folder, names)
     if kind:
         yield Place(folder.relative_to(root).as_posix(), folder, kind)
     if depth == DEEPEST:
         return
-    for entry in found:
+    for entry in entries:
         hidden = entry.name.startswith((".", "__")) or entry.name in INSIDE_A_RUN
         if not hidden and entry.is_dir(follow_symlinks=False):
             yield from _places(root, Path(entry.path), depth + 1)

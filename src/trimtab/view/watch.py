@@ -104,21 +104,21 @@ class Watch:
 
     def _config(self, place: Place) -> dict[str, Any]:
         file = place.path / "config.yaml"
-        stamp, known = _stamp(file), self._configs.get(place.id)
-        if known is None or known[0] != stamp:
+        stamp, entry = _stamp(file), self._configs.get(place.id)
+        if entry is None or entry[0] != stamp:
             try:
                 values = yaml.load(file.read_bytes(), _LOADER)
             except (OSError, yaml.YAMLError):
                 values = {}
-            known = self._configs[place.id] = (stamp, values if isinstance(values, dict) else {})
-        return known[1]
+            entry = self._configs[place.id] = (stamp, values if isinstance(values, dict) else {})
+        return entry[1]
 
     def _last(self, place: Place) -> dict[str, Any]:
         """A run's last row; read again only if the log has changed."""
         files = RunDir(place.path)
-        stamp, known = _stamp(files.log), self._tails.get(place.id)
-        log = known[1] if known else Log(files.log, 0, LAST)
-        if known is None or known[0] != stamp:
+        stamp, entry = _stamp(files.log), self._tails.get(place.id)
+        log = entry[1] if entry else Log(files.log, 0, LAST)
+        if entry is None or entry[0] != stamp:
             log.refresh()
             self._tails[place.id] = (stamp, log)
         return log.last or {}

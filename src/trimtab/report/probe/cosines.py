@@ -90,14 +90,16 @@ def _by_lag(frame: pl.DataFrame, name: str, title: str, subtitle: str) -> Chart 
 
 def trajectory_alignment(frame: pl.DataFrame) -> Chart | None:
     """cos(g_t, mean of its trajectory) by t, with the middle nine tenths."""
-    kept, note = last_step(measured(frame, "cosine_trajectory_mean"))
-    s = named(few(kept))
-    found = s.pick("cosine_trajectory_mean")
-    if found.is_empty():
+    measurements, note = last_step(measured(frame, "cosine_trajectory_mean"))
+    s = named(few(measurements))
+    cosines = s.pick("cosine_trajectory_mean")
+    if cosines.is_empty():
         return None
-    width = max(1, int(found["lag"].max()) // 40)
+    width = max(1, int(cosines["lag"].max()) // 40)
     means = [pl.col(c).mean() for c in ("lag", "value", "lo", "hi")]
-    data = found.group_by("series", "panel", pl.col("lag").floordiv(width).alias("bin"), maintain_order=True).agg(means)
+    data = cosines.group_by("series", "panel", pl.col("lag").floordiv(width).alias("bin"), maintain_order=True).agg(
+        means
+    )
     color = colored("series", s.series, ordered(len(s.series)), s.title) if len(s.series) > 1 else alt.value(BLUE)
     base = alt.Chart(data).encode(x=alt.X("lag:Q", title="step within the trajectory", axis=alt.Axis(grid=False)))
     layers = [alt.Chart().mark_rule(color="#9aa3ad").encode(y=alt.datum(0))]
@@ -122,8 +124,8 @@ def trajectory_alignment(frame: pl.DataFrame) -> Chart | None:
 
 def cosine_distributions(frame: pl.DataFrame, lags: tuple[int, ...]) -> Chart | None:
     """Histograms of cosines within trajectories at some lags, over the histogram across environments."""
-    kept, note = last_step(measured(frame, "cosine_within_value", "cosine_across_value"))
-    s = named(few(kept, 3))
+    measurements, note = last_step(measured(frame, "cosine_within_value", "cosine_across_value"))
+    s = named(few(measurements, 3))
     within = s.pick("cosine_within_value").filter(pl.col("lag").is_in(lags))
     lags = tuple(k for k in lags if k in set(within["lag"]))
     complete = pl.col("lag").n_unique().over("series", "panel") == len(lags)  # short rows have no long lags
@@ -151,8 +153,8 @@ def cosine_distributions(frame: pl.DataFrame, lags: tuple[int, ...]) -> Chart | 
 
 def batch_alignment(frame: pl.DataFrame) -> Chart | None:
     """Distribution of cos(g_i, batch mean), one panel for each probe."""
-    kept, note = last_step(measured(frame, "cosine_batch_mean_value"))
-    s = named(few(kept))
+    measurements, note = last_step(measured(frame, "cosine_batch_mean_value"))
+    s = named(few(measurements))
     rows, panels = [], []
     for (series, panel), own in s.pick("cosine_batch_mean_value").group_by("series", "panel", maintain_order=True):
         panels.append(", ".join(p for p in (panel, series) if p))
@@ -204,15 +206,15 @@ def _density() -> dict:
 
 def replicate_cosines(frame: pl.DataFrame) -> Chart | None:
     """Cosines between the mean gradients of independent batches from the same policy."""
-    kept, note = last_step(measured(frame, "replicate_cosine"))
-    s = named(few(kept))
-    found = s.pick("replicate_cosine")
-    if found.is_empty():
+    measurements, note = last_step(measured(frame, "replicate_cosine"))
+    s = named(few(measurements))
+    cosines = s.pick("replicate_cosine")
+    if cosines.is_empty():
         return None
     place = pl.col("note").str.split(",").list
     several = len(s.series) * len(s.panels) > 1
     label = pl.when(pl.col("panel") == "").then(pl.col("series")).otherwise(pl.col("panel") + ", " + pl.col("series"))
-    data = found.with_columns(place.get(0).alias("i"), place.get(1).alias("j"), label.alias("panel"))
+    data = cosines.with_columns(place.get(0).alias("i"), place.get(1).alias("j"), label.alias("panel"))
     panels = list(dict.fromkeys(data["panel"])) if several else [""]
     data = data.select("panel", "i", "j", "value")
     axis = alt.Axis(labelAngle=0, domain=False, ticks=False)

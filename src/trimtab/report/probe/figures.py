@@ -33,7 +33,7 @@ ZERO = alt.Chart().mark_rule(color="#9aa3ad", strokeWidth=1)
 
 def of_frame(frame: pl.DataFrame) -> dict[str, Chart]:
     """Every figure the table has measurements for."""
-    made = {
+    charts = {
         "variance": variance(frame),
         "bias_variance": bias_variance(frame),
         "lag_covariance": lag_covariance(frame),
@@ -43,7 +43,7 @@ def of_frame(frame: pl.DataFrame) -> dict[str, Chart]:
         "minibatch_drift": minibatch_drift(frame),
         "clip_bias": clip_bias(frame),
     }
-    return {name: chart for name, chart in made.items() if chart is not None}
+    return {name: chart for name, chart in charts.items() if chart is not None}
 
 
 # Variance and bias -----------------------------------------------------------------------------------------
@@ -130,9 +130,9 @@ def stacked_layers(data: pl.DataFrame, parts: list[str], rows: list[str], row_ti
 def lag_covariance(frame: pl.DataFrame) -> Chart | None:
     """C_k, the covariance of gradients k steps apart, up to half of T."""
     s = named(few(measured(frame, "lag_covariance")))
-    found = s.pick("lag_covariance")
-    own = found.filter(pl.col("lag") == 0).select("series", "panel", pl.col("value").alias("own"))
-    data = by_lag(found).join(own, on=["series", "panel"]).filter(pl.col("own") > 0)
+    covariances = s.pick("lag_covariance")
+    own = covariances.filter(pl.col("lag") == 0).select("series", "panel", pl.col("value").alias("own"))
+    data = by_lag(covariances).join(own, on=["series", "panel"]).filter(pl.col("own") > 0)
     if data.is_empty():
         return None
     data = data.with_columns(pl.col("value", "lo", "hi") / pl.col("own")).drop("own")
@@ -180,10 +180,10 @@ def noise_scale_environments(frame: pl.DataFrame) -> Chart | None:
 
 
 def _scales(s: Series, kinds: dict[str, str], size: pl.Expr, title: str, subtitle: str) -> Chart | None:
-    found = s.frame.filter(pl.col("quantity").is_in(list(kinds)))
-    if not found["value"].count():
+    measurements = s.frame.filter(pl.col("quantity").is_in(list(kinds)))
+    if not measurements["value"].count():
         return None
-    data = found.with_columns(
+    data = measurements.with_columns(
         pl.col("quantity").replace(kinds).alias("kind"),
         size.alias("size"),
         pl.col("hi").is_infinite().alias("open"),
@@ -200,12 +200,12 @@ def _scales(s: Series, kinds: dict[str, str], size: pl.Expr, title: str, subtitl
     at = alt.X("value:Q", title=_unit_axis(*kinds), scale=scale, axis=alt.Axis(format="~s", tickCount=4, grid=False))
     color = colored("kind", labels, [BLUE, ORANGE][: len(labels)]) if len(labels) > 1 else alt.value(BLUE)
     base = alt.Chart(data).encode(y=y, yOffset=alt.YOffset("kind:N", sort=labels))
-    known = base.transform_filter("datum.text == ''")
+    resolved = base.transform_filter("datum.text == ''")
     layers = alt.layer(
         alt.Chart(data).mark_tick(color=GREY, thickness=3, height=24).encode(y=y, x=alt.X("size:Q", scale=scale)),
-        known.mark_rule(strokeWidth=2.5).encode(x=alt.X("lo:Q", scale=scale), x2="hi:Q", color=color),
-        known.mark_point(filled=True, size=64, opacity=1).encode(x=at, color=color, tooltip=["kind:N", *_tooltip()]),
-        known.transform_filter("datum.open")
+        resolved.mark_rule(strokeWidth=2.5).encode(x=alt.X("lo:Q", scale=scale), x2="hi:Q", color=color),
+        resolved.mark_point(filled=True, size=64, opacity=1).encode(x=at, color=color, tooltip=["kind:N", *_tooltip()]),
+        resolved.transform_filter("datum.open")
         .mark_point(shape="triangle-right", filled=True, size=70, opacity=1)
         .encode(x=alt.X("hi:Q", scale=scale), color=color),
         alt.Chart(data)

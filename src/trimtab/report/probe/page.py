@@ -21,9 +21,9 @@ FIRST = ("variance", "lag_covariance")  # the two figures that matter, over all 
 
 def probe_page(frame: pl.DataFrame, config: dict[str, Any], manifest: dict[str, Any]) -> str:
     """Probes (the table of measurements) of one run."""
-    drawn = probe_figures.of_frame(frame)
+    charts = probe_figures.of_frame(frame)
     blocks: list[Block] = [_answer(frame), Contents(), Heading("Every probe"), _table(frame)]
-    blocks += [Figure(drawn[name]) for name in FIRST if name in drawn]
+    blocks += [Figure(charts[name]) for name in FIRST if name in charts]
     notes = frame.filter(pl.col("quantity") == "note")["note"].drop_nulls().unique(maintain_order=True)
     if len(notes):
         blocks += [
@@ -43,8 +43,8 @@ def _one_by_one(frame: pl.DataFrame) -> list[Block]:
     """Every other figure, at one checkpoint at a time."""
     frames = []
     for step in sorted(frame["step"].unique()):
-        made = probe_figures.of_frame(frame.filter(pl.col("step") == step))
-        frames.append((f"step {step:,}", [Figure(chart) for name, chart in made.items() if name not in FIRST]))
+        charts = probe_figures.of_frame(frame.filter(pl.col("step") == step))
+        frames.append((f"step {step:,}", [Figure(chart) for name, chart in charts.items() if name not in FIRST]))
     frames = [(label, inner) for label, inner in frames if inner]
     if not frames:
         return []
@@ -57,12 +57,12 @@ def _one_by_one(frame: pl.DataFrame) -> list[Block]:
 def _estimates(frame: pl.DataFrame) -> list[tuple[dict[str, Any], dict[str, dict[str, Any]]]]:
     """For every probe its keys, and its estimates by name."""
     tidy = named(frame).frame
-    found = []
+    probes = []
     for keys in tidy.select(KEYS).unique().sort("step", "num_envs", "num_steps", "gae_lambda").iter_rows(named=True):
         own = tidy.filter(pl.all_horizontal(pl.col(k) == v for k, v in keys.items()) & pl.col("lag").is_null())
         values = {row["quantity"]: row for row in own.iter_rows(named=True) if row["quantity"] in SQUARED | PLAIN}
-        found.append((keys, values))
-    return found
+        probes.append((keys, values))
+    return probes
 
 
 def _table(frame: pl.DataFrame) -> Table:
@@ -94,28 +94,28 @@ def _answer(frame: pl.DataFrame) -> Answer:
     where = f"of {batch:,} samples, at step {keys['step']:,}"
     enough = _against_noise(batch, _estimate(values, "noise_scale_trajectory"))
     if not ess.get("resolved") or ess.get("value") is None:
-        said = (
+        sentence = (
             f"How many independent samples the {batch:,} of a batch are worth is not resolved at step {keys['step']:,}"
         )
-        return Answer(f"{said}: take more replicates. {enough}".strip())
-    worth, found = ess["value"] / batch, number(ess["value"])
+        return Answer(f"{sentence}: take more replicates. {enough}".strip())
+    worth, samples = ess["value"] / batch, number(ess["value"])
     if ess["lo"] <= batch <= ess["hi"]:
         text = f"Not told apart from {batch:,}: {number(ess['lo'])} to {number(ess['hi'])}. "
         text += "Whether correlation along rows costs anything is not resolved."
     elif worth < 1:
-        text = f"Correlation along rows makes {batch:,} samples worth {found} independent ones: {worth:.0%}."
+        text = f"Correlation along rows makes {batch:,} samples worth {samples} independent ones: {worth:.0%}."
     else:
-        text = f"Correlation along rows cancels noise: {batch:,} samples are worth {found} independent ones."
-    return Answer(f"{text} {enough}".strip(), found, f"effective samples {where}")
+        text = f"Correlation along rows cancels noise: {batch:,} samples are worth {samples} independent ones."
+    return Answer(f"{text} {enough}".strip(), samples, f"effective samples {where}")
 
 
 def _against_noise(batch: int, scale: Estimate) -> str:
     """Whether a larger batch would pay: it does below the noise scale, and less and less above it."""
     if not scale.resolved or not scale.known:
         return ""
-    told = f"noise equals signal at {number(scale.value)} samples, {number(scale.lo, 2)} to {number(scale.hi, 2)}"
+    scale_text = f"noise equals signal at {number(scale.value)} samples, {number(scale.lo, 2)} to {number(scale.hi, 2)}"
     if scale.lo > batch:
-        return f"The batch is below its noise scale ({told}): a larger one would still pay."
+        return f"The batch is below its noise scale ({scale_text}): a larger one would still pay."
     if scale.hi < batch:
-        return f"The batch is above its noise scale ({told}): a smaller one would do nearly as well."
-    return f"The batch is about as large as its noise scale ({told}): nothing here says to change it."
+        return f"The batch is above its noise scale ({scale_text}): a smaller one would do nearly as well."
+    return f"The batch is about as large as its noise scale ({scale_text}): nothing here says to change it."

@@ -32,10 +32,10 @@ def print_anatomy(anatomy: Any) -> None:
 
 
 def _title(a: Any) -> str:
-    given = [f"{a.num_envs} × {a.num_steps} = {a.num_envs * a.num_steps:,} samples", f"λ = {a.gae_lambda:g}"]
+    parts = [f"{a.num_envs} × {a.num_steps} = {a.num_envs * a.num_steps:,} samples", f"λ = {a.gae_lambda:g}"]
     options = a.options
-    given += [f"starts {options.start}", f"advantages {options.advantages}", f"{options.replicates} replicates"]
-    return f"Gradient at step {a.step:,}: " + ", ".join(given)
+    parts += [f"starts {options.start}", f"advantages {options.advantages}", f"{options.replicates} replicates"]
+    return f"Gradient at step {a.step:,}: " + ", ".join(parts)
 
 
 def _told(name: str, text: Any, more: str = "", indent: str = "") -> tuple[str, str, str]:
@@ -45,12 +45,12 @@ def _told(name: str, text: Any, more: str = "", indent: str = "") -> tuple[str, 
 
 
 def _variance(a: Any):
-    found = a.estimates
-    yield _told("variance", found["variance"])
-    yield _told("individual", found["individual"], indent="  ")
-    yield _told("covariance", found["covariance"], _share(a), indent="  ")
-    yield _told("ess", found["ess"], f" (of {a.num_envs * a.num_steps:,})")
-    yield _told("grad_sq", found["grad_sq"])
+    estimates = a.estimates
+    yield _told("variance", estimates["variance"])
+    yield _told("individual", estimates["individual"], indent="  ")
+    yield _told("covariance", estimates["covariance"], _share(a), indent="  ")
+    yield _told("ess", estimates["ess"], f" (of {a.num_envs * a.num_steps:,})")
+    yield _told("grad_sq", estimates["grad_sq"])
     for num_steps, e in a.predicted.items():
         yield f"variance at T = {num_steps}", str(e), "at the same batch, from blocks of these rows"
 
@@ -108,19 +108,22 @@ def _directions(a: Any):
 
 
 def _minibatch(a: Any):
-    found = a.minibatch
-    if "subsampling_measured" in found:
-        both = f"{found['subsampling_measured']:.3g} measured, {found['subsampling_formula']:.3g} by formula"
-        yield _told("minibatch_subsampling_measured", both, f" (minibatches of {found['minibatch_size']:,})")
-    if "subsampling_rows_measured" in found:
-        both = f"{found['subsampling_rows_measured']:.3g} measured, {found['subsampling_rows_formula']:.3g} by formula"
+    minibatch = a.minibatch
+    if "subsampling_measured" in minibatch:
+        both = f"{minibatch['subsampling_measured']:.3g} measured, {minibatch['subsampling_formula']:.3g} by formula"
+        yield _told("minibatch_subsampling_measured", both, f" (minibatches of {minibatch['minibatch_size']:,})")
+    if "subsampling_rows_measured" in minibatch:
+        both = (
+            f"{minibatch['subsampling_rows_measured']:.3g} measured, "
+            f"{minibatch['subsampling_rows_formula']:.3g} by formula"
+        )
         yield _told("minibatch_subsampling_rows_measured", both)
-    if len(found.get("drift", ())):
-        some = max(1, len(found["drift"]) // 8)
+    if len(minibatch.get("drift", ())):
+        some = max(1, len(minibatch["drift"]) // 8)
         shown = quantity("minibatch_drift").shown
-        ends = f"{shown(found['drift'][:some].mean())} first, {shown(found['drift'][-some:].mean())} last"
+        ends = f"{shown(minibatch['drift'][:some].mean())} first, {shown(minibatch['drift'][-some:].mean())} last"
         yield _told("minibatch_drift", ends)
-        clipped = quantity("minibatch_clip_bias").shown(found["clip_bias"][-some:].mean())
+        clipped = quantity("minibatch_clip_bias").shown(minibatch["clip_bias"][-some:].mean())
         yield _told("minibatch_clip_bias", f"{clipped} in the last updates")
 
 

@@ -22,14 +22,14 @@ def power(rows: list[dict[str, Any]]) -> int:
 
 def fps(row: dict[str, Any]) -> Estimate:
     """Steps per second: the interval of so few seeds may reach below 0, where no speed is."""
-    found = Estimate.from_dict(row["fps"])
-    return replace(found, lo=max(found.lo, 0.0)) if found.lo == found.lo else found
+    speed = Estimate.from_dict(row["fps"])
+    return replace(speed, lo=max(speed.lo, 0.0)) if speed.lo == speed.lo else speed
 
 
 def cell(row: dict[str, Any], name: str, power: int) -> str:
     """A value over its interval, or what is known of it; a dash where nothing was trained."""
-    found = fps(row) if name == "fps" else Estimate.from_dict(row[name])
-    if name in TRAINED and not found.known:
+    measurement = fps(row) if name == "fps" else Estimate.from_dict(row[name])
+    if name in TRAINED and not measurement.known:
         return "-"
-    scaled = found.times(10.0**-power) if quantity(name).unit == GRADIENT_SQ else found
+    scaled = measurement.times(10.0**-power) if quantity(name).unit == GRADIENT_SQ else measurement
     return estimate(scaled, "one seed" if name in TRAINED else None)

@@ -43,27 +43,27 @@ def flow(
 ) -> str:
     """N rows of T steps → a batch → shuffled into minibatches, E times → gradient steps → all iterations."""
     batch, updates = num_envs * num_steps, update_epochs * minibatches
-    drawn = _Drawing()
-    drawn.title(f"N = {num_envs:,} environments × T = {num_steps:,} steps")
-    drawn.rows(num_envs, num_steps)
-    drawn.arrow("one iteration's samples")
-    drawn.title(f"batch = {num_envs:,} × {num_steps:,} = {batch:,} samples")
-    drawn.strip(min(num_envs, len(PALETTE)), PALETTE, opacity=0.75)
-    drawn.arrow("shuffled for every epoch, and cut")
+    drawing = _Drawing()
+    drawing.title(f"N = {num_envs:,} environments × T = {num_steps:,} steps")
+    drawing.rows(num_envs, num_steps)
+    drawing.arrow("one iteration's samples")
+    drawing.title(f"batch = {num_envs:,} × {num_steps:,} = {batch:,} samples")
+    drawing.strip(min(num_envs, len(PALETTE)), PALETTE, opacity=0.75)
+    drawing.arrow("shuffled for every epoch, and cut")
     of = (
         f"{minibatches:,} minibatches of {minibatch_size:,}"
         if minibatches > 1
         else f"1 minibatch of {minibatch_size:,}"
     )
-    drawn.title(of)
-    drawn.epochs(update_epochs, minibatches)
+    drawing.title(of)
+    drawing.epochs(update_epochs, minibatches)
     passes = f"{update_epochs:,} epochs" if update_epochs > 1 else "1 epoch"
-    drawn.arrow(f"{passes}: each sample is used {update_epochs:,} ×")
-    drawn.title(f"{update_epochs:,} × {minibatches:,} = {updates:,} gradient steps per iteration")
-    drawn.arrow(f"× {iterations:,} iterations")
-    drawn.total(f"{gradient_steps:,} gradient steps", f"from {iterations * batch:,} environment steps")
+    drawing.arrow(f"{passes}: each sample is used {update_epochs:,} ×")
+    drawing.title(f"{update_epochs:,} × {minibatches:,} = {updates:,} gradient steps per iteration")
+    drawing.arrow(f"× {iterations:,} iterations")
+    drawing.total(f"{gradient_steps:,} gradient steps", f"from {iterations * batch:,} environment steps")
     alternative = f"{num_envs} environments times {num_steps} steps make {updates} gradient steps per iteration"
-    return drawn.svg(alternative)
+    return drawing.svg(alternative)
 
 
 class _Drawing:

@@ -33,8 +33,8 @@ NAMES = ("split_error", "learning_curves", "split_stages", "speed", "predicted")
 
 def figures(result: dict[str, Any]) -> dict[str, Chart]:
     """The figures that compare splits, those there are data for."""
-    made = dict(zip(NAMES, (error(result), curves(result), stages(result), speed(result), predicted(result))))
-    return {name: chart for name, chart in made.items() if chart is not None}
+    charts = dict(zip(NAMES, (error(result), curves(result), stages(result), speed(result), predicted(result))))
+    return {name: chart for name, chart in charts.items() if chart is not None}
 
 
 def name_of(row: dict[str, Any]) -> str:
@@ -58,9 +58,9 @@ def shared_grad_sq(rows: list[dict[str, Any]]) -> float | None:
 def error(result: dict[str, Any]) -> Chart | None:
     """Individual, covariance and squared bias of each split, relative to |G|² where that is known."""
     rows, unit = result["rows"], shared_grad_sq(result["rows"])
-    known = [row for row in rows if row["variance"].get("resolved")]
+    resolved = [row for row in rows if row["variance"].get("resolved")]
     data = []
-    for row in known:
+    for row in resolved:
         for order, (name, part) in enumerate(PARTS.items()):
             if _drawn(row, name):
                 data.append(_scaled(row, name, part, unit or 1.0) | {"order": order})
@@ -79,7 +79,7 @@ def error(result: dict[str, Any]) -> Chart | None:
         layers,
         "Where the error of the gradient comes from, split by split",
         f"At the same batch, {what}. Dot and line: mean squared error (variance where the bias is not "
-        "resolved) with its 95% interval; shorter is better." + (" No bar: not resolved." if known != rows else ""),
+        "resolved) with its 95% interval; shorter is better." + (" No bar: not resolved." if resolved != rows else ""),
     )
 
 
@@ -92,9 +92,9 @@ def stages(result: dict[str, Any]) -> Chart | None:
         unit = max((t for t in totals if t), default=None)
         for row in stage["rows"] if unit else ():
             terms = [(name, part) for name, part in PARTS.items() if _drawn(row, name)]
-            found = [_scaled(row, name, part, unit) | {"order": i} for i, (name, part) in enumerate(terms)]
-            found.append(_scaled(row, _total(row), "total", unit) | {"order": None})
-            data += [item | {"panel": panels[-1]} for item in found]
+            scaled_terms = [_scaled(row, name, part, unit) | {"order": i} for i, (name, part) in enumerate(terms)]
+            scaled_terms.append(_scaled(row, _total(row), "total", unit) | {"order": None})
+            data += [item | {"panel": panels[-1]} for item in scaled_terms]
     parts = [part for part in PARTS.values() if any(d["part"] == part for d in data)]
     if not parts or len(panels) < 2:
         return None
@@ -143,15 +143,15 @@ def curves(result: dict[str, Any]) -> Chart | None:
 
 def speed(result: dict[str, Any]) -> Chart | None:
     """Environment steps per second against N."""
-    found = [(r, fps(r).as_dict()) for r in result["rows"] if r["fps"].get("value")]
-    if not found:
+    speeds = [(r, fps(r).as_dict()) for r in result["rows"] if r["fps"].get("value")]
+    if not speeds:
         return None
     data = pl.DataFrame(
-        [{"series": label(r), "num_envs": r["num_envs"], **f} for r, f in found],
+        [{"series": label(r), "num_envs": r["num_envs"], **f} for r, f in speeds],
         infer_schema_length=None,
         schema_overrides={"lo": pl.Float64, "hi": pl.Float64},
     )
-    chosen = [r["num_envs"] for r, _ in found]
+    chosen = [r["num_envs"] for r, _ in speeds]
     x = alt.X(
         "num_envs:Q",
         title="environments N (logarithmic)",
@@ -162,8 +162,8 @@ def speed(result: dict[str, Any]) -> Chart | None:
     y = alt.Y("value:Q", title="environment steps per second", axis=alt.Axis(format="~s"), scale=alt.Scale(zero=True))
     line = base.mark_line(strokeWidth=2, color=BLUE).encode(y=y)
     several = data["lo"].is_not_null().any()
-    known = base.transform_filter("isValid(datum.lo)")
-    rule = [known.mark_rule(color=BLUE, strokeWidth=2).encode(y="lo:Q", y2="hi:Q")] if several else []
+    with_interval = base.transform_filter("isValid(datum.lo)")
+    rule = [with_interval.mark_rule(color=BLUE, strokeWidth=2).encode(y="lo:Q", y2="hi:Q")] if several else []
     dot = base.mark_point(filled=True, size=64, color=BLUE, opacity=1).encode(
         y=y, tooltip=["series:N", alt.Tooltip("value:Q", format=",.0f")]
     )

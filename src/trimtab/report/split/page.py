@@ -43,9 +43,9 @@ def figures(result: dict[str, Any]) -> dict[str, Any]:
     return split_figures.figures(result) | probe_figures.of_frame(result["measurements"])
 
 
-def split_page(result: dict[str, Any], drawn: dict[str, Any]) -> str:
+def split_page(result: dict[str, Any], charts: dict[str, Any]) -> str:
     """The page of `trimtab split`, with its figures."""
-    show = lambda name, note="": [Figure(drawn[name], note)] if name in drawn else []
+    show = lambda name, note="": [Figure(charts[name], note)] if name in charts else []
     blocks: list[Block] = [
         Answer(_times(result["sentence"]), _times(result["recommended"]), "environments × steps"),
         Contents(),
@@ -53,7 +53,7 @@ def split_page(result: dict[str, Any], drawn: dict[str, Any]) -> str:
     blocks += [Heading("Every split"), *_key_table(result), *_why(result)]
     blocks += [Heading("Error and learning"), *show("split_error"), *show("learning_curves", _staircase(result))]
     blocks += _doubts(result) + _stages(result, show("split_stages"))
-    blocks += [Folded("Speed", show("speed"), _fastest(result))] if "speed" in drawn else []
+    blocks += [Folded("Speed", show("speed"), _fastest(result))] if "speed" in charts else []
     if result["predicted"]:
         inner = [*show("predicted"), _predicted_table(result)]
         blocks.append(Folded("Splits that were not measured", inner, "what they should do"))
@@ -117,12 +117,12 @@ def _doubts(result: dict[str, Any]) -> list[Block]:
     return [Heading("How sure"), *(Note(_sentence(d), "doubt") for d in result["doubts"])] if result["doubts"] else []
 
 
-def _stages(result: dict[str, Any], drawn: list[Block]) -> list[Block]:
+def _stages(result: dict[str, Any], figure_blocks: list[Block]) -> list[Block]:
     """Whether another split would be better early or late."""
     stages = result.get("stages") or []
     if not stages:
         return []
-    said = [Paragraph(_times(result["stage_sentence"]))] if result.get("stage_sentence") else []
+    lead = [Paragraph(_times(result["stage_sentence"]))] if result.get("stage_sentence") else []
     rows = [
         [
             stage["stage"],
@@ -135,7 +135,7 @@ def _stages(result: dict[str, Any], drawn: list[Block]) -> list[Block]:
     columns = ["stage", "N × T", "covariance's share of the variance", "effective samples"]
     each = [f"{stage['stage'].capitalize()}, step {stage['step']:,}: {_times(stage['sentence'])}" for stage in stages]
     table = [Bullets(each), Table(columns, rows, words=(0, 1), caption="Small: 95% intervals.")]
-    return [Heading("Early, middle, late"), *said, *drawn, Folded("Stage by stage", table)]
+    return [Heading("Early, middle, late"), *lead, *figure_blocks, Folded("Stage by stage", table)]
 
 
 def _staircase(result: dict[str, Any]) -> str:
@@ -149,9 +149,9 @@ def _staircase(result: dict[str, Any]) -> str:
 
 def _fastest(result: dict[str, Any]) -> str:
     """Which is the fastest, if its interval lies above all others."""
-    found = {split_figures.label(row): columns.fps(row) for row in result["rows"] if row["fps"].get("value")}
-    best = max(found, key=lambda name: found[name].value)
-    if all(found[best].lo > other.hi for name, other in found.items() if name != best):
+    speeds = {split_figures.label(row): columns.fps(row) for row in result["rows"] if row["fps"].get("value")}
+    best = max(speeds, key=lambda name: speeds[name].value)
+    if all(speeds[best].lo > other.hi for name, other in speeds.items() if name != best):
         return f"{best} runs the most steps per second"
     return "steps per second; which is the fastest is not resolved"
 
@@ -171,12 +171,12 @@ def _predicted_table(result: dict[str, Any]) -> Block:
 def _anatomy(result: dict[str, Any]) -> list[Block]:
     """The probes of every split, one checkpoint at a time."""
     frame, steps = result["measurements"], result["steps"]
-    said = {"bias_variance"} if len(steps) > 1 else {"variance", "bias_variance"}  # by the figure of errors
+    redundant = {"bias_variance"} if len(steps) > 1 else {"variance", "bias_variance"}  # by the figure of errors
     frames = []
     for step in steps:
-        made = probe_figures.of_frame(frame.filter(pl.col("step") == step))
-        frames.append((f"step {step:,}", [Figure(chart) for name, chart in made.items() if name not in said]))
-    frames = [(label, drawn) for label, drawn in frames if drawn]
+        charts = probe_figures.of_frame(frame.filter(pl.col("step") == step))
+        frames.append((f"step {step:,}", [Figure(chart) for name, chart in charts.items() if name not in redundant]))
+    frames = [(label, inner) for label, inner in frames if inner]
     if not frames:
         return []
     text = "Probes of every split at one checkpoint of one run, each from independent batches of its frozen policy."
@@ -235,12 +235,12 @@ def changed(config: dict[str, Any]) -> str:
 
 def made_with(manifest: dict[str, Any]) -> list[list[str]]:
     """A manifest as rows of a table."""
-    found = []
+    rows = []
     for name, value in manifest.items():
         text = _told(value)
         if name != "command" and text:
-            found.append([name.replace("_", " "), text])
-    return found
+            rows.append([name.replace("_", " "), text])
+    return rows
 
 
 def _told(value: Any) -> str:

@@ -32,8 +32,8 @@ def print_split(result: dict[str, Any]) -> None:
         value, _, spread = estimate(Estimate.from_dict(row["variance"]).times(10.0**-power), "no interval").partition(
             "\n"
         )
-        found = f"{value} ({spread})" if spread else value
-        console.print(f"predicted at {row['num_envs']} × {row['num_steps']} ({kind}): variance {found}")
+        variance = f"{value} ({spread})" if spread else value
+        console.print(f"predicted at {row['num_envs']} × {row['num_steps']} ({kind}): variance {variance}")
     console.print(f"\n[bold]{result['sentence']}[/bold]")
     for stage in result.get("stages", ()):
         console.print(f"{stage['stage'].capitalize()} (step {stage['step']:,}): {stage['sentence']}.")

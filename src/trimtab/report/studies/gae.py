@@ -17,8 +17,8 @@ def _over_seeds(data: pl.DataFrame, ratios: bool = False) -> pl.DataFrame:
         values = own["value"].drop_nulls()
         e = mean_interval((values.log() if ratios else values).to_list())
         ends = pl.Series([e.value, e.lo, e.hi])
-        told = dict(zip(("value", "lo", "hi"), ends.exp() if ratios else ends))
-        rows.append({"series": series, "gae_lambda": gae_lambda} | told)
+        interval = dict(zip(("value", "lo", "hi"), ends.exp() if ratios else ends))
+        rows.append({"series": series, "gae_lambda": gae_lambda} | interval)
     return pl.DataFrame(rows).sort("series", "gae_lambda")
 
 

@@ -46,8 +46,8 @@ def estimators(table: pl.DataFrame, environments: list[str], stages: list[str]) 
                     continue
                 e = mean_interval(group["log"].to_list())
                 ends = pl.Series([e.value, e.lo, e.hi]).exp()
-                told = {"row": f"{environment}, {stage}", "series": name}
-                rows.append(told | dict(zip(("value", "lo", "hi"), ends)))
+                labels = {"row": f"{environment}, {stage}", "series": name}
+                rows.append(labels | dict(zip(("value", "lo", "hi"), ends)))
     return effects(
         pl.DataFrame(rows),
         "variance over that with whole returns (logarithmic)",

@@ -16,8 +16,8 @@ def fates(frame: pl.DataFrame) -> alt.TopLevelMixin:
     order = list(dict.fromkeys(frame["split"]))
     x = alt.X("repetition:O", title="repetition", axis=alt.Axis(labelAngle=0, ticks=False, domain=False))
     y = alt.Y("split:N", title=None, sort=order, axis=alt.Axis(ticks=False, domain=False))
-    seen = [fate for fate in FATES if fate in set(frame["fate"])]
-    color = style.colored("fate", seen, [COLORS[FATES.index(fate)] for fate in seen])
+    present = [fate for fate in FATES if fate in set(frame["fate"])]
+    color = style.colored("fate", present, [COLORS[FATES.index(fate)] for fate in present])
     base = alt.Chart(frame.with_columns(pl.col("env_id").alias("panel"))).encode(x=x, y=y, color=color)
     panels = list(dict.fromkeys(frame["env_id"]))
     chart = style.paneled(base.mark_rect(cornerRadius=2, stroke="white"), panels, 2, alt.Step(26), y="independent")

@@ -36,9 +36,11 @@ def _over_seeds(curves: pl.DataFrame, series: str, panel: str | None) -> pl.Data
     keys = [series, "share", *([panel] if panel else [])]
     by_seed = curves.group_by(*keys, "seed").agg(pl.col("normalized").mean())
     value, spread = pl.col("normalized").mean(), pl.col("normalized").std().fill_null(0.0)
-    found = by_seed.group_by(keys).agg(value.alias("value"), (value - spread).alias("lo"), (value + spread).alias("hi"))
+    summary = by_seed.group_by(keys).agg(
+        value.alias("value"), (value - spread).alias("lo"), (value + spread).alias("hi")
+    )
     renamed = {series: "series"} | ({panel: "panel"} if panel else {})
-    return found.rename(renamed).with_columns(pl.col("series").cast(pl.String)).sort("series", "share")
+    return summary.rename(renamed).with_columns(pl.col("series").cast(pl.String)).sort("series", "share")
 
 
 def _curves(summary: pl.DataFrame, order: list[str], title: str, subtitle: str, columns: int):

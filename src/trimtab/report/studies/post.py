@@ -19,8 +19,8 @@ def cosine_distributions(values: pl.DataFrame, stage: str, lags: tuple[int, ...]
     parts = []
     for lag in lags:
         within = here.filter((pl.col("quantity") == "cosine_within_value") & (pl.col("lag") == lag)).select("value")
-        for kind, found in ((WITHIN, within), (ACROSS, across)):
-            parts.append(found.with_columns(pl.lit(f"lag {lag}").alias("panel"), pl.lit(kind).alias("kind")))
+        for kind, cosines in ((WITHIN, within), (ACROSS, across)):
+            parts.append(cosines.with_columns(pl.lit(f"lag {lag}").alias("panel"), pl.lit(kind).alias("kind")))
     return distributions(
         pl.concat(parts),
         f"Gradients of one trajectory against strangers, {where}",
@@ -39,8 +39,8 @@ def covariance_by_lag(table: pl.DataFrame) -> Chart:
     flat = within.select("lag").join(across, how="cross")
     data = pl.concat(
         [
-            found.select("lag", "value", "spread").with_columns(pl.lit(kind).alias("series"))
-            for kind, found in ((WITHIN, within), (ACROSS, flat))
+            covariances.select("lag", "value", "spread").with_columns(pl.lit(kind).alias("series"))
+            for kind, covariances in ((WITHIN, within), (ACROSS, flat))
         ]
     ).with_columns((pl.col("value") - pl.col("spread")).alias("lo"), (pl.col("value") + pl.col("spread")).alias("hi"))
     return lines(

@@ -12,8 +12,8 @@ PARTS = {"environment_share": "environment", "policy_share": "policy", "update_s
 def _over_repeats(table: pl.DataFrame, column: str) -> pl.DataFrame:
     """Mean, least and most over repeats, by environment and N."""
     spread = [pl.col(column).mean().alias("value"), pl.col(column).min().alias("lo"), pl.col(column).max().alias("hi")]
-    found = table.group_by(pl.col("environment").alias("series"), "num_envs").agg(spread)
-    return found.sort("series", "num_envs")
+    summary = table.group_by(pl.col("environment").alias("series"), "num_envs").agg(spread)
+    return summary.sort("series", "num_envs")
 
 
 def speed(table: pl.DataFrame) -> Chart:

@@ -22,8 +22,8 @@ def to_onnx(weights: dict[str, np.ndarray], obs_dtype: str) -> Any:
     if "obs.scale" in weights:
         x = graph.add("Mul", x, weights["obs.scale"])
     if "obs.parts" in weights:
-        seen = np.concatenate([np.arange(start, stop) for start, stop in weights["obs.parts"]])
-        x = graph.add("Gather", x, seen.astype(np.int64), axis=1)
+        columns = np.concatenate([np.arange(start, stop) for start, stop in weights["obs.parts"]])
+        x = graph.add("Gather", x, columns.astype(np.int64), axis=1)
     if "stacks.0.entry.weight" in weights:
         x = _images(graph, weights, x)
     if "convolutions.0.weight" in weights:
@@ -43,10 +43,10 @@ def to_onnx(weights: dict[str, np.ndarray], obs_dtype: str) -> Any:
         helper.make_tensor_value_info("action", acts, ["batch", *numbers]),
         helper.make_tensor_value_info("outputs", TensorProto.FLOAT, ["batch", size]),
     ]
-    taken = helper.make_tensor_value_info("observation", kind, ["batch", *map(int, weights["obs.shape"])])
-    made = helper.make_graph(graph.nodes, "policy", [taken], shown, graph.constants)
+    model_input = helper.make_tensor_value_info("observation", kind, ["batch", *map(int, weights["obs.shape"])])
+    graph_proto = helper.make_graph(graph.nodes, "policy", [model_input], shown, graph.constants)
     model = helper.make_model(
-        made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR, producer_name="trimtab"
+        graph_proto, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR, producer_name="trimtab"
     )
     checker.check_model(model, full_check=True)
     return model
@@ -112,8 +112,8 @@ def _cells(graph: _Graph, weights: dict[str, np.ndarray], x: str) -> str:
     x = graph.add("Transpose", x, perm=[0, 3, 1, 2])
     for k, stride in enumerate(map(int, weights["strides"])):
         kernel = np.ascontiguousarray(weights[f"convolutions.{k}.weight"].transpose(3, 2, 0, 1))
-        made = graph.add("Conv", x, kernel, weights[f"convolutions.{k}.bias"], strides=[stride, stride])
-        x = graph.add("Relu", made)
+        convolution = graph.add("Conv", x, kernel, weights[f"convolutions.{k}.bias"], strides=[stride, stride])
+        x = graph.add("Relu", convolution)
     return graph.add("Transpose", x, perm=[0, 2, 3, 1])
 
 

@@ -15,10 +15,10 @@ def load(path):
 
 def act(session, observation):
     """The most likely action for one observation, or for a batch of them."""
-    taken = session.get_inputs()[0]
-    dtype = np.uint8 if "uint8" in taken.type else np.float32
+    model_input = session.get_inputs()[0]
+    dtype = np.uint8 if "uint8" in model_input.type else np.float32
     observation = np.asarray(observation, dtype)
-    one = observation.ndim == len(taken.shape) - 1
+    one = observation.ndim == len(model_input.shape) - 1
     (action,) = session.run(["action"], {"observation": observation[None] if one else observation})
     return action[0] if one else action
 

@@ -117,7 +117,7 @@ def look_at_pairs(lens: Lens, replicate: int, gae_lambda: float, means: np.ndarr
     gram = lens.gram(rows)
     episode, valid = np.asarray(rows.episode).T, np.asarray(rows.valid).T
     rng = np.random.default_rng(replicate)
-    some = lambda found: found if len(found) <= values else rng.choice(found, values, replace=False)
+    some = lambda numbers: numbers if len(numbers) <= values else rng.choice(numbers, values, replace=False)
 
     advantage = np.asarray(rows.samples.advantage).T[valid]
     yield "advantage_variance", replicate, None, float(advantage.var()), None, None
@@ -127,8 +127,8 @@ def look_at_pairs(lens: Lens, replicate: int, gae_lambda: float, means: np.ndarr
     for lag in (k for k in LAGS if k <= len(cosine.lags) and cosine.lags[k - 1].num_pairs):
         yield "cosine_within", replicate, lag, cosine.lags[lag - 1].mean, None, None
         if lag in SHOWN_LAGS:
-            kept = some(cosine.lags[lag - 1].values)
-            yield from (("cosine_within_value", replicate, lag, float(v), None, None) for v in kept)
+            cosines = some(cosine.lags[lag - 1].values)
+            yield from (("cosine_within_value", replicate, lag, float(v), None, None) for v in cosines)
     if len(episode) > 1:
         covariance = correlation.covariance_correlation(gram, episode, valid)
         yield "covariance_across", replicate, None, covariance.across, None, None
@@ -166,15 +166,15 @@ def _along_trajectories(gram, episode, valid, replicate: int) -> Iterator[tuple]
 
     from trimtab.anatomy.correlation import trajectory_alignment
 
-    found = trajectory_alignment(gram, episode, valid)
+    alignment = trajectory_alignment(gram, episode, valid)
     norms = np.sqrt(np.maximum(np.diagonal(gram), 0)).reshape(episode.shape)
     for n in range(len(episode)):
         for number in np.unique(episode[n]):
-            here = (episode[n] == number) & np.isfinite(found.cosine[n])
+            here = (episode[n] == number) & np.isfinite(alignment.cosine[n])
             if here.sum() > 1:
                 length, own = int(here.sum()), norms[n][here]
-                yield "trajectory_cosine", replicate, length, float(found.cosine[n][here].mean()), None, None
+                yield "trajectory_cosine", replicate, length, float(alignment.cosine[n][here].mean()), None, None
                 yield "trajectory_chance", replicate, length, float(own.mean() / np.linalg.norm(own)), None, None
         if replicate == 0 and n < SHOWN_BATCHES:
-            for t in np.flatnonzero((episode[n] == episode[n][0]) & np.isfinite(found.cosine[n])):
-                yield "trajectory_course", n, int(t), float(found.cosine[n, t]), None, None
+            for t in np.flatnonzero((episode[n] == episode[n][0]) & np.isfinite(alignment.cosine[n])):
+                yield "trajectory_course", n, int(t), float(alignment.cosine[n, t]), None, None

@@ -36,28 +36,28 @@ class Draws(OfRun):
         options = ProbeOptions(
             num_envs=self.num_envs, num_steps=self.num_steps, replicates=self.replicates, correlations=False
         )
-        found = []
+        rows = []
         for k, step in enumerate(self.at):
             lens = lens_at(bench.inputs[self.run.identity], step, options, bench.engines)
             measured = lens.prober.measured(None)
             if measured.differences is None:
                 raise RuntimeError(f"{self.config.env_id} cannot be continued past its cuts, so its bias is not known")
             single = self._single(lens)
-            found.append({"step": step} | distances(measured.differences, single))
+            rows.append({"step": step} | distances(measured.differences, single))
             bench.tick(self.steps * (k + 1) // len(self.at))
-        return {"found": found}
+        return {"found": rows}
 
     def _single(self, lens: Lens) -> np.ndarray:
         """(A − A_ref) ∇ log π of one sample at a random position of each row of other replicates, [rows, P]."""
         import numpy as np
 
-        rng, found = np.random.default_rng(0), []
+        rng, singles = np.random.default_rng(0), []
         for replicate in range(self.replicates, 2 * self.replicates):
             rows = lens.prober.rows(replicate, None)
             gap = rows.samples._replace(advantage=rows.samples.advantage - rows.reference)
             vectors = lens.vectors(rows._replace(samples=gap)).reshape(self.num_envs, self.num_steps, -1)
-            found.append(vectors[np.arange(self.num_envs), rng.integers(0, self.num_steps, self.num_envs)])
-        return np.concatenate(found)
+            singles.append(vectors[np.arange(self.num_envs), rng.integers(0, self.num_steps, self.num_envs)])
+        return np.concatenate(singles)
 
 
 def distances(rows: np.ndarray, single: np.ndarray) -> dict[str, float]:

@@ -28,12 +28,12 @@ class EpisodicVariance(OfRun):
     def do(self, bench: Bench) -> dict[str, Any]:
         from trimtab.runs.opening import opened
 
-        found = []
+        rows = []
         for step in self.at:
             config, engine, state, _ = opened(bench.inputs[self.run.identity], step, bench.engines)
-            found += [{"step": step} | row for row in variances(config, engine.algorithm, state)]
+            rows += [{"step": step} | row for row in variances(config, engine.algorithm, state)]
             engine.close()
-        return {"found": found}
+        return {"found": rows}
 
 
 def variances(config: Config, algorithm: Any, state: Any) -> list[dict[str, Any]]:
@@ -44,12 +44,14 @@ def variances(config: Config, algorithm: Any, state: Any) -> list[dict[str, Any]
     env = algorithm.env
     obs = algorithm.seen(state.obs_stats, env.state_obs(), hypers_of(config))
     policy, score = exact.policy_tables(algorithm.agent, state.params, obs)
-    given = (env.mdp, policy, score, config.gamma, env.spec.time_limit)
+    problem = (env.mdp, policy, score, config.gamma, env.spec.time_limit)
     best = episodic.visited_returns(env.mdp, policy, config.gamma, env.spec.time_limit)
-    made = {
-        "whole return": episodic.whole_return(*given),
-        "reward to go": episodic.reward_to_go(*given),
-        "learned baseline": episodic.reward_to_go(*given, exact.critic_table(algorithm, state, obs)),
-        "mean returns as baseline": episodic.reward_to_go(*given, best),
+    estimators = {
+        "whole return": episodic.whole_return(*problem),
+        "reward to go": episodic.reward_to_go(*problem),
+        "learned baseline": episodic.reward_to_go(*problem, exact.critic_table(algorithm, state, obs)),
+        "mean returns as baseline": episodic.reward_to_go(*problem, best),
     }
-    return [{"estimator": name, "variance": e.variance, "grad_sq": float(e.mean @ e.mean)} for name, e in made.items()]
+    return [
+        {"estimator": name, "variance": e.variance, "grad_sq": float(e.mean @ e.mean)} for name, e in estimators.items()
+    ]

@@ -53,21 +53,21 @@ class ExactBias(OfRun):
         policy, score = exact.policy_tables(algorithm.agent, state.params, obs)
         critic = exact.critic_table(algorithm, state, obs)
         p = exact.problem(env.mdp, policy, config.gamma, env.spec.time_limit)
-        true, found = exact.true_gradient(p, score), []
+        true, rows = exact.true_gradient(p, score), []
         for gae_lambda in self.gae_lambda:
             for num_steps in self.num_steps:
-                drawn = exact.expected_gradient(p, score, critic, gae_lambda, num_steps)
+                expected = exact.expected_gradient(p, score, critic, gae_lambda, num_steps)
                 gap = None
                 if num_steps <= LONGEST:
                     along = exact.expected_gradient_along_rows(p, score, critic, gae_lambda, num_steps)
-                    gap = float((along - drawn) @ (along - drawn))
-                found.append(
+                    gap = float((along - expected) @ (along - expected))
+                rows.append(
                     {
                         "num_steps": num_steps,
                         "gae_lambda": gae_lambda,
-                        "bias_sq": float((drawn - true) @ (drawn - true)),
+                        "bias_sq": float((expected - true) @ (expected - true)),
                         "true_grad_sq": float(true @ true),
                         "row_gap_sq": gap,
                     }
                 )
-        return found
+        return rows

@@ -82,7 +82,7 @@ class Minibatches(OfRun):
         """Drift and clip bias of the updates of one iteration, means by epoch."""
         from trimtab.anatomy import minibatches
 
-        found = minibatches.effects(prober.algorithm, prober.sampler.state, rows.rollout, prober.hypers, replicate)
-        for name, values in found.items():
+        effects = minibatches.effects(prober.algorithm, prober.sampler.state, rows.rollout, prober.hypers, replicate)
+        for name, values in effects.items():
             for epoch, value in enumerate(values.reshape(self.config.update_epochs, -1).mean(1)):
                 yield name, None, None, epoch, replicate, float(value)

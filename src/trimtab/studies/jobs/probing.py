@@ -50,10 +50,10 @@ def lens_at(path: Path, step: int, options: ProbeOptions, engines: Engines) -> L
 
     config, engine, state, _ = opened(path, step, engines)
     engine.close()
-    kept: dict[Any, Any] = engine.algorithm.programs
+    programs: dict[Any, Any] = engine.algorithm.programs
     key = ("lens", options, tuple(config.traced().items()))
-    if not engine.reusable or key not in kept:
-        kept[key] = Lens(Prober(config, engine.algorithm, state, options))
-        return kept[key]
-    kept[key].prober.at(state)
-    return kept[key]
+    if not engine.reusable or key not in programs:
+        programs[key] = Lens(Prober(config, engine.algorithm, state, options))
+        return programs[key]
+    programs[key].prober.at(state)
+    return programs[key]

@@ -26,5 +26,5 @@ class Repeated(OfRun):
 
         again = bench.place / "again"
         shutil.rmtree(again, ignore_errors=True)  # of an attempt that was interrupted
-        found = repeat(bench.inputs[self.run.identity], again)
-        return {name: value for name, value in found.items() if name != "run"}
+        comparison = repeat(bench.inputs[self.run.identity], again)
+        return {name: value for name, value in comparison.items() if name != "run"}

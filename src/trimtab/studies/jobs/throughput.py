@@ -45,9 +45,9 @@ class Throughput(Job):
     def do(self, bench: Bench) -> dict[str, Any]:
         from trimtab.runs.throughput import measure
 
-        found, total = [], len(self.num_envs) * self.repeats
+        measurements, total = [], len(self.num_envs) * self.repeats
         for repeat in range(self.repeats):
             for num_envs in self.num_envs:
-                found.append({"repeat": repeat} | measure(self.config.replace(num_envs=num_envs), self.seconds))
-                bench.tick(self.steps * len(found) // total)
-        return {"found": found}
+                measurements.append({"repeat": repeat} | measure(self.config.replace(num_envs=num_envs), self.seconds))
+                bench.tick(self.steps * len(measurements) // total)
+        return {"found": measurements}

@@ -14,14 +14,14 @@ from trimtab.studies.study import Outcomes
 
 def areas_of(runs: Iterable[Train], outcomes: Outcomes) -> list[dict[str, Any]]:
     """Seed, area under the learning curve and final return of every run in which an episode ended."""
-    found = []
+    rows = []
     for run in runs:
         outcome = outcomes[run.identity]
         curve = course(outcome)
         if curve is not None:
             final = outcome.result["ep_rew_mean"] if outcome.done else float(curve.value[-1])
-            found.append({"seed": run.config.seed, "area": curve.area, "final": final})
-    return found
+            rows.append({"seed": run.config.seed, "area": curve.area, "final": final})
+    return rows
 
 
 def contrast(inside: Sequence[Sequence[float]], outside: Sequence[Sequence[float]]) -> Estimate:

@@ -77,17 +77,17 @@ class LearningRate(Declared):
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
         parts: dict[int, list[Evidence]] = {factor: [] for factor in FACTORS if factor <= HOLDS}
-        told = []
+        shares = []
         for environment in self.environments:
             base = learned(tables["learning"], environment, 1, "base")
             for factor in FACTORS:
                 linear = learned(tables["learning"], environment, factor, "linear")
-                kept = contrast([linear], [[(1 - LOST) * value for value in base]])
+                margin = contrast([linear], [[(1 - LOST) * value for value in base]])
                 if factor <= HOLDS:
-                    parts[factor].append(Evidence(f"{environment}, {factor} ×", kept, len(linear)))
+                    parts[factor].append(Evidence(f"{environment}, {factor} ×", margin, len(linear)))
                 share = sum(linear) / len(linear) / (sum(base) / len(base)) if base and linear else math.nan
-                told.append(f"{environment} {factor} × {share:.0%}")
-        sentence = f"Linear scaling keeps, of what the base configuration learns: {', '.join(told)}."
+                shares.append(f"{environment} {factor} × {share:.0%}")
+        sentence = f"Linear scaling keeps, of what the base configuration learns: {', '.join(shares)}."
         measured = f"area above an untrained policy, minus {1 - LOST:.0%} of the base's"
         return [judge_all(N8, measured, list(parts.values()), sentence)]
 

@@ -78,14 +78,14 @@ class NotesMinibatch(Declared):
     def _runs(self) -> dict[tuple[str, str, int], list[Train]]:
         """By environment, split and number of minibatches."""
         seeds = range(SEEDS[self.size])
-        found = {
+        runs = {
             (env_id, "8x128", count): [self._train(env_id, SPLIT, count, k) for k in seeds]
             for env_id in self.environments
             for count in COUNTS[self.size]
         }
         for env_id in self.environments:
-            found[env_id, "1x1024", FEWEST] = [self._train(env_id, ONE_ENVIRONMENT, FEWEST, k) for k in seeds]
-        return found
+            runs[env_id, "1x1024", FEWEST] = [self._train(env_id, ONE_ENVIRONMENT, FEWEST, k) for k in seeds]
+        return runs
 
     def _noise(self) -> list[Minibatches]:
         sizes = (8, 16, 32, 64, 128, 256, 512)
@@ -99,16 +99,16 @@ class NotesMinibatch(Declared):
         rows = []
         for (env_id, split, count), runs in self._runs().items():
             for row in areas_of(runs, outcomes):
-                told = {"environment": env_id, "split": split, "minibatches": count, "minibatch": BATCH // count}
-                rows.append(told | row)
+                about = {"environment": env_id, "split": split, "minibatches": count, "minibatch": BATCH // count}
+                rows.append(about | row)
         noise = gathered(self._noise(), outcomes, "minibatches.parquet")
         keys = ["environment", "seed", "quantity", "way", "size"]
-        kept = noise.filter(
+        selection = noise.filter(
             (pl.col("way") == "shuffled samples") | pl.col("quantity").is_in(["batch_variance", "sample_variance"])
         )
         return {
             "learning": pl.DataFrame(rows),
-            "noise": kept.group_by(keys, maintain_order=True).agg(pl.col("value").mean()),
+            "noise": selection.group_by(keys, maintain_order=True).agg(pl.col("value").mean()),
         }
 
     # Verdicts ------------------------------------------------------------------------------------------------
@@ -121,15 +121,15 @@ class NotesMinibatch(Declared):
         for (environment,), here in tables["noise"].group_by("environment", maintain_order=True):
             e, seeds = effect_over_seeds(here, lambda own: _log_noise(own, 16, 256))
             noise.append(Evidence(f"{environment}, noise of 16 over 256", e, seeds))
-        told = []
+        phrases = []
         for environment in self.environments:
             learned = _own(tables["learning"], environment)
             means = learned.group_by("minibatches").agg(pl.col("area").mean()).sort("area", descending=True)
             best = int(means["minibatches"][0])
             e = contrast(_areas(learned, [FEWEST]), _areas(learned, [1]))
             slow.append(Evidence(f"{environment}, {FEWEST} minibatches over 1", e, SEEDS[self.size]))
-            told.append(f"{environment}: best with {best} ({BATCH // best} samples each)")
-        sentence = f"By area under the learning curve, {'; '.join(told)}."
+            phrases.append(f"{environment}: best with {best} ({BATCH // best} samples each)")
+        sentence = f"By area under the learning curve, {'; '.join(phrases)}."
         return judge_all(N4, "log variance ratio; difference of area under the learning curve", [noise, slow], sentence)
 
     def _thresholds(self, learning: pl.DataFrame) -> Verdict:
@@ -153,8 +153,8 @@ class NotesMinibatch(Declared):
             one = learning.filter((pl.col("environment") == environment) & (pl.col("split") == "1x1024"))
             e = contrast(_areas(here, [FEWEST]), [one["area"].to_list()])
             parts[-1].append(Evidence(f"{environment}, several environments against one", e, SEEDS[self.size]))
-        told = "; ".join(f"{e.environment}: {e.effect}" for rule in parts for e in rule)
-        sentence = f"Area inside minus outside. {told}."
+        effects = "; ".join(f"{e.environment}: {e.effect}" for rule in parts for e in rule)
+        sentence = f"Area inside minus outside. {effects}."
         return judge_all(N7, "area under the learning curve, inside minus outside a rule", parts, sentence)
 
     # What is shown -------------------------------------------------------------------------------------------

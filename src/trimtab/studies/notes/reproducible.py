@@ -45,16 +45,16 @@ class Reproducible(Declared):
     def configs(self) -> list[Config]:
         steps, seed = STEPS[self.size], self.seed
         common = {"num_envs": 4, "num_steps": 128, "total_timesteps": steps, "seed": seed}
-        found = [
+        configs = [
             Config(env_id="CartPole-v1", **common),
             Config(env_id="Pendulum-v1", norm_obs=True, norm_reward=True, **common),
             Config(env_id="FrozenLake8x8-v1", algo="ppo-ewma", **common),
             Config(env_id="CartPole-v1", backend="gymnasium", **common | {"total_timesteps": steps // 4}),
         ]
         if self.size != "quick":
-            found.append(Config(env_id="CartPole-v1", algo="ppg", policy_iterations=8, **common))
-            found.append(Config(env_id="CartPole-v1", algo="reinforce", **common))
-        return found
+            configs.append(Config(env_id="CartPole-v1", algo="ppg", policy_iterations=8, **common))
+            configs.append(Config(env_id="CartPole-v1", algo="reinforce", **common))
+        return configs
 
     def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
         rows = []
@@ -78,18 +78,18 @@ class Reproducible(Declared):
         return {"repeats": pl.DataFrame(rows, schema=schema | {"first_difference": pl.String})}
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        known = tables["repeats"].filter(pl.col("identical").is_not_null())
+        pairs = tables["repeats"].filter(pl.col("identical").is_not_null())
         evidence = []
-        for row in known.iter_rows(named=True):
+        for row in pairs.iter_rows(named=True):
             same = float(row["identical"])
             evidence.append(Evidence(row["configuration"], Estimate(same, same, same), 2))
-        alike, total = int(known["identical"].sum()), len(known)
+        alike, total = int(pairs["identical"].sum()), len(pairs)
         word: Word = "holds" if alike == total else "does not hold" if alike == 0 else "depends"
         if not total:
             word = "not resolved at this size"
-        compared = int(known["compared"].sum() or 0)
+        compared = int(pairs["compared"].sum() or 0)
         different = [
-            f"{r['configuration']} ({r['first_difference']})" for r in known.iter_rows(named=True) if not r["identical"]
+            f"{r['configuration']} ({r['first_difference']})" for r in pairs.iter_rows(named=True) if not r["identical"]
         ]
         sentence = f"{alike} of {total} configurations repeat exactly: {compared:,} numbers the same."
         sentence += f" Different: {'; '.join(different)}." if different else ""

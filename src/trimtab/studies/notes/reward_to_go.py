@@ -58,13 +58,13 @@ class RewardToGo(Declared):
         return tuple(LIMITS)[: 2 if self.size == "quick" else 3]
 
     def jobs(self) -> list[Job]:
-        found: list[Job] = []
+        jobs: list[Job] = []
         for env_id in self.environments:
             for k in range(SEEDS[self.size]):
                 config = episodic(env_id, STEPS[self.size], self.seed + k)
                 at = tuple(sorted({step_at(config, share, CHECKPOINTS) for share in STAGES.values()}))
-                found.append(EpisodicVariance(Train(config, CHECKPOINTS), at))
-        return found
+                jobs.append(EpisodicVariance(Train(config, CHECKPOINTS), at))
+        return jobs
 
     def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
         rows = []
@@ -84,12 +84,12 @@ class RewardToGo(Declared):
         ]
 
     def _against(self, claim: Claim, table: pl.DataFrame, above: str, below: str) -> Verdict:
-        evidence, told = [], []
+        evidence, ratios = [], []
         for (environment, stage), here in table.group_by("environment", "stage", maintain_order=True):
             e, seeds = effect_over_seeds(here, lambda own: log_ratio(own, above, below))
             evidence.append(Evidence(f"{environment}, {stage}", e, seeds))
-            told.append(f"{environment} {stage} {math.exp(e.value):.3g}")
-        sentence = f"Variance with {above} over that with {below}: {', '.join(told)}."
+            ratios.append(f"{environment} {stage} {math.exp(e.value):.3g}")
+        sentence = f"Variance with {above} over that with {below}: {', '.join(ratios)}."
         return judge(claim, f"log variance ratio, {above} over {below}", evidence, sentence)
 
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:

@@ -54,12 +54,12 @@ class NotesThroughput(Declared):
     def jobs(self) -> list[Job]:
         from trimtab.runs.device import cores, processor
 
-        found: list[Job] = []
+        jobs: list[Job] = []
         for config in self.configs():
             counts = tuple(n for n in COUNTS[self.size] if config.backend == "auto" or n <= MOST_ON_HOST)
-            machine, before = f"{processor()}, {cores()} cores", found[-1] if found else None
-            found.append(Throughput(config, counts, SECONDS[self.size], REPEATS[self.size], machine, before))
-        return found
+            machine, before = f"{processor()}, {cores()} cores", jobs[-1] if jobs else None
+            jobs.append(Throughput(config, counts, SECONDS[self.size], REPEATS[self.size], machine, before))
+        return jobs
 
     def configs(self) -> list[Config]:
         common = {"num_steps": 32, "num_minibatches": 4, "total_timesteps": 100_000_000, "seed": self.seed}
@@ -78,7 +78,7 @@ class NotesThroughput(Declared):
         return {"throughput": pl.DataFrame(rows)}
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        gains, loads, told = [], [], []
+        gains, loads, phrases = [], [], []
         for (environment,), here in tables["throughput"].group_by("environment", maintain_order=True):
             chosen, best = enough(here), fastest(here)
             few = int(here["num_envs"].min() or 1)
@@ -88,8 +88,8 @@ class NotesThroughput(Declared):
             loaded = load.value + LOADED
             gains.append(Evidence(f"{environment}, gain", gain, repeats))
             loads.append(Evidence(f"{environment}, load at N = {chosen}", load, repeats))
-            told.append(f"{environment}: {math.exp(gain.value):.0f} × to N = {best}, load {loaded:.0%} at {chosen}")
-        sentence = f"{'; '.join(told)}."
+            phrases.append(f"{environment}: {math.exp(gain.value):.0f} × to N = {best}, load {loaded:.0%} at {chosen}")
+        sentence = f"{'; '.join(phrases)}."
         measured = "log gain in steps/s; load minus 80% where throughput levels off"
         return [judge_all(N6, measured, [gains, loads], sentence)]
 

@@ -71,32 +71,32 @@ class Advice(Declared):
             outcomes = yield [job for config, _ in going.values() for job in self._trained(config)]
             following = {}
             for name, (config, changes) in going.items():
-                row, said = self._round(name, number, config, changes, outcomes)
+                row, suggestion = self._round(name, number, config, changes, outcomes)
                 rows += [row] if row else []
-                taken = _taken(config, changes, said)
-                if taken is not None:
-                    following[name] = taken
+                successor = _taken(config, changes, suggestion)
+                if successor is not None:
+                    following[name] = successor
             going = following
             if not going:
                 break
         return rows
 
     def _round(self, name: str, number: int, config: Config, changes: dict[str, Any], outcomes: Outcomes):
-        found = [o for job in self._trained(config) if (o := outcomes[job.identity]).done]
-        if not found:
+        finished = [o for job in self._trained(config) if (o := outcomes[job.identity]).done]
+        if not finished:
             return None, None
-        returns = [o.result["ep_rew_mean"] for o in found if o.result["ep_rew_mean"] is not None]
-        findings = diagnose(load(found[0].path)).findings
+        returns = [o.result["ep_rew_mean"] for o in finished if o.result["ep_rew_mean"] is not None]
+        findings = diagnose(load(finished[0].path)).findings
         first = next((f for f in findings if f.verdict in ("act", "watch") and f.change), None)
-        said = f"{first.check}: {first.seen}" if first else "nothing stands out"
+        advice = f"{first.check}: {first.seen}" if first else "nothing stands out"
         words = ", ".join(f"{field} {plain(value)}" for field, value in changes.items()) or "nothing"
-        row = {"case": name, "round": number, "taken": words, "says": said, **stats.mean_interval(returns).as_dict()}
+        row = {"case": name, "round": number, "taken": words, "says": advice, **stats.mean_interval(returns).as_dict()}
         return row | {"returns": returns}, first.change if first else None
 
-    def measure(self, found: Any) -> dict[str, pl.DataFrame]:
-        starts = {row["case"]: row["returns"] for row in found if row["round"] == 0}
+    def measure(self, rounds: Any) -> dict[str, pl.DataFrame]:
+        starts = {row["case"]: row["returns"] for row in rounds if row["round"] == 0}
         rows = []
-        for row in found:
+        for row in rounds:
             gain = stats.contrast([starts[row["case"]], row["returns"]], [-1, 1]) if row["round"] else UNRESOLVED
             rows.append(row | {f"gain_{name}": number for name, number in gain.as_dict().items()})
         return {"rounds": pl.DataFrame(rows, infer_schema_length=None).drop("returns", "gain_resolved")}
@@ -129,9 +129,9 @@ class Advice(Declared):
 
 
 def _taken(
-    config: Config, changes: dict[str, Any], said: dict[str, Any] | None
+    config: Config, changes: dict[str, Any], suggestion: dict[str, Any] | None
 ) -> tuple[Config, dict[str, Any]] | None:
     """The configuration with a suggestion taken; None where there is none, or nothing new."""
-    if said is None or all(changes.get(field) == value for field, value in said.items()):
+    if suggestion is None or all(changes.get(field) == value for field, value in suggestion.items()):
         return None
-    return from_dict(said, config), changes | said
+    return from_dict(suggestion, config), changes | suggestion

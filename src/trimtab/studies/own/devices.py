@@ -61,14 +61,14 @@ class Devices(Declared):
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
         from trimtab.report.style import learning_curves
 
-        found = {}
+        figures = {}
         for env_id in STEPS:
             mine = tables["curves"].filter(pl.col("series").str.starts_with(f"{env_id} "))
             if not mine.is_empty():
                 named = mine.with_columns(pl.col("series").str.strip_prefix(f"{env_id} "))
                 chart = learning_curves(named, env_id, "Mean over seeds; bands from the lowest to the highest.")
-                found[env_id] = Figure(chart, "")
-        return found
+                figures[env_id] = Figure(chart, "")
+        return figures
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         words = []

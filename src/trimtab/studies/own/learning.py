@@ -36,18 +36,18 @@ class Learning(Declared):
     only: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        known = list(dict.fromkeys(row.env_id for row in SIZES[self.size]))
+        env_ids = list(dict.fromkeys(row.env_id for row in SIZES[self.size]))
         for env_id in self.only:
-            if env_id not in known:
-                near = ", ".join(nearest(env_id, known) or known)
+            if env_id not in env_ids:
+                near = ", ".join(nearest(env_id, env_ids) or env_ids)
                 raise ConfigError("only", env_id, f"not at size {self.size}; nearest: {near}")
 
     def asked(self) -> dict[str, Any]:
         return super().asked() | ({"only": list(self.only)} if self.only else {})
 
     @classmethod
-    def again(cls, asked: dict[str, Any]) -> Learning:
-        return cls(**asked | {"only": tuple(asked.get("only", ()))})
+    def again(cls, values: dict[str, Any]) -> Learning:
+        return cls(**values | {"only": tuple(values.get("only", ()))})
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -89,15 +89,15 @@ class Learning(Declared):
         returns = tables["returns"]
         if "returns" in published:
             earlier = published["returns"].join(returns, on=["env_id", "algo", "steps", "seed"], how="anti")
-            said = earlier.with_columns(pl.col("act").cast(pl.String).fill_null(""))  # CSV knows no empty text
-            returns = pl.concat([returns, said], how="vertical_relaxed")
+            past_returns = earlier.with_columns(pl.col("act").cast(pl.String).fill_null(""))  # CSV knows no empty text
+            returns = pl.concat([returns, past_returns], how="vertical_relaxed")
         joined = tables | summarized(returns, FULL)
         if "summary" not in published:
             return joined
         rows = [*joined["summary"].iter_rows(named=True), *published["summary"].iter_rows(named=True)]
-        known = {(row["env_id"], row["algo"], row["steps"]): row for row in reversed(rows)}  # those of now win
+        by_name = {(row["env_id"], row["algo"], row["steps"]): row for row in reversed(rows)}  # those of now win
         names = [(row.env_id, row.algo, row.config.steps) for row in FULL]
-        summary = pl.DataFrame([known[name] for name in names if name in known], infer_schema_length=None)
+        summary = pl.DataFrame([by_name[name] for name in names if name in by_name], infer_schema_length=None)
         left = joined["not_run"].join(summary, on=["env_id", "algo", "steps"], how="anti")
         return joined | {"summary": summary.with_columns(pl.col(pl.String).fill_null("")), "not_run": left}
 
@@ -108,14 +108,14 @@ class Learning(Declared):
         from trimtab.report.style import learning_curves
 
         curves = tables["curves"]
-        found = {}
+        figures = {}
         for env_id in dict.fromkeys(row.env_id for row in self.rows):
             mine = curves.filter(pl.col("series").str.starts_with(f"{env_id} "))
             if not mine.is_empty():
                 named = mine.with_columns(pl.col("series").str.split(" ").list.last())
                 chart = learning_curves(named, env_id, "Mean over seeds; bands from the lowest to the highest.")
-                found[env_id] = Figure(chart, "")
-        return found
+                figures[env_id] = Figure(chart, "")
+        return figures
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         summary = tables["summary"]
@@ -185,9 +185,9 @@ def _not_run(returns: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(lines, schema=schema, orient="row")
 
 
-def _acts(found: list[str]) -> str:
+def _acts(acts: list[str]) -> str:
     """What the doctor would act on, and in how many of the runs."""
-    return tally([checks.split(", ") if checks else [] for checks in found]) or NOTHING
+    return tally([checks.split(", ") if checks else [] for checks in acts]) or NOTHING
 
 
 def _met(row: Row, values: list[float], first: float) -> str:

@@ -44,10 +44,10 @@ class Reliability(Declared):
         batch = SPLITS[env_id]
         num_envs, num_steps = default_splits(batch, quick=False)[0]
         fields = {"env_id": env_id, "num_envs": num_envs, "num_steps": num_steps}
-        asked = presets.layered(fields | {"total_timesteps": STEPS, "seed": seed})
+        config = presets.layered(fields | {"total_timesteps": STEPS, "seed": seed})
         options = dict(QUICK) if seeds is None else dict(QUICK) | {"seeds": seeds, "max_seeds": seeds, "replicates": 64}
-        own = Config.num_envs if (name := presets.find(env_id, asked.algo)) is None else presets.load(name)["num_envs"]
-        return Split(asked, batch, own, SplitOptions(quick=True, **options))
+        own = Config.num_envs if (name := presets.find(env_id, config.algo)) is None else presets.load(name)["num_envs"]
+        return Split(config, batch, own, SplitOptions(quick=True, **options))
 
     def repetitions(self) -> list[tuple[str, int, Split]]:
         return [
@@ -66,8 +66,8 @@ class Reliability(Declared):
         answers = [(env_id, k, _answer(split, outcomes)) for env_id, k, split in self.repetitions()]
         return answers, {env_id: _answer(split, outcomes) for env_id, split in self.references().items()}
 
-    def measure(self, found: Any) -> dict[str, pl.DataFrame]:
-        answers, references = found
+    def measure(self, results: Any) -> dict[str, pl.DataFrame]:
+        answers, references = results
         rows = []
         for env_id, k, answer in answers:
             by = {entry["split"]: entry["by"] for entry in answer["ruled_out"]}
@@ -120,9 +120,9 @@ def _deserved(split: str, by: str, reference: dict[str, Any]) -> bool:
     worse = []
     for stage in reference["stages"]:
         errors = {name_of(r): r["mse"]["value"] for r in stage["rows"]}
-        known = [e for e in errors.values() if e is not None]
-        if errors.get(split) is not None and known:
-            worse.append(errors[split] > min(known) * FACTOR**0.5)
+        resolved_errors = [e for e in errors.values() if e is not None]
+        if errors.get(split) is not None and resolved_errors:
+            worse.append(errors[split] > min(resolved_errors) * FACTOR**0.5)
     return bool(worse) and all(worse)
 
 

@@ -41,10 +41,10 @@ class Linear(Batches):
         groups = grouped(tables["finals"])
         gain = lambda n: effects(groups, [(1.0, (ADJUSTED, n)), (-1.0, (LINEAR, n))])
         smallest = gain(self.batches[-1])
-        words = [f"{n}: {found[0].effect.value:+.3f}" for n in self.batches[1:] if (found := gain(n))]
-        said = f"Square root − linear over all environments, by number of environments: {'; '.join(words)}."
+        words = [f"{n}: {evidence[0].effect.value:+.3f}" for n in self.batches[1:] if (evidence := gain(n))]
+        sentence = f"Square root − linear over all environments, by number of environments: {'; '.join(words)}."
         measured = "square root − linear at the smallest batch, normalized return"
-        return [judge(self.claims[0], measured, smallest, said)]
+        return [judge(self.claims[0], measured, smallest, sentence)]
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         return f"The square root rule beats the linear one: {verdicts[0].word}. {verdicts[0].sentence}"
@@ -116,12 +116,12 @@ class Betas(Batches):
         parts: list[list[Evidence]] = []
         words = []
         for variant in (ONLY_BETA2, BOTH_BETAS):
-            found = effects(groups, [(1.0, (ADJUSTED, n)), (-1.0, (variant, n))], f", {variant}")
-            parts.append(found)
-            words += [f"{variant}: {-found[0].effect.value:+.3f}"] if found else []
-        said = f"What it changes at the smallest batch, over all environments: {'; '.join(words)}."
+            evidence = effects(groups, [(1.0, (ADJUSTED, n)), (-1.0, (variant, n))], f", {variant}")
+            parts.append(evidence)
+            words += [f"{variant}: {-evidence[0].effect.value:+.3f}"] if evidence else []
+        sentence = f"What it changes at the smallest batch, over all environments: {'; '.join(words)}."
         measured = f"kept − adjusted β at the smallest batch, above −{LITTLE}"
-        return [judge_all(self.claims[0], measured, parts, said, least=-LITTLE)]
+        return [judge_all(self.claims[0], measured, parts, sentence, least=-LITTLE)]
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         return f"Adjusting Adam's β does not help: {verdicts[0].word}. {verdicts[0].sentence}"

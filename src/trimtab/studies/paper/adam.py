@@ -63,15 +63,15 @@ class Adam(Declared):
     )
 
     def _asked(self) -> list[tuple[str, str, int, Steps]]:
-        found = []
+        entries = []
         for environment in GAMES[self.size]:
             base = suite.phasic(environment, self.size)
             for stage, share in SHARES.items():
                 steps = base.total_timesteps // share
                 for seed in range(self.seed, self.seed + suite.num_seeds(self.size)):
                     run = Train(base.replace(seed=seed, total_timesteps=steps), checkpoints=1)
-                    found.append((environment, stage, seed, Steps(run, SIZES)))
-        return found
+                    entries.append((environment, stage, seed, Steps(run, SIZES)))
+        return entries
 
     def jobs(self) -> list[Job]:
         return [job for *_, job in self._asked()]
@@ -100,13 +100,13 @@ class Adam(Declared):
             slopes.append((name, scale, stats.mean_interval(fitted), len(fitted)))
             apart.append((name, half, stats.mean_interval(distances), len(distances)))
         near = [Evidence(n, _shifted(e).within(TOLERANCE), k) for n, _, e, k in slopes]
-        said = "; ".join(f"{n}: {e.value:.2f} (noise scale {_samples(s)})" for n, s, e, _ in slopes)
+        slope_text = "; ".join(f"{n}: {e.value:.2f} (noise scale {_samples(s)})" for n, s, e, _ in slopes)
         shares = [Evidence(f"{n}, {size}", _left(e), k) for n, size, e, k in apart]
-        told = "; ".join(f"{n}, n = {size}: {e.value:.1%}" for n, size, e, _ in apart)
+        distance_text = "; ".join(f"{n}, n = {size}: {e.value:.1%}" for n, size, e, _ in apart)
         measured = f"{SHARE_OF_NOISE} − distance / noise"
         return [
-            judge(claim("H15"), f"{TOLERANCE} − |slope + ½|", near, f"Slopes: {said}."),
-            judge(claim("H16"), measured, shares, f"Distances as a share of the noise: {told}."),
+            judge(claim("H15"), f"{TOLERANCE} − |slope + ½|", near, f"Slopes: {slope_text}."),
+            judge(claim("H16"), measured, shares, f"Distances as a share of the noise: {distance_text}."),
         ]
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
@@ -164,8 +164,8 @@ def noise_scale(variance: float, grad_sq: float) -> float:
 
 def slope(rows: pl.DataFrame, scale: float) -> float:
     """Of log rms on log n by least squares, over sizes well below the noise scale (at least the two smallest)."""
-    kept = rows.filter(pl.col("size") <= max(scale / BELOW, SIZES[1]))
-    return float(np.polyfit(np.log(kept["size"].to_numpy()), np.log(kept["rms"].to_numpy()), 1)[0])
+    small = rows.filter(pl.col("size") <= max(scale / BELOW, SIZES[1]))
+    return float(np.polyfit(np.log(small["size"].to_numpy()), np.log(small["rms"].to_numpy()), 1)[0])
 
 
 def _typical(noise: pl.DataFrame, environment: str, stage: str) -> float:
@@ -215,10 +215,10 @@ def _rms_lines(steps: pl.DataFrame) -> pl.DataFrame:
 
 def _apart_lines(steps: pl.DataFrame) -> pl.DataFrame:
     value = pl.col("apart")
-    found = steps.group_by("environment", "stage", "size", maintain_order=True).agg(
+    lines = steps.group_by("environment", "stage", "size", maintain_order=True).agg(
         value.mean().alias("value"), value.min().alias("lo"), value.max().alias("hi")
     )
-    return found.with_columns(pl.lit("distance").alias("series"), _panel())
+    return lines.with_columns(pl.lit("distance").alias("series"), _panel())
 
 
 def _marks(noise: pl.DataFrame) -> pl.DataFrame:

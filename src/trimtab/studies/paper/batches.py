@@ -121,7 +121,7 @@ def summary_by_batch(finals: pl.DataFrame, panel: str | None = None) -> pl.DataF
             environments = [name] if panel else groups.with_all((variant, num_envs))
             if not all(groups(e, variant, num_envs) for e in environments):
                 continue
-            found = combination(groups, environments, [(1.0, (variant, num_envs))])
-            row = {"series": variant, "num_envs": num_envs, "value": found.value, "lo": found.lo, "hi": found.hi}
+            mean = combination(groups, environments, [(1.0, (variant, num_envs))])
+            row = {"series": variant, "num_envs": num_envs, "value": mean.value, "lo": mean.lo, "hi": mean.hi}
             rows.append(row | ({"panel": name} if panel else {}))
     return pl.DataFrame(rows)

@@ -87,19 +87,19 @@ class Ewma(Trained):
         return range(self.seed, self.seed + (4 if self.size == "full" else suite.num_seeds(self.size)))
 
     def cells(self) -> list[Cell]:
-        made = {
+        configs = {
             PPO: lambda e: suite.clipped(e, self.size),
             PPO_EWMA: lambda e: suite.clipped(e, self.size, ewma=True),
             PPG: lambda e: suite.phasic(e, self.size, ewma=False),
             PPG_EWMA: lambda e: suite.phasic(e, self.size),
         }
         if self.size == "default":
-            made[PPO_SMALLER] = lambda e: _smaller(suite.clipped(e, self.size))
-            made[PPO_EWMA_SMALLER] = lambda e: _smaller(suite.clipped(e, self.size, ewma=True))
+            configs[PPO_SMALLER] = lambda e: _smaller(suite.clipped(e, self.size))
+            configs[PPO_EWMA_SMALLER] = lambda e: _smaller(suite.clipped(e, self.size, ewma=True))
         return [
             Cell(e, {"algorithm": name}, config(e))
             for e in suite.environments(self.size)
-            for name, config in made.items()
+            for name, config in configs.items()
         ]
 
     def also(self, outcome: Outcome) -> dict[str, Any]:
@@ -146,13 +146,13 @@ class Ewma(Trained):
         parts: list[list[Evidence]] = []
         words = []
         for better, base in PAIRS:
-            found = effects(groups, [(1.0, (better,)), (-1.0, (base,))], f", {better}")
-            parts.append(found)
-            if not found:
+            evidence = effects(groups, [(1.0, (better,)), (-1.0, (base,))], f", {better}")
+            parts.append(evidence)
+            if not evidence:
                 continue
             strata = [(groups(e, better), groups(e, base)) for e in groups.with_all((better,), (base,))]
             chance = stats.probability_of_improvement(strata)
-            words.append(f"{better} − {base}: {found[0].effect}, probability of improvement {chance}")
+            words.append(f"{better} − {base}: {evidence[0].effect}, probability of improvement {chance}")
         gain = judge_all(claim("H10"), "EWMA − without, score", parts, f"{'; '.join(words)}.")
         why = f"{_why(groups, tables['change'])} {self.differs}"
         return [*explained([gain], why), self._cost(claim("H11"), tables["costs"])]
@@ -167,8 +167,8 @@ class Ewma(Trained):
                 f"{row['algorithm']}: {row['counted_paper']:.1%} counted for the paper's hyperparameters, "
                 f"{row['counted_here']:.1%} for those here, and training took {_percent(measured)} more time"
             )
-        said = f"{'; '.join(words)}."
-        return judge_all(claim, "half a percentage point − |counted − claimed|", [[e] for e in evidence], said)
+        sentence = f"{'; '.join(words)}."
+        return judge_all(claim, "half a percentage point − |counted − claimed|", [[e] for e in evidence], sentence)
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         gain, cost = verdicts
@@ -208,14 +208,14 @@ class Ewma(Trained):
         }
 
     def notes(self) -> list[str]:
-        found = [
+        remarks = [
             "PPO clips its ratio and takes 3 epochs, PPG is KL-penalized and takes 1; the EWMA's centre of mass is 8 "
             "gradient steps for both and was not tuned here. Step sizes are what PPO and PPG learn fastest with; with "
             f"the EWMA they stay the same. At default size PPO and PPO-EWMA are also trained with 1/{SMALLER} of them; "
             "that was added after the first result had been seen, and no claim is judged by it.",
             "Times are of training without compiling, with whatever else ran beside it.",
         ]
-        return found if self.size == "full" else [*found, BROKEN, SCORE, DIFFERENT, SETTINGS]
+        return remarks if self.size == "full" else [*remarks, BROKEN, SCORE, DIFFERENT, SETTINGS]
 
 
 def _smaller(config: Config) -> Config:
@@ -237,15 +237,15 @@ def _why(groups: Groups, change: pl.DataFrame) -> str:
     moved = {(e, a): kl for e, a, kl in change.select("environment", "algorithm", "early_kl").iter_rows()}
     both = [(moved[e, PPO_EWMA], moved[e, PPO]) for e in groups.with_all((PPO_EWMA,), (PPO,))]
     ratios = [more / less for more, less in both if more and less]
-    said = []
+    sentences = []
     if ratios:
-        said.append(
+        sentences.append(
             f"At one step size an iteration of PPO-EWMA moves the policy {min(ratios):.2g} to {max(ratios):.2g} times "
             "as far as one of PPO (KL in the first third of training): the proximal policy follows."
         )
     if small := effects(groups, [(1.0, SMALLER_PAIR[:1]), (-1.0, SMALLER_PAIR[1:])]):
-        said.append(f"With 1/{SMALLER} of the step size the difference is {small[0].effect}.")
-    return " ".join(said)
+        sentences.append(f"With 1/{SMALLER} of the step size the difference is {small[0].effect}.")
+    return " ".join(sentences)
 
 
 def _slowdown(groups: Groups, better: str, base: str) -> Estimate:

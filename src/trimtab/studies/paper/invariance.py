@@ -152,10 +152,10 @@ class Invariance(Batches):
         close = [replace(e, effect=e.effect.within(CLOSE)) for e in raw]
         lost = raw[0].effect if raw else UNRESOLVED
         change = Estimate(-lost.value, -lost.hi, -lost.lo, lost.resolved)
-        said = f"From {largest} environments to {smallest} the score changes by {change}."
+        sentence = f"From {largest} environments to {smallest} the score changes by {change}."
         far = [e.environment for e in raw if e.environment != ALL and abs(e.effect.value) > CLOSE]
-        said += f" More than {CLOSE} apart: {', '.join(far)}." if far else ""
-        return judge(claim, f"{CLOSE} − |largest − smallest batch|, normalized", close, said)
+        sentence += f" More than {CLOSE} apart: {', '.join(far)}." if far else ""
+        return judge(claim, f"{CLOSE} − |largest − smallest batch|, normalized", close, sentence)
 
     def _step_size_first(self, claim: Claim, groups: Groups) -> Verdict:
         parts, words = [], []
@@ -165,8 +165,8 @@ class Invariance(Batches):
             lead = [*effect(NO_STEP_SIZE, self.batches[0], n), *((-w, g) for w, g in effect(rival, self.batches[0], n))]
             parts.append([together(groups, _summed(lead), f", {n} of {self.batches[0]}")])
             words.append(f"{n}: {sizes[NO_STEP_SIZE].value:+.3f} against {sizes[rival].value:+.3f} for {rival[:3]}")
-        said = f"Effect sizes by environments: {'; '.join(words)}."
-        return judge_all(claim, "effect size of (a) − the largest of the others", parts, said)
+        sentence = f"Effect sizes by environments: {'; '.join(words)}."
+        return judge_all(claim, "effect size of (a) − the largest of the others", parts, sentence)
 
     def _normalization(self, claim: Claim, groups: Groups, oscillation: pl.DataFrame) -> Verdict:
         noisy: list[Evidence] = []
@@ -174,22 +174,22 @@ class Invariance(Batches):
         smaller = oscillation.filter(pl.col("num_envs") != self.batches[0])
         factors = smaller.group_by("environment", "num_envs").agg(pl.col("factor").median())
         for environment, num_envs, factor in factors.sort("environment", "num_envs").iter_rows():
-            wanted = effect(NO_NORMALIZATION, self.batches[0], num_envs)
-            if environment not in groups.with_all(*(g for _, g in wanted)):
+            weighted = effect(NO_NORMALIZATION, self.batches[0], num_envs)
+            if environment not in groups.with_all(*(g for _, g in weighted)):
                 continue
-            cost = combination(groups, [environment], wanted)
+            cost = combination(groups, [environment], weighted)
             name, seeds = f"{environment}, {num_envs}: × {factor:.3g}", _count(groups, environment)
             if factor >= OSCILLATION:
                 noisy.append(Evidence(name, cost, seeds))
             else:
                 calm.append(Evidence(name, _below(cost, CLOSE), seeds))
         most = factors["factor"].max() or math.nan
-        said = (
+        sentence = (
             f"Without the adjustment estimates at smaller batches oscillate by at most a factor of {most:.3g} (median "
             f"over seeds); by {OSCILLATION:g} or more in {len(noisy)} of {len(noisy) + len(calm)} cases."
         )
         measured = f"effect size of (b) where estimates are noisy, {CLOSE} − it elsewhere"
-        verdict = judge_all(claim, measured, [part for part in (noisy, calm) if part], said)
+        verdict = judge_all(claim, measured, [part for part in (noisy, calm) if part], sentence)
         if verdict.word != "holds" or noisy:
             return verdict
         needed = (
@@ -203,19 +203,21 @@ class Invariance(Batches):
             for variant in (NO_EWMA_ADJUSTMENT, NO_EWMA)
             for n in self.batches[1:]
         ]
-        said = "Effect sizes: " + "; ".join(f"{e.environment.split(', ')[1]} {e.effect.value:+.3f}" for e in evidence)
-        return judge_all(claim, "effect sizes of (c) and (d)", [[e] for e in evidence], said + ".")
+        sentence = "Effect sizes: " + "; ".join(
+            f"{e.environment.split(', ')[1]} {e.effect.value:+.3f}" for e in evidence
+        )
+        return judge_all(claim, "effect sizes of (c) and (d)", [[e] for e in evidence], sentence + ".")
 
     def _lower_bound(self, claim: Claim, groups: Groups) -> Verdict:
         evidence = []
         for n in self.batches:
-            wanted = [(1.0, (ADJUSTED, n)), (-1.0, (WEAK, self.batches[0]))]
-            evidence.append(together(groups, wanted, f", {n}"))
+            weighted = [(1.0, (ADJUSTED, n)), (-1.0, (WEAK, self.batches[0]))]
+            evidence.append(together(groups, weighted, f", {n}"))
         least = min(evidence, key=lambda e: e.effect.value)
-        said = (
+        sentence = (
             f"It comes nearest at {least.environment.split(', ')[1]} environments, with a distance of {least.effect}."
         )
-        verdict = judge_all(claim, "PPG-EWMA − PPG with 1/256, normalized", [[e] for e in evidence], said)
+        verdict = judge_all(claim, "PPG-EWMA − PPG with 1/256, normalized", [[e] for e in evidence], sentence)
         different = f"{self.differs} A penalty that is too weak needs time, and large steps, to do harm."
         return explained([verdict], different)[0]
 
@@ -240,7 +242,7 @@ class Invariance(Batches):
         adjusted = curves.filter(pl.col("variant") == ADJUSTED).with_columns(pl.col("num_envs").cast(pl.String))
         if self.size == "full":
             adjusted = pl.concat([adjusted, reference("PPG", "num_envs")], how="diagonal")
-        drawn = list(dict.fromkeys(adjusted["num_envs"]))
+        sizes = list(dict.fromkeys(adjusted["num_envs"]))
         ablated = curves.filter(pl.col("variant").is_in(ABLATIONS))
         return {
             "final_by_batch": Figure(
@@ -257,7 +259,7 @@ class Invariance(Batches):
                 "batches are small; at the largest batch nothing is adjusted and (a) to (c) are the same runs.",
             ),
             "curves_adjusted": Figure(
-                paper.mean_curves(adjusted, "num_envs", drawn, "All adjustments, by number of environments"),
+                paper.mean_curves(adjusted, "num_envs", sizes, "All adjustments, by number of environments"),
                 "Figure 2, left: curves of all batch sizes should lie on each other as functions of environment steps.",
             ),
             "curves_ablated": Figure(
@@ -275,7 +277,7 @@ class Invariance(Batches):
                 "factor of about 10 on.",
             ),
             "by_environment": Figure(
-                paper.curves_by_environment(adjusted, "num_envs", drawn, "All adjustments, environment by environment"),
+                paper.curves_by_environment(adjusted, "num_envs", sizes, "All adjustments, environment by environment"),
                 "Figure 10.",
             ),
         }
@@ -286,14 +288,14 @@ class Invariance(Batches):
 
 def notes(size: Size) -> list[str]:
     """What is different from the paper's batch size experiments."""
-    found = [
+    remarks = [
         "The policy objective is the KL-penalized one with coefficient 1: the paper's figures name its coefficient for "
         "PPG but its tables, as far as they are legible here, do not; the value is inferred.",
         "An ablation leaves out one adjustment, as the figures' captions say; N_π and the auxiliary phase are always "
         "adjusted.",
     ]
     if size != "full":
-        found += [
+        remarks += [
             f"{DIFFERENT} Here the largest batch has {suite.BATCHES[size][0]} environments of "
             f"{suite.COMMON['num_steps']} steps.",
             SETTINGS,
@@ -301,16 +303,16 @@ def notes(size: Size) -> list[str]:
             BROKEN,
             "Ranges of normalization go from a random policy to what the base configuration reaches at default size.",
         ]
-    return found
+    return remarks
 
 
 def differences(finals: pl.DataFrame, batches: tuple[int, ...]) -> pl.DataFrame:
     """Largest − smallest batch by environment and variant (Figure 3)."""
     groups, rows = grouped(finals), []
     for variant in (ADJUSTED, *ABLATIONS):
-        wanted = loss(variant, batches[0], batches[-1])
-        for environment in groups.with_all(*(labels for _, labels in wanted)):
-            gap = stats.contrast([groups(environment, *labels) for _, labels in wanted], [1.0, -1.0])
+        weighted = loss(variant, batches[0], batches[-1])
+        for environment in groups.with_all(*(labels for _, labels in weighted)):
+            gap = stats.contrast([groups(environment, *labels) for _, labels in weighted], [1.0, -1.0])
             about = {"environment": environment, "variant": variant}
             rows.append(about | {"value": gap.value, "lo": gap.lo, "hi": gap.hi})
     return pl.DataFrame(rows)

@@ -67,7 +67,7 @@ class ProximalAge(Trained):
 
     def cells(self) -> list[Cell]:
         """Row by row: the coefficient grows with i, the centre of mass falls with j."""
-        side, found = SIDE[self.size], []
+        side, cells = SIDE[self.size], []
         for environment in GAMES[self.size]:
             base = at(ADJUSTED, environment, suite.BATCHES[self.size][-1], self.size)
             base = base.replace(total_timesteps=20_000_000) if self.size == "full" else base
@@ -75,8 +75,8 @@ class ProximalAge(Trained):
                 for j in range(side):
                     com, kl_coef = base.proximal_com / self.factor**j, base.kl_coef * self.factor**i
                     labels = {"row": i, "column": j, "com": com, "kl_coef": kl_coef}
-                    found.append(Cell(environment, labels, base.replace(prox_com=com, kl_coef=kl_coef)))
-        return found
+                    cells.append(Cell(environment, labels, base.replace(prox_com=com, kl_coef=kl_coef)))
+        return cells
 
     def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
         return {"finals": super().measure(outcomes)["finals"]}
@@ -94,9 +94,9 @@ class ProximalAge(Trained):
             evidence.append(Evidence(environment, bands, min(map(len, grid))))
             spread = np.ptp([np.mean(cell) for cell in grid])
             words.append(f"{environment}: {bands}, in a grid that spans {spread:.2f}")
-        said = f"Squared steps across − along diagonals: {'; '.join(words)}."
+        sentence = f"Squared steps across − along diagonals: {'; '.join(words)}."
         measured = "mean squared difference across − along diagonals, normalized return²"
-        return [judge(self.claims[0], measured, evidence, said)]
+        return [judge(self.claims[0], measured, evidence, sentence)]
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         return f"A stronger penalty makes up for a younger proximal policy: {verdicts[0].word}. {verdicts[0].sentence}"
@@ -116,10 +116,10 @@ class ProximalAge(Trained):
         }
 
     def notes(self) -> list[str]:
-        found = [
+        remarks = [
             "One environment with all adjustments, as in the paper, which used StarPilot and 20 million steps.",
         ]
         coarse = (
             f"Rows and columns are a factor of {FACTOR:g} apart, so that a small grid spans as much; the paper's, 2."
         )
-        return found if self.size == "full" else [*found, coarse, BROKEN, SCORE, DIFFERENT, SETTINGS]
+        return remarks if self.size == "full" else [*remarks, coarse, BROKEN, SCORE, DIFFERENT, SETTINGS]

@@ -166,18 +166,18 @@ class Staleness(Trained):
             stale = [(-1 / len(small), (regime, RECENT, k)) for k in small]
             return effects(groups, [(1.0, (regime, RECENT, 0)), *stale]) if small else []
 
-        said = f"Fresh − small staleness: {self._by_regime(fresh_minus_stale)}."
+        sentence = f"Fresh − small staleness: {self._by_regime(fresh_minus_stale)}."
         measured = "fresh − stale under the recent loss, normalized"
-        return judge(claim, measured, fresh_minus_stale(self.judged_on), said, least=CLOSE)
+        return judge(claim, measured, fresh_minus_stale(self.judged_on), sentence, least=CLOSE)
 
     def _decoupled(self, claim: Claim, groups: Groups) -> Verdict:
         def stale_minus_fresh(regime: str) -> list[Evidence]:
             longest = max(k for k in self.waits[regime] if k <= FAR)
             return effects(groups, [(1.0, (regime, DECOUPLED, longest)), (-1.0, (regime, DECOUPLED, 0))])
 
-        said = f"{FAR} iterations stale − fresh: {self._by_regime(stale_minus_fresh)}."
+        sentence = f"{FAR} iterations stale − fresh: {self._by_regime(stale_minus_fresh)}."
         measured = "stale − fresh under the decoupled loss, normalized"
-        return judge(claim, measured, stale_minus_fresh(self.judged_on), said, least=-CLOSE)
+        return judge(claim, measured, stale_minus_fresh(self.judged_on), sentence, least=-CLOSE)
 
     def _behavior(self, claim: Claim, groups: Groups) -> Verdict:
         def early(regime: str) -> list[Evidence]:
@@ -190,17 +190,17 @@ class Staleness(Trained):
             pair = [(1.0, (regime, BEHAVIOR, longest)), (-1.0, (regime, DECOUPLED, longest))]
             return effects(groups, pair, f", staleness {longest}") if longest > FAR else []
 
-        said = (
+        sentence = (
             f"Decoupled − behavior at small staleness: {self._by_regime(early)}; behavior − decoupled beyond {FAR}: "
             f"{self._by_regime(late)}."
         )
         parts = [early(self.judged_on), late(self.judged_on)]
-        return judge_all(claim, "the better loss − the other, as claimed, normalized", parts, said)
+        return judge_all(claim, "the better loss − the other, as claimed, normalized", parts, sentence)
 
     def _by_regime(self, effects_in: Callable[[str], list[Evidence]]) -> str:
         """Of every regime what all environments say, or the only one."""
-        found = {regime: effects_in(regime) for regime in self.waits}
-        return "; ".join(f"{regime} {evidence[0].effect}" for regime, evidence in found.items() if evidence)
+        by_regime = {regime: effects_in(regime) for regime in self.waits}
+        return "; ".join(f"{regime} {evidence[0].effect}" for regime, evidence in by_regime.items() if evidence)
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         words = {v.claim.id: v.word for v in verdicts}
@@ -217,7 +217,7 @@ class Staleness(Trained):
         over = lambda frame, y, title, note: paper.over(
             frame, "staleness", "staleness, iterations", y, title, note, list(LOSSES)
         )
-        found = {
+        figures = {
             "final_by_staleness": Figure(
                 over(
                     summary(finals),
@@ -266,7 +266,7 @@ class Staleness(Trained):
         }
         if finals["environment"].n_unique() > 1:
             for regime in self.waits:
-                found[f"by_environment_{list(self.waits).index(regime)}"] = Figure(
+                figures[f"by_environment_{list(self.waits).index(regime)}"] = Figure(
                     over(
                         summary(finals.filter(pl.col("regime") == regime), "environment"),
                         "score (normalized return)",
@@ -275,19 +275,19 @@ class Staleness(Trained):
                     ),
                     "Figures 7 to 9.",
                 )
-        return found
+        return figures
 
     def notes(self) -> list[str]:
-        found = [
+        remarks = [
             "PPO with the clipped objective, 3 epochs of 8 minibatches, the ratio to the behavior policy capped at "
             "100, as in the paper. The iterations that fill the queue count as steps.",
             "Values and advantages of stale data are those of the moment it was collected; in the paper's code only "
             "the values are, and advantages are computed at use.",
         ]
         if self.size == "full":
-            return found
+            return remarks
         return [
-            *found,
+            *remarks,
             SCORE,
             BROKEN,
             DIFFERENT,
@@ -352,16 +352,16 @@ def summary(finals: pl.DataFrame, panel: str = "regime") -> pl.DataFrame:
         environments = groups.with_all((regime, loss, k))
         for name in [regime] if panel == "regime" else environments:
             chosen = environments if panel == "regime" else [name]
-            found = combination(groups, chosen, [(1.0, (regime, loss, k))])
+            mean = combination(groups, chosen, [(1.0, (regime, loss, k))])
             row = {"panel": name, "series": loss, "staleness": k}
-            rows.append(row | {"value": found.value, "lo": found.lo, "hi": found.hi})
+            rows.append(row | {"value": mean.value, "lo": mean.lo, "hi": mean.hi})
     return pl.DataFrame(rows)
 
 
 def diagnostic(change: pl.DataFrame, name: str) -> pl.DataFrame:
     """One diagnostic by loss and staleness: mean over environments, and the lowest and highest of them."""
     value = pl.col(name)
-    found = change.group_by("regime", "loss", "staleness", maintain_order=True).agg(
+    lines = change.group_by("regime", "loss", "staleness", maintain_order=True).agg(
         value.mean().alias("value"), value.min().alias("lo"), value.max().alias("hi")
     )
-    return found.rename({"regime": "panel", "loss": "series"})
+    return lines.rename({"regime": "panel", "loss": "series"})

@@ -54,9 +54,9 @@ class Steps(OfRun):
         for r in range(self.replicates):
             key = jax.random.fold_in(jax.random.key(config.seed), r)
             samples = draw(state, config, r)
-            found = [np.asarray(x, np.float64) for x in measure(state.params, samples, key)]
-            for kept, value in zip((squares, apart, rates, means), found):
-                kept.append(value)
+            arrays = [np.asarray(x, np.float64) for x in measure(state.params, samples, key)]
+            for series, value in zip((squares, apart, rates, means), arrays):
+                series.append(value)
             bench.tick(len(means) * 2 * max(self.sizes))
         if not engine.reusable:
             draw.close()

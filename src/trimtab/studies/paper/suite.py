@@ -142,8 +142,8 @@ def clipped(env_id: str, size: Size, ewma: bool = False) -> Config:
 
 def _base(env_id: str, size: Size, algo: str, changes: dict[str, Any]) -> Config:
     if size == "full":
-        kept = {"surrogate": "kl", "kl_coef": 1.0} if "surrogate" in changes else {}
-        return from_dict(presets.load(f"{algo}/procgen") | kept | {"env_id": env_id, "norm_adv": "ewma"})
+        objective = {"surrogate": "kl", "kl_coef": 1.0} if "surrogate" in changes else {}
+        return from_dict(presets.load(f"{algo}/procgen") | objective | {"env_id": env_id, "norm_adv": "ewma"})
     about = next(e for e in SUITE if e.env_id == env_id)
     steps = about.quick_steps if size == "quick" else about.steps
     config = from_dict(COMMON | {"env_id": env_id, "algo": algo, "total_timesteps": steps} | changes | about.changes)

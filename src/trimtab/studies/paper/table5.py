@@ -40,8 +40,8 @@ def table5(finals: pl.DataFrame, batches: tuple[int, ...]) -> pl.DataFrame:
     largest = batches[0]
     for ablation in ABLATIONS:
         for n in batches[1:]:
-            wanted = [(v, m) for v in (ADJUSTED, ablation) for m in (largest, n)]
-            environments = groups.with_all(*wanted)
+            cells = [(v, m) for v in (ADJUSTED, ablation) for m in (largest, n)]
+            environments = groups.with_all(*cells)
             if not environments:
                 continue
             pairs = {e: [_losses(groups, e, v, largest, n) for v in (ablation, ADJUSTED)] for e in environments}
@@ -50,7 +50,7 @@ def table5(finals: pl.DataFrame, batches: tuple[int, ...]) -> pl.DataFrame:
             if not strata:
                 continue
             test = stats.van_elteren(strata, "greater")
-            size = stats.effect_size([stats.Ablation(*(groups(e, *labels) for labels in wanted)) for e in environments])
+            size = stats.effect_size([stats.Ablation(*(groups(e, *labels) for labels in cells)) for e in environments])
             rows.append(
                 {
                     "ablation": ablation,
@@ -126,14 +126,14 @@ class Table5(Batches):
             word = "depends"
         elif attainable > THRESHOLD and any(beyond(e, 0.0, len(evidence)) < 0 for e in evidence):
             word = "does not hold"
-        said = (
+        sentence = (
             f"Z at {self.batches[-1]} against {self.batches[0]} environments: "
             + ", ".join(f"{row['ablation'][:3]} {row['z']:.2f}" for row in rows)
             + f"; significant above {THRESHOLD:.2f}: {', '.join(significant) or 'none'}. "
             + f"The largest Z these numbers of seeds can show is {attainable:.2f}."
         )
         needed = _needed(rows, attainable) if word == "not resolved at this size" else ""
-        return [Verdict(self.claims[0], word, "effect size of Table 5, normalized return", evidence, said, needed)]
+        return [Verdict(self.claims[0], word, "effect size of Table 5, normalized return", evidence, sentence, needed)]
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         table = tables["table5"]
@@ -179,7 +179,7 @@ def _needed(rows: list[dict], attainable: float) -> str:
     weakest = min(rows, key=lambda row: row["z"])
     if weakest["z"] <= 0:
         return f"out of reach: {weakest['ablation'][:3]} shows no effect at all here, and may be nil"
-    wanted = round(seeds * ((THRESHOLD + MOSTLY) / weakest["z"]) ** 2) + 1
-    if wanted > REACH:
+    seeds_needed = round(seeds * ((THRESHOLD + MOSTLY) / weakest["z"]) ** 2) + 1
+    if seeds_needed > REACH:
         return f"out of reach: over {REACH} seeds for the weakest, {weakest['ablation'][:3]}, which may be nil"
-    return f"about {wanted} seeds ({seeds} here), for the weakest, {weakest['ablation'][:3]}"
+    return f"about {seeds_needed} seeds ({seeds} here), for the weakest, {weakest['ablation'][:3]}"

@@ -96,8 +96,8 @@ class Trained(Declared):
 
     def finished(self, outcomes: Outcomes) -> list[tuple[Cell, int, Outcome]]:
         """The runs that came to an end; what failed is reported elsewhere."""
-        found = [(cell, seed, outcomes[job.identity]) for cell, seed, job in self.runs()]
-        return [(cell, seed, outcome) for cell, seed, outcome in found if outcome.done]
+        runs = [(cell, seed, outcomes[job.identity]) for cell, seed, job in self.runs()]
+        return [(cell, seed, outcome) for cell, seed, outcome in runs if outcome.done]
 
     def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
         finals, curves = [], []
@@ -111,8 +111,8 @@ class Trained(Declared):
             last = curve.value[-max(1, round(suite.final_share(self.size) * BINS)) :]
             final, area = float(np.mean(last)), float(np.mean(curve.value))
             score = scale(final if self.size == "full" else area)
-            found = {"final": final, "area": area, "final_normalized": scale(final), "score": score}
-            finals.append(about | found | (self.also(outcome) if outcome.done else {}))
+            scores = {"final": final, "area": area, "final_normalized": scale(final), "score": score}
+            finals.append(about | scores | (self.also(outcome) if outcome.done else {}))
             steps = zip(curve.step, curve.value)
             curves += [about | {"step": round(s), "return": v, "normalized": scale(v)} for s, v in steps]
         return {"finals": pl.DataFrame(finals, infer_schema_length=None), "curves": pl.DataFrame(curves)}
@@ -151,9 +151,9 @@ class Groups:
         """The same by seed: a seed whose run failed is missing."""
         return self._values.get((environment, *labels), {})
 
-    def with_all(self, *wanted: tuple) -> list[str]:
+    def with_all(self, *label_sets: tuple) -> list[str]:
         """Environments that have runs under every one of these labels."""
-        return [e for e in self.environments if all(self(e, *labels) for labels in wanted)]
+        return [e for e in self.environments if all(self(e, *labels) for labels in label_sets)]
 
 
 Weighted = Sequence[tuple[float, tuple]]  # weights, each with the labels of a group
@@ -172,10 +172,10 @@ def effects(groups: Groups, weighted: Weighted, mark: str = "") -> list[Evidence
     if not environments:
         return []
     seeds = min(len(groups(e, *labels)) for e in environments for _, labels in weighted)
-    found = [Evidence(f"{e}{mark}", combination(groups, [e], weighted), seeds) for e in environments]
+    evidence = [Evidence(f"{e}{mark}", combination(groups, [e], weighted), seeds) for e in environments]
     if len(environments) > 1:
-        found.insert(0, Evidence(f"{ALL}{mark}", combination(groups, environments, weighted), seeds, pooled=True))
-    return found
+        evidence.insert(0, Evidence(f"{ALL}{mark}", combination(groups, environments, weighted), seeds, pooled=True))
+    return evidence
 
 
 def together(groups: Groups, weighted: Weighted, mark: str = "") -> Evidence:

@@ -109,7 +109,7 @@ class Bias(Declared):
         exact = runs.gathered(self._exact(), outcomes, "exact.parquet")
         sampled = runs.gathered(self._looks(), outcomes, "directions.parquet")
         sampled = sampled.filter(pl.col("quantity").is_in(KEPT))
-        drawn = [
+        draws = [
             {"environment": job.config.env_id, "seed": job.config.seed} | row
             for job in self._draws()
             if outcomes[job.identity].done
@@ -119,7 +119,7 @@ class Bias(Declared):
         return {
             "exact": exact.select(*keys, "num_steps", "gae_lambda", "bias_sq", "true_grad_sq", "row_gap_sq"),
             "sampled": sampled.select(*keys, "num_envs", "num_steps", "quantity", "value", "lo", "hi"),
-            "draws": pl.DataFrame(drawn),
+            "draws": pl.DataFrame(draws),
         }
 
     # Verdicts ------------------------------------------------------------------------------------------------
@@ -129,26 +129,26 @@ class Bias(Declared):
         return [falls, self._same(tables), self._trade(tables["sampled"], falls)]
 
     def _falls(self, tables: dict[str, pl.DataFrame]) -> Verdict:
-        evidence, told = [], []
+        evidence, factors = [], []
         for (environment,), here in tables["exact"].group_by("environment", maintain_order=True):
             e, seeds = effect_over_seeds(here, _log_fall)
             evidence.append(Evidence(f"{environment} (exact)", e, seeds))
-            told.append(f"{environment} by a factor of {math.exp(e.value):,.3g}")
+            factors.append(f"{environment} by a factor of {math.exp(e.value):,.3g}")
         for (environment,), here in tables["sampled"].group_by("environment", maintain_order=True):
             e, seeds = effect_over_seeds(here, _sampled_fall)
             evidence.append(Evidence(str(environment), e, seeds))
-        sentence = f"From T = {SHORTEST} to {LONGEST}, bias² falls on {', on '.join(told)} (exact)."
+        sentence = f"From T = {SHORTEST} to {LONGEST}, bias² falls on {', on '.join(factors)} (exact)."
         measured = "log(bias² at T = 1 / at 512), exact; bias² at T = 4 minus at 256, in variances of a sample, sampled"
         return judge(P7, measured, evidence, sentence)
 
     def _same(self, tables: dict[str, pl.DataFrame]) -> Verdict:
         exact, sampled, worst = [], [], 0.0
         for (environment,), here in tables["exact"].group_by("environment", maintain_order=True):
-            known = here.filter(pl.col("row_gap_sq").is_not_null() & (pl.col("bias_sq") > 0))
-            gap = float((known["row_gap_sq"] / known["bias_sq"]).max() or 0.0)
+            gaps = here.filter(pl.col("row_gap_sq").is_not_null() & (pl.col("bias_sq") > 0))
+            gap = float((gaps["row_gap_sq"] / gaps["bias_sq"]).max() or 0.0)
             worst = max(worst, gap)
             left = Estimate(SAME - gap, SAME - gap, SAME - gap)
-            exact.append(Evidence(f"{environment} (exact)", left, known["seed"].n_unique()))
+            exact.append(Evidence(f"{environment} (exact)", left, gaps["seed"].n_unique()))
         draws = tables["draws"]
         for (environment,), here in draws.group_by("environment", maintain_order=True) if len(draws) else ():
             e, seeds = effect_over_seeds(here, lambda own: _mean((SAME * own["rows"] - own["gap"]) / own["unit"]))
@@ -166,9 +166,9 @@ class Bias(Declared):
         for (environment,), here in sampled.group_by("environment", maintain_order=True):
             e, seeds = effect_over_seeds(here, lambda own: _share(own, SPLITS[-1]) - _share(own, SPLITS[0]))
             correlated.append(Evidence(f"{environment}, correlation", e, seeds))
-        told = ", ".join(f"{e.environment.split(',')[0]} {e.effect.value:+.0%}" for e in correlated)
+        changes = ", ".join(f"{e.environment.split(',')[0]} {e.effect.value:+.0%}" for e in correlated)
         sentence = (
-            f"From 256 × 4 to 4 × 256 the covariance term's share of the variance changes by {told}; "
+            f"From 256 × 4 to 4 × 256 the covariance term's share of the variance changes by {changes}; "
             f"that bias falls as T grows: {falls.word}."
         )
         measured = "difference of covariance / variance; fall of bias² as for P7"
@@ -179,7 +179,7 @@ class Bias(Declared):
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
         from trimtab.report.studies import bias
 
-        found = {
+        figures = {
             "exact": Figure(
                 bias.exact_bias(tables["exact"], list(self.finite)),
                 "Lines that fall to the right: longer rows, less bias; where they level off, λ < 1 keeps the rest.",
@@ -191,8 +191,8 @@ class Bias(Declared):
         }
         if len(tables["draws"]):
             caption = "Rows and single draws should have the same bias, and their distance be 0."
-            found["draws"] = Figure(bias.draws(tables["draws"]), caption)
-        return found
+            figures["draws"] = Figure(bias.draws(tables["draws"]), caption)
+        return figures
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         falls, _, trade = verdicts

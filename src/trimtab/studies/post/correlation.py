@@ -63,16 +63,17 @@ class Correlation(Declared):
         return [*self._looks(), *self._courses()]
 
     def _looks(self) -> list[Directions]:
-        found = runs.trained(self.size, self.seed)
-        return [runs.directions(run, LONG, (FIRST, SECOND), self.size, bias=False) for run in found]
+        trainings = runs.trained(self.size, self.seed)
+        return [runs.directions(run, LONG, (FIRST, SECOND), self.size, bias=False) for run in trainings]
 
     def _courses(self) -> list[Directions]:
         """Every twentieth of the run, fewer replicates at each."""
         shares = [(k + 1) / self.checkpoints for k in range(self.checkpoints)]
         few = {"quick": 8, "default": 12, "full": 32}[self.size]
-        found = runs.trained(self.size, self.seed)
+        trainings = runs.trained(self.size, self.seed)
         return [
-            runs.directions(run, LONG, shares, self.size, replicates=few, looked=few // 2, bias=False) for run in found
+            runs.directions(run, LONG, shares, self.size, replicates=few, looked=few // 2, bias=False)
+            for run in trainings
         ]
 
     def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
@@ -127,20 +128,20 @@ class Correlation(Declared):
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
         from trimtab.report.studies import post
 
-        found = {}
+        figures = {}
         for name, (stage, lags) in zip(("first_step", "second_step"), LAGS.items()):
             chart = post.cosine_distributions(tables["distributions"], stage, lags, self._seen_at(stage))
             caption = "If the orange outline lies right of the grey one, gradients of one trajectory share a direction."
-            found[name] = Figure(chart, f"{caption} Pooled over {runs.SEEDS[self.size]} seeds and many batches.")
-        found["covariance"] = Figure(
+            figures[name] = Figure(chart, f"{caption} Pooled over {runs.SEEDS[self.size]} seeds and many batches.")
+        figures["covariance"] = Figure(
             post.covariance_by_lag(tables["covariances"]),
             "Look at how fast the solid line falls to the dashed baseline; the band is the spread over checkpoints, as "
             "in the post.",
         )
-        found["cosine"] = Figure(
+        figures["cosine"] = Figure(
             post.cosine_gaps(tables["cosines"], LAGS), "Points right of 0: more alike within than across trajectories."
         )
-        return found
+        return figures
 
     def _seen_at(self, stage: str) -> str:
         share = {"at 399,360": FIRST, "at 450,560": SECOND}[stage]
@@ -171,8 +172,8 @@ def with_noise(table: pl.DataFrame) -> pl.DataFrame:
     mean = lambda *by: value.mean().over(*keys, *by)
     left = value - mean("step") - mean("replicate") + mean()
     freedom = (pl.col("step").n_unique() - 1) * (pl.col("replicate").n_unique() - 1)
-    found = table.with_columns(left.alias("left")).group_by(keys, maintain_order=True)
-    noise = found.agg((pl.col("left").pow(2).sum() / freedom / pl.col("replicate").n_unique()).alias("noise"))
+    groups = table.with_columns(left.alias("left")).group_by(keys, maintain_order=True)
+    noise = groups.agg((pl.col("left").pow(2).sum() / freedom / pl.col("replicate").n_unique()).alias("noise"))
     means = table.group_by("step", *keys, maintain_order=True).agg(value.mean())
     return means.join(noise, on=keys, how="left", nulls_equal=True, maintain_order="left")
 
@@ -184,8 +185,8 @@ def _gap(own: pl.DataFrame, lag: int) -> float | None:
 
 
 def _mean(own: pl.DataFrame, lag: int) -> float:
-    found = own.filter((pl.col("quantity") == "covariance_within") & (pl.col("lag") == lag))["value"].mean()
-    return float("nan") if found is None else found
+    mean = own.filter((pl.col("quantity") == "covariance_within") & (pl.col("lag") == lag))["value"].mean()
+    return float("nan") if mean is None else mean
 
 
 def _to_baseline(own: pl.DataFrame, lag: int) -> float:

@@ -132,7 +132,7 @@ class FrozenLake(Declared):
         return [self._along(tables["episodes"]), self._others(tables["alignments"]), self._noise(tables["advantages"])]
 
     def _along(self, episodes: pl.DataFrame) -> Verdict:
-        evidence, told = [], []
+        evidence, phrases = [], []
         above = episodes.with_columns((pl.col("value") - pl.col("chance")).alias("above"))
         for update in EPISODES:
             here = above.filter(pl.col("update") == update)
@@ -141,12 +141,12 @@ class FrozenLake(Declared):
             chance = (1 / here["length"].sqrt()).mean() or math.nan
             uneven = here["chance"].mean() or math.nan
             mean = here["value"].mean() or math.nan
-            told.append(
+            phrases.append(
                 f"at update {update} {mean:.2f}, against {chance:.2f} (1/√L) and {uneven:.2f} (as long as these)"
             )
         sentence = (
             f"Mean cosine of gradients with the mean of their episode, over {len(episodes):,} episodes, against that "
-            f"of independent gradients: {'; '.join(told)}."
+            f"of independent gradients: {'; '.join(phrases)}."
         )
         measured = "mean cosine with the trajectory's mean, minus that of independent gradients"
         return judge_all(D1, measured, [[e] for e in evidence], sentence)
@@ -157,11 +157,11 @@ class FrozenLake(Declared):
         )
         at = lambda own, split, column="value": own.filter(pl.col("split") == split)[column].mean()
         e, seeds = effect_over_seeds(spread, lambda own: at(own, "4x32") - at(own, "32x4"))
-        told = "; ".join(
+        spreads = "; ".join(
             f"{s.replace('x', ' × ')}: {at(spread, s):.3f}, {at(spread, s, 'negative'):.0%} of pairs negative"
             for s in ("4x32", "32x4")
         )
-        sentence = f"Standard deviation over pairs of batches of the mean cosine with the other's mean. {told}."
+        sentence = f"Standard deviation over pairs of batches of the mean cosine with the other's mean. {spreads}."
         return judge(
             D2, "spread of alignments, 4 × 32 minus 32 × 4", [Evidence("FrozenLake8x8-v1", e, seeds)], sentence
         )
@@ -182,10 +182,10 @@ class FrozenLake(Declared):
     # What is shown -------------------------------------------------------------------------------------------
 
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
-        from trimtab.report.studies import frozenlake as drawn
+        from trimtab.report.studies import frozenlake as charts
 
         updates = sorted(set(tables["batch_0"]["update"]))
-        frames = tuple((f"update {u:,}", drawn.against_others(tables["batch_0"], u)) for u in updates)
+        frames = tuple((f"update {u:,}", charts.against_others(tables["batch_0"], u)) for u in updates)
         first = updates.index(FIRST_SHOWN) if FIRST_SHOWN in updates else 0
         return {
             "batch_0": Figure(
@@ -195,17 +195,18 @@ class FrozenLake(Declared):
                 frames,
             ),
             "spread": Figure(
-                drawn.spreads(tables["alignments"]), "The same over many batches and seeds: a higher line spreads more."
+                charts.spreads(tables["alignments"]),
+                "The same over many batches and seeds: a higher line spreads more.",
             ),
             "course": Figure(
-                drawn.courses(tables["course"]),
+                charts.courses(tables["course"]),
                 "Dashed: what independent gradients, all as long, have with their own mean: 1/√L.",
             ),
             "episodes": Figure(
-                drawn.by_length(tables["episodes"]), "Points above the line: more alike than averaging makes them."
+                charts.by_length(tables["episodes"]), "Points above the line: more alike than averaging makes them."
             ),
             "advantages": Figure(
-                drawn.advantage_noise(over_seeds(tables["advantages"], ["num_steps"])),
+                charts.advantage_noise(over_seeds(tables["advantages"], ["num_steps"])),
                 "Noisier at small T would fall to the right.",
             ),
         }

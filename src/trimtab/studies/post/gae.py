@@ -106,9 +106,9 @@ class Lambda(Declared):
     def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
         table = runs.with_split(runs.gathered(self.jobs(), outcomes, "directions.parquet"))
         keys = ["seed", "split", "num_envs", "num_steps", "gae_lambda", "quantity"]
-        kept = ["variance", "individual", "bias_sq", "true_grad_sq", "sample_own_size", "cosine_across"]
+        quantities = ["variance", "individual", "bias_sq", "true_grad_sq", "sample_own_size", "cosine_across"]
         lag = (pl.col("quantity").is_in(["cosine_within", "covariance_within"])) & (pl.col("lag") == LAG)
-        numbers = table.filter(pl.col("quantity").is_in([*kept, "covariance_across"]) | lag)
+        numbers = table.filter(pl.col("quantity").is_in([*quantities, "covariance_across"]) | lag)
         numbers = numbers.group_by(keys, maintain_order=True).agg(pl.col("value").mean())
         batches = table.filter(pl.col("quantity") == "batch_cosine").rename({"replicate": "i", "lag": "j"})
         shown = pl.col("quantity").is_in(["sample_own_value", "cosine_across_value"]) | (
@@ -139,11 +139,11 @@ class Lambda(Declared):
         variance, bias = [], []
         for split in (LONG, SHORT):
             ratio = partial(log_ratio, quantity="variance", above=split, lam_above=1.0, below=split, lam_below=0.0)
-            found = effect_over_seeds(numbers, ratio)
-            variance.append(Evidence(f"variance, {words(split)}", *found))
+            effect = effect_over_seeds(numbers, ratio)
+            variance.append(Evidence(f"variance, {words(split)}", *effect))
             gap = partial(_bias_gap, more=split, lam_more=0.0, less=split, lam_less=1.0)
-            found = effect_over_seeds(numbers, gap)
-            bias.append(Evidence(f"bias, {words(split)}", *found))
+            effect = effect_over_seeds(numbers, gap)
+            bias.append(Evidence(f"bias, {words(split)}", *effect))
         factor = math.exp(variance[0].effect.value)
         sentence = f"From λ = 0 to 1 the variance at 4 × 256 changes by a factor of {factor:.3g}."
         measured = "log variance ratio (λ = 1 over 0); bias² at 0 minus 1, over a sample's variance"
@@ -161,12 +161,12 @@ class Lambda(Declared):
         return judge_all(P11, measured, [[noise], [bias], [beyond]], sentence)
 
     def _interaction(self, numbers: pl.DataFrame) -> Verdict:
-        parts, told = [], []
+        parts, factors = [], []
         for value in (v for v in LAMBDAS if v != OWN):
             e, seeds = effect_over_seeds(numbers, partial(_factors_apart, gae_lambda=value))
-            told.append(f"λ = {value:g}: {math.exp(e.value):.2f} [{math.exp(e.lo):.2f}, {math.exp(e.hi):.2f}]")
+            factors.append(f"λ = {value:g}: {math.exp(e.value):.2f} [{math.exp(e.lo):.2f}, {math.exp(e.hi):.2f}]")
             parts.append([Evidence(f"Pendulum-v1, λ = {value:g}", e.within(ALIKE), seeds)])
-        sentence = f"λ's factor at 4 × 256 over its factor at 16 × 64: {', '.join(told)}."
+        sentence = f"λ's factor at 4 × 256 over its factor at 16 × 64: {', '.join(factors)}."
         return judge_all(P12, "log 1.25 minus |difference of log factors|", parts, sentence)
 
     def _far(self, numbers: pl.DataFrame) -> Verdict:
@@ -184,13 +184,13 @@ class Lambda(Declared):
         return judge_all(P13, f"mean cosine at lag {LAG}, within minus across", [[e] for e in evidence], sentence)
 
     def _sizes(self, claim: Claim, table: pl.DataFrame, what: str) -> Verdict:
-        evidence, told = [], []
+        evidence, sizes = [], []
         for split in (LONG, SHORT):
             here = table.filter(pl.col("split") == name_of(split)).with_columns(pl.col("value").abs())
             e, seeds = effect_over_seeds(here, lambda own: _difference(_mean_at(own, 0.0), _mean_at(own, 1.0)))
             evidence.append(Evidence(f"Pendulum-v1, {words(split)}", e, seeds))
-            told.append(f"{words(split)}: {_mean_at(here, 0.0):.2f} at λ = 0, {_mean_at(here, 1.0):.2f} at λ = 1")
-        sentence = f"Mean size of the {what}: {'; '.join(told)}."
+            sizes.append(f"{words(split)}: {_mean_at(here, 0.0):.2f} at λ = 0, {_mean_at(here, 1.0):.2f} at λ = 1")
+        sentence = f"Mean size of the {what}: {'; '.join(sizes)}."
         return judge_all(claim, f"mean |{what}|, λ = 0 minus λ = 1", [[e] for e in evidence], sentence)
 
     # What is shown -------------------------------------------------------------------------------------------
@@ -222,8 +222,8 @@ class Lambda(Declared):
         }
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
-        said = {v.claim.id: v.sentence for v in verdicts}
-        return f"{said['P10']} {said['P14']}"
+        sentences = {v.claim.id: v.sentence for v in verdicts}
+        return f"{sentences['P10']} {sentences['P14']}"
 
     def notes(self) -> list[str]:
         return [
@@ -248,22 +248,22 @@ def log_ratio(own: pl.DataFrame, quantity: str, above, lam_above: float, below, 
     return math.log(one / other) if one and other and one > 0 and other > 0 else None
 
 
-def equal_lambda(curve: dict[float, float], wanted: float) -> float:
+def equal_lambda(curve: dict[float, float], target: float) -> float:
     """The λ at which a curve that grows with λ has a value, between the measured ones; at most its ends."""
     lambdas = sorted(curve)
     values = np.maximum.accumulate([curve[k] for k in lambdas])
-    return float(np.interp(wanted, values, lambdas))
+    return float(np.interp(target, values, lambdas))
 
 
 def _at(own: pl.DataFrame, quantity: str, split: tuple[int, int], gae_lambda: float) -> float | None:
     here = (pl.col("quantity") == quantity) & (pl.col("split") == name_of(split)) & (pl.col("gae_lambda") == gae_lambda)
-    found = own.filter(here)["value"]
-    return found[0] if len(found) else None
+    values = own.filter(here)["value"]
+    return values[0] if len(values) else None
 
 
 def _one(own: pl.DataFrame, quantity: str) -> float | None:
-    found = own.filter(pl.col("quantity") == quantity)["value"]
-    return found[0] if len(found) else None
+    values = own.filter(pl.col("quantity") == quantity)["value"]
+    return values[0] if len(values) else None
 
 
 def _difference(one: float | None, other: float | None) -> float | None:
@@ -291,7 +291,7 @@ def _bias_gap(own: pl.DataFrame, more, lam_more: float, less, lam_less: float) -
 
 def _below_own(own: pl.DataFrame) -> float | None:
     curve = {v: _at(own, "per_sample", LONG, v) for v in LAMBDAS}
-    wanted = _at(own, "per_sample", FAR_BELOW, OWN)
-    if wanted is None or any(v is None for v in curve.values()):
+    target = _at(own, "per_sample", FAR_BELOW, OWN)
+    if target is None or any(v is None for v in curve.values()):
         return None
-    return OWN - equal_lambda({k: v for k, v in curve.items() if v is not None}, wanted)
+    return OWN - equal_lambda({k: v for k, v in curve.items() if v is not None}, target)

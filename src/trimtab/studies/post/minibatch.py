@@ -58,18 +58,18 @@ class Minibatch(Declared):
 
     def _looks(self) -> list[Minibatches]:
         count = {"quick": 12, "default": 48, "full": 128}[self.size]
-        found = []
+        jobs = []
         for run in runs.trained(self.size, self.seed):
             steps = tuple(sorted({step_at(run.config, share) for share in STAGES.values()}))
-            found += [Minibatches(run, steps, *split, SIZES, count) for split in (LONG, SHORT)]
-        return found
+            jobs += [Minibatches(run, steps, *split, SIZES, count) for split in (LONG, SHORT)]
+        return jobs
 
     def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
         tables = []
         for split in (LONG, SHORT):
             jobs = [job for job in self._looks() if (job.num_envs, job.num_steps) == split]
-            told = pl.lit(f"{split[0]}x{split[1]}").alias("split")
-            tables.append(runs.gathered(jobs, outcomes, "minibatches.parquet").with_columns(told))
+            split_column = pl.lit(f"{split[0]}x{split[1]}").alias("split")
+            tables.append(runs.gathered(jobs, outcomes, "minibatches.parquet").with_columns(split_column))
         table = runs.with_stage(pl.concat(tables), runs.pendulum(self.size, self.seed), STAGES)
         keys = ["stage", "split", "seed", "quantity", "way", "size", "epoch"]
         means = table.group_by(keys, maintain_order=True).agg(pl.col("value").mean())
@@ -94,14 +94,14 @@ class Minibatch(Declared):
         return judge_all(P9, measured, parts, sentence)
 
     def _shuffling(self, table: pl.DataFrame) -> Verdict:
-        evidence, told = [], []
+        evidence, phrases = [], []
         for split in ("4x256", "16x64"):
             for stage in STAGES:
                 here = table.filter((pl.col("split") == split) & (pl.col("stage") == stage))
                 e, seeds = effect_over_seeds(here, lambda own: log_ratio(own, ROWS, SHUFFLED))
                 evidence.append(Evidence(f"{split.replace('x', ' × ')}, {stage}", e, seeds))
-                told.append(f"{split.replace('x', ' × ')} {stage} {math.exp(e.value):.2f}")
-        ratios = ", ".join(told)
+                phrases.append(f"{split.replace('x', ' × ')} {stage} {math.exp(e.value):.2f}")
+        ratios = ", ".join(phrases)
         sentence = f"Variance of rows over that of shuffled samples, in 32s: {ratios}."
         return judge(P16, "log variance ratio of a minibatch gradient, rows over shuffled", evidence, sentence)
 
@@ -155,8 +155,8 @@ def _relative_noise(own: pl.DataFrame) -> float | None:
 
 
 def _change(own: pl.DataFrame, quantity: str) -> float | None:
-    found = own.filter(pl.col("quantity") == quantity).sort("epoch")["value"]
-    return found[-1] - found[0] if len(found) > 1 else None
+    values = own.filter(pl.col("quantity") == quantity).sort("epoch")["value"]
+    return values[-1] - values[0] if len(values) > 1 else None
 
 
 def _drift(own: pl.DataFrame) -> float | None:

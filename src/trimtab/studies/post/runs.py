@@ -97,8 +97,8 @@ def gathered(jobs: Iterable[Job], outcomes: Outcomes, file: str) -> pl.DataFrame
         error = outcome.error or error
         if outcome.done:
             config = job.config  # type: ignore[attr-defined]
-            told = pl.lit(config.env_id).alias("environment"), pl.lit(config.seed).alias("seed")
-            tables.append(pl.read_parquet(Path(outcome.path) / file).with_columns(*told))
+            columns = pl.lit(config.env_id).alias("environment"), pl.lit(config.seed).alias("seed")
+            tables.append(pl.read_parquet(Path(outcome.path) / file).with_columns(*columns))
     if not tables:
         raise RunError(f"nothing to measure, for all jobs of this part failed: {error}")
     return pl.concat(tables)
@@ -141,6 +141,6 @@ def over_seeds(table: pl.DataFrame, keys: Iterable[str], value: str = "value") -
 
 def effect_over_seeds(table: pl.DataFrame, effect: Callable[[pl.DataFrame], float | None]) -> tuple[Estimate, int]:
     """An effect computed seed by seed (None where a seed has none): mean with Student's interval, and the seeds."""
-    found = [effect(group) for _, group in table.group_by("seed", maintain_order=True)]
-    values = [v for v in found if v is not None and v == v and abs(v) != float("inf")]
+    effects = [effect(group) for _, group in table.group_by("seed", maintain_order=True)]
+    values = [v for v in effects if v is not None and v == v and abs(v) != float("inf")]
     return stats.mean_interval(values), len(values)

@@ -112,11 +112,11 @@ class PostSplit(Declared):
         ]
 
     def _by_stage(self, table: pl.DataFrame, effect) -> list[Evidence]:
-        found = []
+        evidence = []
         for stage in self.stages:
             e, seeds = effect_over_seeds(table.filter(pl.col("stage") == stage), effect)
-            found.append(Evidence(f"Pendulum-v1, {stage}", e, seeds))
-        return found
+            evidence.append(Evidence(f"Pendulum-v1, {stage}", e, seeds))
+        return evidence
 
     def _large_covariance(self, table: pl.DataFrame) -> Verdict:
         signed = self._by_stage(table, lambda own: share(own, LONG))
@@ -125,15 +125,15 @@ class PostSplit(Declared):
             self._by_stage(table, lambda own, side=side: (share(own, LONG) or math.nan) * side)[k]
             for k, side in enumerate(sides)
         ]
-        told = ", ".join(f"{e.environment.split(', ', 1)[1]} {e.effect.value:+.0%}" for e in signed)
-        sentence = f"Covariance term as a share of the variance at 4 × 256: {told}."
+        shares = ", ".join(f"{e.environment.split(', ', 1)[1]} {e.effect.value:+.0%}" for e in signed)
+        sentence = f"Covariance term as a share of the variance at 4 × 256: {shares}."
         return judge(P1, "size of covariance / variance", evidence, sentence, LARGE)
 
     def _ratio(self, claim: Claim, table: pl.DataFrame, quantity: str, above, below, least: float = 0.0) -> Verdict:
         evidence = self._by_stage(table, lambda own: log_ratio(own, quantity, above, below))
-        told = ", ".join(f"{e.environment.split(', ', 1)[1]} {math.exp(e.effect.value):.2f}" for e in evidence)
+        ratios = ", ".join(f"{e.environment.split(', ', 1)[1]} {math.exp(e.effect.value):.2f}" for e in evidence)
         name = "individual term" if quantity == "individual" else "variance"
-        sentence = f"The {name} at {words(above)} over that at {words(below)}: {told}."
+        sentence = f"The {name} at {words(above)} over that at {words(below)}: {ratios}."
         return judge(claim, f"log {name} ratio, {words(above)} over {words(below)}", evidence, sentence, least)
 
     def _environments(self, table: pl.DataFrame) -> Verdict:
@@ -141,19 +141,19 @@ class PostSplit(Declared):
         evidence = self._by_stage(
             table, lambda own: math.log(2) + (log_ratio(own, "variance", MORE_STEPS, LONG) or math.nan)
         )
-        told = ", ".join(f"{e.environment.split(', ', 1)[1]} {math.exp(e.effect.value):.2f}" for e in evidence)
-        sentence = f"Variance at 4 × 512 over that at 8 × 256: {told}."
+        ratios = ", ".join(f"{e.environment.split(', ', 1)[1]} {math.exp(e.effect.value):.2f}" for e in evidence)
+        sentence = f"Variance at 4 × 512 over that at 8 × 256: {ratios}."
         return judge(P17, "log variance ratio, 4 × 512 over 8 × 256", evidence, sentence)
 
     def _agreement(self, batches: pl.DataFrame) -> Verdict:
         here = batches.filter(pl.col("stage") == "at 450,560")
         effect, seeds = effect_over_seeds(here, lambda own: _size(own, LONG) - _size(own, SHORT))
         sizes = {split: here.filter(pl.col("split") == name_of(split))["value"] for split in (LONG, SHORT)}
-        told = "; ".join(
+        spreads = "; ".join(
             f"{words(s)}: mean {v.mean():.2f}, standard deviation {v.std():.2f}, {(v < 0).mean():.0%} negative"
             for s, v in sizes.items()
         )
-        sentence = f"Cosines between batch means over {len(sizes[LONG]):,} pairs. {told}."
+        sentence = f"Cosines between batch means over {len(sizes[LONG]):,} pairs. {spreads}."
         evidence = [Evidence("Pendulum-v1, at 450,560", effect, seeds)]
         return judge(P6, "mean |cosine| between batch means, 4 × 256 minus 16 × 64", evidence, sentence)
 
@@ -209,8 +209,8 @@ def share(own: pl.DataFrame, split: tuple[int, int]) -> float | None:
 
 
 def value(own: pl.DataFrame, quantity: str, split: tuple[int, int]) -> float | None:
-    found = own.filter((pl.col("quantity") == quantity) & (pl.col("split") == name_of(split)))["value"]
-    return found[0] if len(found) else None
+    values = own.filter((pl.col("quantity") == quantity) & (pl.col("split") == name_of(split)))["value"]
+    return values[0] if len(values) else None
 
 
 def log_ratio(own: pl.DataFrame, quantity: str, above: tuple[int, int], below: tuple[int, int]) -> float | None:
@@ -219,5 +219,5 @@ def log_ratio(own: pl.DataFrame, quantity: str, above: tuple[int, int], below: t
 
 
 def _size(own: pl.DataFrame, split: tuple[int, int]) -> float:
-    found = own.filter(pl.col("split") == name_of(split))["value"].abs().mean()
-    return math.nan if found is None else found
+    mean = own.filter(pl.col("split") == name_of(split))["value"].abs().mean()
+    return math.nan if mean is None else mean
