@@ -141,6 +141,23 @@ def test_policies_of_rsl_rl_bring_their_statistics_also_where_the_critic_has_oth
     assert np.exp(beginning(run)["params.policy.log_std"]) == pytest.approx([0.3])
 
 
+@pytest.mark.parametrize("seen_through", ["observation_preprocessor", "state_preprocessor", None])
+def test_policies_of_skrl_bring_the_units_of_observations_and_values(seen_through, tmp_path):
+    policy, value = layers("net_container", 3, 6, 5, 1), layers("net_container", 3, 6, 5, 1)
+    mean, variance = np.float64([0.1, -0.2, 0.5]), np.float64([0.4, 0.6, 0.1])
+    scaler = {"running_mean": mean, "running_variance": variance, "current_count": np.float64(700)}
+    saved = {"policy": policy | {"log_std_parameter": np.float32([-0.3])}, "value": value, "optimizer": {"lr": 1.0}}
+    saved["value_preprocessor"] = {"running_mean": np.float64([-3.0]), "running_variance": np.float64([4.0])}
+    saved |= {seen_through: scaler} if seen_through else {}
+    run = trimtab.adopt(saved, "Pendulum-v1", tmp_path / "run", activation="elu", **SMALL)
+    seen = np.clip((OBS - mean) / np.sqrt(variance), -5, 5) if seen_through else OBS
+    names = ["net_container.0", "net_container.2", "net_container.4"]
+    action, said_value = said(run)
+    np.testing.assert_allclose(action, clipped(forward(policy, names, seen, elu)), atol=1e-5)
+    np.testing.assert_allclose(said_value, -3 + 2 * forward(value, names, seen, elu)[:, 0], atol=1e-5)
+    assert beginning(run)["params.policy.log_std"] == pytest.approx([-0.3]) and run.config.update_epochs == 8
+
+
 @pytest.mark.parametrize("names", [("actor_mean", "Pendulum-v1", 1), ("actor", "CartPole-v1", 2)])
 def test_policies_of_cleanrl_with_continuous_and_discrete_actions(names, tmp_path):
     actor, env_id, outputs = names

@@ -6,6 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 from tensorboardX import SummaryWriter
+from tensorboardX.proto.summary_pb2 import Summary
 
 import trimtab
 from trimtab.cli import main
@@ -163,6 +164,80 @@ def test_a_step_size_at_its_bound_stands_in_for_the_clip_fraction(tmp_path, rate
     assert names == ({"num_learning_epochs"} if verdict != "fine" else set())
 
 
+AGENTS = {  # as Isaac Lab writes them
+    "rl_games": "params:\n  seed: 5\n  network: {separate: false, mlp: {units: [32, 16], activation: elu}}\n"
+    "  config: {name: ant, env_config: {name: Ant-v4}, num_actors: 64, horizon_length: 16, minibatch_size: 256,\n"
+    "    mini_epochs: 5, learning_rate: 3e-4, lr_schedule: adaptive, kl_threshold: 0.008, grad_norm: 1.0,\n"
+    "    truncate_grads: false, critic_coef: 4, e_clip: 0.2, clip_value: true}\n",
+    "skrl": "seed: 5\nagent:\n  rollouts: 16\n  learning_epochs: 5\n  mini_batches: 4\n  discount_factor: 0.98\n"
+    "  lambda: 0.9\n  learning_rate: 1.0e-4\n  learning_rate_scheduler: KLAdaptiveLR\n"
+    "  learning_rate_scheduler_kwargs: {kl_threshold: 0.02}\n  value_loss_scale: 2.0\n  value_clip: 0.3\n"
+    "  state_preprocessor: RunningStandardScaler\n  experiment: {directory: ant}\n",
+}
+
+
+def of_isaac(folder, library, scalars, steps):
+    events = folder / ("summaries" if library == "rl_games" else "")
+    with SummaryWriter(str(events)) as writer:
+        for k, step in enumerate(steps):
+            for tag, values in scalars.items():
+                value = Summary.Value(
+                    tag=tag, simple_value=values[k % len(values)]
+                )  # add_scalar would change skrl's tags
+                writer.file_writer.add_summary(Summary(value=[value]), step)
+    (folder / "params").mkdir(parents=True)
+    (folder / "params" / "agent.yaml").write_text(AGENTS[library])
+    return folder
+
+
+def rl_games(folder, rates=(1e-6, 1.5e-6)):
+    scalars = {"losses/a_loss": [-0.01], "losses/c_loss": [0.5], "losses/entropy": [3.0], "info/last_lr": rates}
+    scalars |= {"info/kl": [0.01], "info/e_clip": [0.2], "rewards/step": [5.0], "episode_lengths/step": [100.0]}
+    return of_isaac(folder, "rl_games", scalars, range(1024, 1024 * (ITERATIONS + 1), 1024))
+
+
+def skrl(folder):
+    scalars = {"Loss / Policy loss": [-0.01], "Loss / Value loss": [0.5], "Policy / Standard deviation": [0.8]}
+    scalars |= {"Learning / Learning rate": [1e-4, 1.5e-4], "Reward / Total reward (mean)": [5.0]}
+    return of_isaac(folder, "skrl", scalars, range(16, 16 * (ITERATIONS + 1), 16))
+
+
+def test_rl_games_counts_steps_and_says_its_kl(tmp_path):
+    log = read_log(rl_games(tmp_path / "run"))
+    config = log.config
+    assert log.format.title == "rl_games" and config.env_id == "Ant-v4" and len(log.rows) == ITERATIONS
+    assert (config.num_envs, config.num_steps, config.minibatch, config.update_epochs) == (64, 16, 256, 5)
+    assert (config.vf_coef, config.max_grad_norm, config.clip_vloss, config.desired_kl) == (2.0, None, 0.2, 0.008)
+    assert (config.hidden_sizes, config.activation, config.arch) == ((32, 16), "elu", "shared")
+    assert log.rows[-1]["time/total_timesteps"] == ITERATIONS * 1024 and log.rows[0]["train/entropy_loss"] == -3.0
+    assert log.rows[0]["train/approx_kl"] == pytest.approx(0.01)
+    findings = {f.check: f for f in diagnose_log(log).findings}
+    assert findings["step size"].verdict == "act" and "1e-06" in findings["step size"].seen
+    assert findings["step size"].change.keys() == {"mini_epochs"}
+    assert read_log(tmp_path / "run" / "summaries").config == config
+
+
+def test_rl_games_alone_gives_away_its_batch_and_that_the_step_size_adapts(tmp_path):
+    folder = rl_games(tmp_path / "run", rates=(1e-4, 1.5e-4))
+    (folder / "params" / "agent.yaml").unlink()
+    log = read_log(folder)
+    assert log.config.batch == 1024 and not log.knows_sizes and log.config.anneal_lr == "adaptive"
+
+
+def test_skrl_counts_calls_of_all_environments(tmp_path):
+    log = read_log(skrl(tmp_path / "run"), {"num_envs": 32})
+    config = log.config
+    assert log.format.title == "skrl" and log.rows[-1]["time/total_timesteps"] == 16 * ITERATIONS * 32
+    assert (config.num_envs, config.num_steps, config.minibatches, config.update_epochs) == (32, 16, 4, 5)
+    assert (config.gamma, config.gae_lambda, config.vf_coef, config.clip_vloss) == (0.98, 0.9, 2.0, 0.3)
+    assert (config.anneal_lr, config.desired_kl, config.norm_obs, config.norm_adv) == ("adaptive", 0.02, True, "batch")
+    findings = {f.check: f for f in diagnose_log(log).findings}
+    assert findings["step size"].verdict == "fine" and "clipping" in findings["not recorded"].seen
+    alone = read_log(tmp_path / "run")
+    assert alone.rows[-1]["time/total_timesteps"] == 16 * ITERATIONS and "one environment" in alone.notes[0]
+    assert any("num_envs" in f.seen for f in diagnose_log(alone).findings if f.check == "sizes")
+
+
 def test_events_that_are_still_being_written_are_read_to_their_last_whole_record(tmp_path):
     (file,) = cleanrl(tmp_path / "run").glob("*tfevents*")
     whole = read_events([file]).scalars["losses/clipfrac"]
@@ -189,7 +264,8 @@ def test_what_is_no_log_is_refused_in_one_line(tmp_path, capsys):
     (tmp_path / "other" / "progress.csv").write_text("time/total_timesteps,loss\n1,2\n")
     assert is_log(tmp_path / "other") and not is_log(tmp_path)
     with pytest.raises(
-        RunError, match=r"no log of Stable-Baselines3, CleanRL, rsl_rl: it records loss, time/total_time"
+        RunError,
+        match=r"no log of Stable-Baselines3, CleanRL, rsl_rl, skrl, rl_games: it records loss, time/total_time",
     ):
         read_log(tmp_path / "other")
     with pytest.raises(SystemExit, match="2"):

@@ -25,7 +25,7 @@ def adopt(
     env: Constructor | None = None,
     **fields: Unpack[Fields],
 ) -> Run:
-    """A run, at step 0, of a policy that another library trained: Stable-Baselines3, CleanRL or rsl_rl, dense networks.
+    """A run, at step 0, of a policy with dense networks that another library trained: SB3, CleanRL, rsl_rl or skrl.
 
     It can be evaluated, probed, watched, exported and, by `resume`, trained on. `environment` is an id.
     `policy` is its model, module or state_dict, or a file of one (SB3's .zip, PyTorch's .pt or .pth with
@@ -40,8 +40,8 @@ def adopt(
     if isinstance(normalizer, str | PathLike):
         normalizer = read("normalizer", normalizer)
     observed = networks.observed if normalizer is None else observed_by(normalizer)
-    known = hyperparameters_of(policy) | (hyperparameters or {})
-    config, notes = _configured(networks, observed, environment, known, dict(fields))
+    training = hyperparameters_of(policy) | (hyperparameters or {})
+    config, notes = _configured(networks, observed, environment, training, dict(fields))
     for note in notes:
         loop.to_stderr(note)
     place = str(policy) if isinstance(policy, str | PathLike) else f"a policy of {networks.names.title}"

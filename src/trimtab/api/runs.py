@@ -175,7 +175,7 @@ def probe(
 def diagnose(run: Run | Place, hyperparameters: dict[str, Any] | None = None) -> doctor.Diagnosis:
     """What a run's records say, by every rule that applies to it, and the next thing to try.
 
-    `run` may be the log of a run of Stable-Baselines3, CleanRL or rsl_rl: its directory, progress.csv or TensorBoard
+    `run` may be the log of a run of SB3, CleanRL, rsl_rl, skrl or rl_games: its directory, progress.csv or TensorBoard
     events. `hyperparameters` are what such a log does not say, by the names they have there.
     """
     if isinstance(run, str | PathLike) and not RunDir.began(run) and is_log(run):
@@ -188,8 +188,8 @@ def diagnose(run: Run | Place, hyperparameters: dict[str, Any] | None = None) ->
 def compare(*runs: Run | Place | Sequence[Run | Place]) -> Comparison:
     """Runs side by side, one by one or in a list: fields that differ, returns and areas, curves, findings."""
     each: list[Any] = []
-    for given in runs:
-        each += given if isinstance(given, list | tuple) else [given]
+    for one_or_several in runs:
+        each += one_or_several if isinstance(one_or_several, list | tuple) else [one_or_several]
     return compare_runs([run_of(run) for run in each])
 
 
@@ -229,6 +229,6 @@ def watch(
     """
     from trimtab.runs import watch as watching
 
-    found = run_of(run)
-    target = Path(out) if out else found.path / "watch.gif"
-    return watching.watch(found, target, episodes=episodes, step=at, seed=seed, sample=sample, longest=steps)
+    opened_run = run_of(run)
+    target = Path(out) if out else opened_run.path / "watch.gif"
+    return watching.watch(opened_run, target, episodes=episodes, step=at, seed=seed, sample=sample, longest=steps)

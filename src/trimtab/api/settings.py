@@ -73,7 +73,7 @@ def plan(source: Source, *, preset: str | None = None, **fields: Unpack[Fields])
 def translate(library: str, fields: dict[str, Any], *, defaults: bool = True) -> translating.Translated:
     """Hyperparameters of another library here; `.config(env_id)` makes a Config of them.
 
-    `library`: sb3 (also RL Zoo's), cleanrl, rllib, rsl_rl, brax or ppo-ewma; `fields` by its own names. With
-    `defaults`, what the library does where nothing is given is carried over too.
+    `library`: sb3 (also RL Zoo's), cleanrl, rllib, rsl_rl, skrl, rl_games, brax or ppo-ewma; `fields` by its own names.
+    With `defaults`, what the library does where nothing is given is carried over too.
     """
     return translating.translate(library, fields, defaults)

@@ -37,20 +37,20 @@ def configure(
     """
     if env is not None and not callable(env):
         raise ConfigError("env", env, "must be a class or function that makes the environment")
-    base, given = _complete(source), cast(dict[str, Any], fields)
-    for name in given.keys() - {field.name for field in dataclasses.fields(Config)}:
-        if said := field_here(name):
-            raise ConfigError(name, given[name], f"no such field; here it is {said}")
+    base, changes = _complete(source), cast(dict[str, Any], fields)
+    for name in changes.keys() - {field.name for field in dataclasses.fields(Config)}:
+        if own_name := field_here(name):
+            raise ConfigError(name, changes[name], f"no such field; here it is {own_name}")
     if isinstance(source, Config | Run) or base is not None:
         if preset not in (None, "none"):
             raise ConfigError("preset", preset, "a run or Config is complete; give an environment id, or leave it out")
-        return configuration.from_dict(given, base)
+        return configuration.from_dict(changes, base)
     if str(source) in presets.names():
         if preset is not None:
             raise ConfigError("preset", preset, f"{source} is one already; leave it out")
-        return presets.layered(given, preset=str(source))
+        return presets.layered(changes, preset=str(source))
     layer = presets.read_file(source) if Path(source).is_file() else {"env_id": str(source)}
-    return presets.layered(layer, given, preset=preset, env=env)
+    return presets.layered(layer, changes, preset=preset, env=env)
 
 
 def refuse_constructor(fields: Mapping[str, Any]) -> None:

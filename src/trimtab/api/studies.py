@@ -51,9 +51,9 @@ def split(
     probed = str(source.path) if isinstance(source, Run) else None
     if probed:
         refuse_other_fields(own, probed, dict(fields))
-    given = {"splits": chosen, "run": probed, "seeds": seeds, "max_seeds": max_seeds, "budget": budget}
-    given |= {"points": points, "replicates": replicates, "quick": quick}
-    options = effort({name: value for name, value in given.items() if value is not None})
+    option_values = {"splits": chosen, "run": probed, "seeds": seeds, "max_seeds": max_seeds, "budget": budget}
+    option_values |= {"points": points, "replicates": replicates, "quick": quick}
+    options = effort({name: value for name, value in option_values.items() if value is not None})
     batch = own.batch if batch is None else batch
     num_envs, num_steps = longest(batch, chosen)
     config = configure(source, preset=preset, **fields | {"num_envs": num_envs, "num_steps": num_steps})
@@ -112,8 +112,8 @@ def study(
         raise ConfigError("study", name, f"no such study; nearest: {near}")
     if size not in (sizes := get_args(Size)):
         raise ConfigError("size", size, f"must be one of {', '.join(sizes)}")
-    asked = DECLARED[name](size=size, seed=seed, command=f"trimtab.study({name!r}, size={size!r})")
-    return _studied(asked, run_dir, f"study-{name}", on, workers, store, quiet)
+    declaration = DECLARED[name](size=size, seed=seed, command=f"trimtab.study({name!r}, size={size!r})")
+    return _studied(declaration, run_dir, f"study-{name}", on, workers, store, quiet)
 
 
 def throughput(

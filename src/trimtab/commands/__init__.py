@@ -27,14 +27,14 @@ GROUPS = {
         "study": "the sources' experiments and claims: list, run NAME, show DIR, claims",
     },
     "use a policy": {
-        "adopt": "make a run of a policy that Stable-Baselines3, CleanRL or rsl_rl trained",
+        "adopt": "make a run of a policy that Stable-Baselines3, CleanRL, rsl_rl or skrl trained",
         "watch": "play episodes with a run's policy: a GIF, an MP4, or a window",
         "export": "write a run's policy for NumPy, ONNX or PyTorch, checked against the run",
     },
     "know what there is": {
         "envs": "list environments, and why one is not available",
         "presets": "list presets and where they come from, or print one",
-        "translate": "hyperparameters of other libraries (sb3, cleanrl, rllib, rsl_rl, brax, ppo-ewma) in our words",
+        "translate": "hyperparameters of other libraries (sb3, cleanrl, rsl_rl, skrl, rl_games, ...) in our words",
         "completion": "print the completion script of a shell",
     },
 }

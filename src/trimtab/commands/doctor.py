@@ -16,31 +16,36 @@ if TYPE_CHECKING:
 
 
 def doctor(argv: list[str]) -> int:
-    made = parser("doctor", Output)
-    made.add_argument(
-        "run", nargs="?", help="run directory, finished or not; or a log of Stable-Baselines3, CleanRL or rsl_rl"
+    command_parser = parser("doctor", Output)
+    command_parser.add_argument(
+        "run", nargs="?", help="run directory, finished or not; or a log of SB3, CleanRL, rsl_rl, skrl or rl_games"
     )
-    made.add_argument(
+    command_parser.add_argument(
         "hyperparameters", nargs="*", metavar="NAME=VALUE", help="what such a log does not say, by its own names"
     )
-    made.add_argument("--cheatsheet", action="store_true", help="symptoms, where to look, what to try; needs no run")
-    add_page(made, "RUN/doctor.html, or cheatsheet.html")
-    given = made.parse(argv)
-    output = filled(Output, given)
-    if given.cheatsheet and given.run is not None:
+    command_parser.add_argument(
+        "--cheatsheet", action="store_true", help="symptoms, where to look, what to try; needs no run"
+    )
+    add_page(command_parser, "RUN/doctor.html, or cheatsheet.html")
+    arguments = command_parser.parse(argv)
+    output = filled(Output, arguments)
+    if arguments.cheatsheet and arguments.run is not None:
         fail("--cheatsheet needs no run; leave one of them out")
-    if given.cheatsheet:
-        return _cheatsheet(output.json, given.page)
-    if given.run is None:
+    if arguments.cheatsheet:
+        return _cheatsheet(output.json, arguments.page)
+    if arguments.run is None:
         fail("name a run directory, for example: trimtab doctor runs/CartPole-v1/ppo-seed1-1")
     from trimtab.playbook.logs import is_log
     from trimtab.runs.records import RunDir
 
-    if not RunDir.began(given.run) and is_log(given.run):
-        return _show(*_of_log(given.run, given.hyperparameters), output.json, given.page)
-    if given.hyperparameters:
-        fail(f"{given.hyperparameters[0]}: a run of this library knows its own; hyperparameters are for logs of others")
-    return _show(*_of_run(given.run), output.json, given.page)
+    if not RunDir.began(arguments.run) and is_log(arguments.run):
+        return _show(*_of_log(arguments.run, arguments.hyperparameters), output.json, arguments.page)
+    if arguments.hyperparameters:
+        fail(
+            f"{arguments.hyperparameters[0]}: a run of this library knows its own; "
+            "hyperparameters are for logs of others"
+        )
+    return _show(*_of_run(arguments.run), output.json, arguments.page)
 
 
 def _of_run(path: str) -> tuple[Diagnosis, Callable[[], dict[str, Any]], Path]:

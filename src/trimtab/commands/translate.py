@@ -15,34 +15,39 @@ from trimtab.commands.shared import (
     parser,
 )
 from trimtab.config import ConfigError
+from trimtab.playbook.libraries import LIBRARIES
 from trimtab.wording import nearest
 
 
 def translate(argv: list[str]) -> int:
-    made = parser(
-        "translate", Output, positional="library", help="sb3 (also RL Zoo's), cleanrl, rllib, rsl_rl, brax or ppo-ewma"
+    command_parser = parser("translate", Output, positional="library", help=f"one of {', '.join(LIBRARIES)}")
+    command_parser.add_argument(
+        "fields", nargs="*", metavar="FIELD=VALUE", help="hyperparameters, for example n_steps=2048"
     )
-    made.add_argument("fields", nargs="*", metavar="FIELD=VALUE", help="hyperparameters, for example n_steps=2048")
-    made.add_argument("--file", metavar="FILE", help="YAML file of hyperparameters, under the ones given here")
-    made.add_argument("--env-id", metavar="ID", help="environment id; in a file of several, whose hyperparameters")
-    made.add_argument("--no-defaults", action="store_true", help="leave out what the library does by default")
-    given = made.parse(argv)
+    command_parser.add_argument(
+        "--file", metavar="FILE", help="YAML file of hyperparameters, under the ones given here"
+    )
+    command_parser.add_argument(
+        "--env-id", metavar="ID", help="environment id; in a file of several, whose hyperparameters"
+    )
+    command_parser.add_argument("--no-defaults", action="store_true", help="leave out what the library does by default")
+    arguments = command_parser.parse(argv)
     from trimtab.playbook.translate import translate as carry_over
 
-    values = _named(presets.read_file(given.file), given.env_id, given.file) if given.file else {}
-    found = carry_over(given.library, values | pairs(given.fields), not given.no_defaults)
-    config = found.config(given.env_id)
-    fields = ({"env_id": given.env_id} if given.env_id else {}) | found.fields
-    if filled(Output, given).json:
-        about = {"fields": fields, "notes": found.notes, "left_out": found.left_out}
+    values = _named(presets.read_file(arguments.file), arguments.env_id, arguments.file) if arguments.file else {}
+    translation = carry_over(arguments.library, values | pairs(arguments.fields), not arguments.no_defaults)
+    config = translation.config(arguments.env_id)
+    fields = ({"env_id": arguments.env_id} if arguments.env_id else {}) | translation.fields
+    if filled(Output, arguments).json:
+        about = {"fields": fields, "notes": translation.notes, "left_out": translation.left_out}
         print_json(about | {"derived": config.derived()})
         return 0
-    for note in found.notes:
+    for note in translation.notes:
         print(f"# {note}")
-    for name, why in found.left_out.items():
+    for name, why in translation.left_out.items():
         print(f"# not carried over: {name} ({why})")
     print(yaml.safe_dump(fields, sort_keys=False), end="")
-    if not given.no_defaults:
+    if not arguments.no_defaults:
         rest = {name: value for name, value in config.as_dict().items() if name not in ("env_id", *fields)}
         other = {"minibatch_size": "num_minibatches", "num_minibatches": "minibatch_size"}
         print("# the rest, so that no preset is laid under it")

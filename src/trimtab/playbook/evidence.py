@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from trimtab.algorithms import ADAPTIVE_RATES
 from trimtab.config import Config
 from trimtab.playbook.sizes import Action
 
@@ -22,6 +23,7 @@ class Evidence:
     action: Action | None = None
     not_finite: tuple[str, ...] = ()  # what stopped the run
     evaluations: np.ndarray = field(default_factory=lambda: np.zeros(0))  # mean returns with exploration off, in order
+    rates: tuple[float, float] = ADAPTIVE_RATES  # bounds of an adaptive step size
 
     def middle(self, name: str) -> np.ndarray:
         """A metric over the middle half of training."""

@@ -32,18 +32,18 @@ MEAN = "rollout/ep_rew_mean"
 
 def diagnose_log(log: Log) -> Diagnosis:
     """What another library's log says, by every rule that it records enough for; fields under their names there."""
-    seen = log.evidence
+    records = log.evidence
     recorded = {name for row in log.rows for name in row}
-    signs = list(check_signs(seen))
+    signs = list(check_signs(records))
     missing = [f.check for f in signs if f.check in RECORDED and RECORDED[f.check] not in recorded]
     episodes = len(log.details.returns) > 0
-    found = [f for f in signs if f.check not in missing and (episodes or f.check not in OF_EPISODES)]
-    found += [] if episodes else _trend(log)
-    found += _sizes(log)
-    found += [Finding("read as", "note", note) for note in log.notes]
+    findings = [f for f in signs if f.check not in missing and (episodes or f.check not in OF_EPISODES)]
+    findings += [] if episodes else _trend(log)
+    findings += _sizes(log)
+    findings += [Finding("read as", "note", note) for note in log.notes]
     if missing:
-        found.append(Finding("not recorded", "note", f"{log.format.title} logs nothing for {', '.join(missing)}"))
-    findings = [_in_their_words(f, log) for f in in_view_of_the_goal(seen, found)]
+        findings.append(Finding("not recorded", "note", f"{log.format.title} logs nothing for {', '.join(missing)}"))
+    findings = [_in_their_words(f, log) for f in in_view_of_the_goal(records, findings)]
     return Diagnosis(str(log.path), findings, sentence_of(findings), None)
 
 
@@ -55,9 +55,11 @@ def _trend(log: Log) -> Iterator[Finding]:
         return
     quarter = max(1, len(means) // 4)
     first, last = float(means[:quarter].mean()), float(means[-quarter:].mean())
-    said = f"the mean return went from {first:.4g} to {last:.4g}; single episodes are not recorded, so no interval"
+    statement = f"the mean return went from {first:.4g} to {last:.4g}; single episodes are not recorded, so no interval"
     advice = "" if last > first else "it did not rise: look at the step size first"
-    yield Finding("learning", "note" if last > first else "watch", said, advice, source="notes", series=tuple(means))
+    yield Finding(
+        "learning", "note" if last > first else "watch", statement, advice, source="notes", series=tuple(means)
+    )
 
 
 def _sizes(log: Log) -> Iterator[Finding]:
@@ -68,10 +70,10 @@ def _sizes(log: Log) -> Iterator[Finding]:
         yield from check_sizes(log.config, log.details.action, length)
         return
     theirs = names_of(LIBRARIES[log.format.library])
-    wanted = [theirs[name] for name in ("num_envs", "num_steps", "minibatch_size", "num_minibatches") if name in theirs]
-    said = f"the log does not say {', '.join(wanted)}"
-    pairs = " ".join(f"{name}=…" for name in wanted)
-    yield Finding("sizes", "unknown", said, f"give them: trimtab doctor {log.path} {pairs}")
+    sizes = [theirs[name] for name in ("num_envs", "num_steps", "minibatch_size", "num_minibatches") if name in theirs]
+    statement = f"the log does not say {', '.join(sizes)}"
+    pairs = " ".join(f"{name}=…" for name in sizes)
+    yield Finding("sizes", "unknown", statement, f"give them: trimtab doctor {log.path} {pairs}")
 
 
 def _in_their_words(finding: Finding, log: Log) -> Finding:

@@ -13,6 +13,7 @@ from trimtab.config import ConfigError
 
 Arrays = dict[str, np.ndarray]
 RSL_RL_EPSILON = 1e-2  # added to deviations of observations there
+SKRL_CLIP = 5.0
 UNBOUNDED = 1e6  # a clip that nothing reaches
 COUNT = 1e6  # samples that statistics are taken to rest on where nobody says
 PREFIXES = ("policy.", "model_state_dict.")  # of a model that holds more than its policy
@@ -33,8 +34,9 @@ class Names:
     value_head: str = ""
     log_std: tuple[str, ...] = ()
     std: tuple[str, ...] = ()  # the deviation itself, not its logarithm
-    observed: str = ""  # mean and deviation of observations, where they lie with the weights
-    observed_by_critic: str = ""
+    observed: tuple[str, ...] = ()  # mean and deviation of observations, where they lie with the weights
+    observed_by_critic: tuple[str, ...] = ()
+    values: str = ""  # mean and deviation that the critic's outputs are in units of
 
 
 KNOWN = (
@@ -54,8 +56,8 @@ KNOWN = (
         value="critic_state_dict.mlp",
         log_std=("actor_state_dict.distribution.log_std_param",),
         std=("actor_state_dict.distribution.std_param",),
-        observed="actor_state_dict.obs_normalizer",
-        observed_by_critic="critic_state_dict.obs_normalizer",
+        observed=("actor_state_dict.obs_normalizer",),
+        observed_by_critic=("critic_state_dict.obs_normalizer",),
     ),
     Names(
         library="rsl_rl",
@@ -64,8 +66,18 @@ KNOWN = (
         value="critic",
         log_std=("log_std",),
         std=("std",),
-        observed="actor_obs_normalizer",
-        observed_by_critic="critic_obs_normalizer",
+        observed=("actor_obs_normalizer",),
+        observed_by_critic=("critic_obs_normalizer",),
+    ),
+    Names(
+        library="skrl",
+        title="skrl",
+        policy="net_container",
+        value="value.net_container",
+        log_std=("log_std_parameter",),
+        observed=("observation_preprocessor", "state_preprocessor"),
+        observed_by_critic=("observation_preprocessor", "state_preprocessor"),
+        values="value_preprocessor",
     ),
     Names("cleanrl", "CleanRL", "actor_mean", "critic", log_std=("actor_logstd",)),
     Names("cleanrl", "CleanRL", "actor", "critic"),
@@ -124,6 +136,7 @@ def networks_of(weights: Mapping[str, Any]) -> Networks:
     policy |= _deviation(arrays, names)
     observed = _observed(arrays, names.observed)
     value |= _seen_alike(value, _observed(arrays, names.observed_by_critic), observed)
+    value |= _in_units_of_returns(value, _observed(arrays, (names.values,)))
     return Networks(names, widths, policy, value, observed)
 
 
@@ -166,8 +179,8 @@ def _recognized(arrays: Arrays) -> Names:
 
 def _network(arrays: Arrays, prefix: str, head: str) -> tuple[Arrays, tuple[int, ...]]:
     """A network's layers and head under the names here, and the widths of its layers; PyTorch's are [out, in]."""
-    found = [re.fullmatch(rf"{re.escape(prefix)}\.(\d+)\.weight", name) for name in arrays]
-    layers = [f"{prefix}.{k}" for k in sorted(int(match[1]) for match in found if match)]
+    matches = [re.fullmatch(rf"{re.escape(prefix)}\.(\d+)\.weight", name) for name in arrays]
+    layers = [f"{prefix}.{k}" for k in sorted(int(match[1]) for match in matches if match)]
     layers, head = (layers, head) if head else (layers[:-1], layers[-1])
     here = {f"trunk.layers[{k}]": name for k, name in enumerate(layers)} | {"head": head}
     odd = next((name for name in here.values() if arrays[f"{name}.weight"].ndim != 2), None)
@@ -178,13 +191,30 @@ def _network(arrays: Arrays, prefix: str, head: str) -> tuple[Arrays, tuple[int,
     return parts, tuple(arrays[f"{name}.weight"].shape[0] for name in layers)
 
 
-def _observed(arrays: Arrays, prefix: str) -> Observed:
-    """Statistics that lie with the weights: rsl_rl's (x − mean) / (std + 0.01), not clipped."""
-    mean, std, count = (arrays.get(f"{prefix}.{name}") for name in ("_mean", "_std", "count"))
-    if mean is None or std is None:
-        return Observed()
+def _observed(arrays: Arrays, prefixes: tuple[str, ...]) -> Observed:
+    """Statistics that lie with the weights, under the first prefix that holds any.
+
+    rsl_rl's are (x − mean) / (std + 0.01), not clipped; skrl's (x − mean) / √variance, clipped at 5.
+    """
+    for prefix in prefixes:
+        if (mean := arrays.get(f"{prefix}._mean")) is not None:
+            variance = (arrays[f"{prefix}._std"] + RSL_RL_EPSILON) ** 2
+            return _statistics(mean, variance, UNBOUNDED, arrays.get(f"{prefix}.count"))
+        if (mean := arrays.get(f"{prefix}.running_mean")) is not None:
+            variance = arrays[f"{prefix}.running_variance"]
+            return _statistics(mean, variance, SKRL_CLIP, arrays.get(f"{prefix}.current_count"))
+    return Observed()
+
+
+def _statistics(mean: np.ndarray, variance: np.ndarray, clip: float, count: np.ndarray | None) -> Observed:
     counted = COUNT if count is None else max(2.0, float(count))
-    return Observed(mean.reshape(-1), (std.reshape(-1) + RSL_RL_EPSILON) ** 2, UNBOUNDED, count=counted)
+    return Observed(mean.reshape(-1), variance.reshape(-1), clip, count=counted)
+
+
+def _in_units_of_returns(network: Arrays, values: Observed) -> Arrays:
+    """A head whose outputs are values, where they were standardized: μ + σ (W x + b)."""
+    mean, std = _moments_of(values, 1)
+    return {"head.weight": std * network["head.weight"], "head.bias": mean + std * network["head.bias"]}
 
 
 def _seen_alike(network: Arrays, its_own: Observed, shared: Observed) -> Arrays:
@@ -210,10 +240,10 @@ def _moments_of(observed: Observed, size: int) -> tuple[np.ndarray, np.ndarray]:
 def observed_by(normalizer: Any) -> Observed:
     """What a normalizer knows: Stable-Baselines3's VecNormalize, or a mapping with obs_mean, obs_var, reward_var."""
     if isinstance(normalizer, Mapping):
-        known = {"obs_mean", "obs_var", "reward_var", "clip_obs"}
-        if not normalizer.keys() or normalizer.keys() - known:
+        names = {"obs_mean", "obs_var", "reward_var", "clip_obs"}
+        if not normalizer.keys() or normalizer.keys() - names:
             shown = ", ".join(map(str, normalizer)) or "nothing"
-            raise ConfigError("normalizer", shown, f"must hold some of {', '.join(sorted(known))}")
+            raise ConfigError("normalizer", shown, f"must hold some of {', '.join(sorted(names))}")
         mean, variance, reward = (normalizer.get(name) for name in ("obs_mean", "obs_var", "reward_var"))
         clip, count = float(normalizer.get("clip_obs", Observed.clip)), COUNT
     elif hasattr(normalizer, "obs_rms"):

@@ -1,6 +1,6 @@
 """Other libraries, one file each: what their hyperparameters are called here and what differs. Pure."""
 
-from trimtab.playbook.libraries import brax, cleanrl, ppo_ewma, rllib, rsl_rl, sb3
+from trimtab.playbook.libraries import brax, cleanrl, ppo_ewma, rl_games, rllib, rsl_rl, sb3, skrl
 from trimtab.playbook.libraries.rules import Library
 
 LIBRARIES: dict[str, Library] = {
@@ -8,6 +8,8 @@ LIBRARIES: dict[str, Library] = {
     "cleanrl": cleanrl.LIBRARY,
     "rllib": rllib.LIBRARY,
     "rsl_rl": rsl_rl.LIBRARY,
+    "skrl": skrl.LIBRARY,
+    "rl_games": rl_games.LIBRARY,
     "brax": brax.LIBRARY,
     "ppo-ewma": ppo_ewma.LIBRARY,
 }

@@ -22,19 +22,19 @@ SIZES = ("num_envs", "batch_size", "num_minibatches", "unroll_length")
 
 def _sizes(values: dict[str, Any], to: Translated) -> None:
     """batch_size × num_minibatches unrolls of unroll_length steps: each is a row here."""
-    given = {name: int(values.pop(name)) for name in SIZES if name in values}
-    if not given:
+    sizes = {name: int(values.pop(name)) for name in SIZES if name in values}
+    if not sizes:
         return
-    absent = [name for name in SIZES[1:] if name not in given]
+    absent = [name for name in SIZES[1:] if name not in sizes]
     if absent:
         raise ConfigError(absent[0], None, f"{', '.join(SIZES[1:])} make the size of an iteration together; give all")
-    rows = given["batch_size"] * given["num_minibatches"]
-    to.fields |= {"num_envs": rows, "num_steps": given["unroll_length"], "num_minibatches": given["num_minibatches"]}
+    rows = sizes["batch_size"] * sizes["num_minibatches"]
+    to.fields |= {"num_envs": rows, "num_steps": sizes["unroll_length"], "num_minibatches": sizes["num_minibatches"]}
     to.fields["minibatch_by"] = "rows"
-    if given.get("num_envs", rows) != rows:
+    if sizes.get("num_envs", rows) != rows:
         to.notes.append(
             f"num_envs: an iteration's {rows} unrolls are rows here, each of an environment of its own; there "
-            f"{given['num_envs']} environments take them one after the other"
+            f"{sizes['num_envs']} environments take them one after the other"
         )
 
 

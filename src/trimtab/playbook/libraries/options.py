@@ -83,13 +83,13 @@ ELSEWHERE: dict[str, str] = {
 
 def field_here(name: str) -> str | None:
     """What a field by another library's name is called in Python here."""
-    said = ELSEWHERE.get(name.lower().replace("_", "-"))
-    return None if said is None else re.sub(r"--([a-z-]+)", lambda m: m[1].replace("-", "_"), said)
+    answer = ELSEWHERE.get(name.lower().replace("_", "-"))
+    return None if answer is None else re.sub(r"--([a-z-]+)", lambda m: m[1].replace("-", "_"), answer)
 
 
 def here(flag: str, options: list[str]) -> str | None:
     """What a flag of another library is called here, if this command has it."""
-    said = ELSEWHERE.get(flag.lstrip("-").partition("=")[0].lower())
-    if said is None or said.split(",")[0].split(" ")[0] not in options:
+    answer = ELSEWHERE.get(flag.lstrip("-").partition("=")[0].lower())
+    if answer is None or answer.split(",")[0].split(" ")[0] not in options:
         return None
-    return said
+    return answer

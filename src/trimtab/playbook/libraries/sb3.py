@@ -29,7 +29,7 @@ READ = {"net_arch", "pi", "vf", "activation_fn", "log_std_init", "ortho_init"}  
 def _policy_kwargs(value: Any, to: Translated) -> None:
     """Widths and activation out of policy_kwargs, given as a mapping or as RL Zoo's text."""
     text = str(value)
-    widths = [[int(n) for n in re.findall(r"\d+", found)] for found in re.findall(r"\[([\d,\s]+)\]", text)]
+    widths = [[int(n) for n in re.findall(r"\d+", group)] for group in re.findall(r"\[([\d,\s]+)\]", text)]
     if widths and "net_arch" in text:
         to.fields["hidden_sizes"] = widths[0]
         if any(other != widths[0] for other in widths):
@@ -39,9 +39,9 @@ def _policy_kwargs(value: Any, to: Translated) -> None:
             to.fields["activation"] = name
     if "activation_fn" in text and "activation" not in to.fields:
         to.left_out["policy_kwargs: activation_fn"] = "not one of the activations here"
-    found = re.search(r"log_std_init['\"]?\s*[:=]\s*(-?[\d.]+)", text)
-    if found:
-        to.fields["log_std_init"] = float(found[1])
+    deviation = re.search(r"log_std_init['\"]?\s*[:=]\s*(-?[\d.]+)", text)
+    if deviation:
+        to.fields["log_std_init"] = float(deviation[1])
     if re.search(r"ortho_init['\"]?\s*[:=]\s*False", text):
         to.fields["ortho_init"] = False
     named = set(re.findall(r"['\"]?(\w+)['\"]?\s*[:=]", text))

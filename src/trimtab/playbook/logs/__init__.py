@@ -1,4 +1,4 @@
-"""Runs of Stable-Baselines3, CleanRL and rsl_rl, read from the logs they left; nothing that is pickled is opened."""
+"""Runs of other libraries, read from the logs they left; nothing that is pickled is opened."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from yaml import YAMLError
 from trimtab import envs
 from trimtab.config import Config
 from trimtab.envs.base import kind_of, outputs_of
-from trimtab.playbook.logs import cleanrl, rsl_rl, sb3
+from trimtab.playbook.logs import cleanrl, rl_games, rsl_rl, sb3, skrl
 from trimtab.playbook.logs.events import read_events
 from trimtab.playbook.logs.log import Details, Format, Log, Sources
 from trimtab.playbook.sizes import Action
 from trimtab.playbook.translate import fitting, translate
 from trimtab.runs.records import RunError
 
-FORMATS = (sb3.FORMAT, cleanrl.FORMAT, rsl_rl.FORMAT)
-TABLE, EVENTS = "progress.csv", "*tfevents*"
+FORMATS = (sb3.FORMAT, cleanrl.FORMAT, rsl_rl.FORMAT, skrl.FORMAT, rl_games.FORMAT)
+TABLE, EVENTS = "progress.csv", ("*tfevents*", "summaries/*tfevents*")  # the second are rl_games's
 STEPS = "time/total_timesteps"
 
 
@@ -30,7 +30,7 @@ def is_log(path: str | PathLike[str]) -> bool:
     """Whether another library's log may be here: a table of progress or TensorBoard's events, or a directory of one."""
     place = Path(path)
     if place.is_dir():
-        return (place / TABLE).is_file() or any(place.glob(EVENTS))
+        return (place / TABLE).is_file() or bool(_events_in(place))
     return place.is_file() and (place.suffix == ".csv" or "tfevents" in place.name)
 
 
@@ -44,16 +44,15 @@ def read_log(path: str | PathLike[str], hyperparameters: dict[str, Any] | None =
     except (ValueError, KeyError, TypeError, OSError, YAMLError) as error:
         problem = " ".join(str(error).split()) or type(error).__name__
         raise RunError(f"{path}: a file beside this log of {log_format.title} cannot be read: {problem}") from None
-    told = {k: v for k, v in (hyperparameters or {}).items() if k != "env_id"}
+    over = {k: v for k, v in (hyperparameters or {}).items() if k != "env_id"}
     details.env_id = (hyperparameters or {}).get("env_id") or details.env_id or place.resolve().stem
-    details.hyperparameters = details.hyperparameters | told
+    details.hyperparameters = details.hyperparameters | over
     details.action = details.action or _action_of(details.env_id)
     rows = _rows(sources, log_format)
     if not rows:
         raise RunError(f"{path} records no updates of {log_format.title} yet")
     config, known, notes = _configuration(log_format, details, rows[-1][STEPS])
-    if log_format.by_iteration:
-        rows = [row | {STEPS: (row[STEPS] + 1) * config.batch} for row in rows]
+    rows = [row | {STEPS: _steps(log_format, row[STEPS], config.num_envs, config.batch)} for row in rows]
     return Log(place, log_format, rows, config, known, details, tuple(notes))
 
 
@@ -62,9 +61,12 @@ def _sources(place: Path) -> Sources:
     table = place if place.suffix == ".csv" else folder / TABLE
     if table.is_file() and (place.is_dir() or place == table):
         return Sources(folder, _table(table))
-    files = [place] if place.is_file() else sorted(folder.glob(EVENTS))
-    events = read_events(files)
+    events = read_events([place] if place.is_file() else _events_in(folder))
     return Sources(folder, events.scalars, events.texts)
+
+
+def _events_in(folder: Path) -> list[Path]:
+    return next((files for pattern in EVENTS if (files := sorted(folder.glob(pattern)))), [])
 
 
 def _table(file: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -88,9 +90,9 @@ def _recognized(place: Path, sources: Sources) -> Format:
     for log_format in FORMATS:
         if any(mark in sources.scalars for mark in log_format.marks):
             return log_format
-    known = ", ".join(log_format.title for log_format in FORMATS)
+    titles = ", ".join(log_format.title for log_format in FORMATS)
     tags = ", ".join(sorted(sources.scalars)[:4]) or "nothing"
-    raise RunError(f"{place} is no log of {known}: it records {tags}")
+    raise RunError(f"{place} is no log of {titles}: it records {tags}")
 
 
 def _action_of(env_id: str) -> Action | None:
@@ -120,10 +122,20 @@ def _configuration(log_format: Format, details: Details, last: int) -> tuple[Con
     if not known >= {"num_envs", "num_steps"} and details.batch:
         fields |= {"num_envs": 1, "num_steps": details.batch}
         known -= {"num_envs", "num_steps"}
+    notes = []
+    if "num_envs" not in known and log_format.axis == "calls":
+        fields["num_envs"] = 1
+        notes.append("steps are those of one environment: the log does not say how many there are")
     if known & {"minibatch_size", "num_minibatches"}:
         known.add("minibatch")
-    batch = int(fields["num_envs"]) * int(fields["num_steps"])
-    reached = (last + 1) * batch if log_format.by_iteration else last
+    num_envs = int(fields.setdefault("num_envs", Config.num_envs))
+    batch = num_envs * int(fields.setdefault("num_steps", Config.num_steps))
+    reached = _steps(log_format, last, num_envs, batch)
     fields |= {"env_id": details.env_id, "total_timesteps": max(reached, fields.get("total_timesteps", 0), batch)}
-    config, notes = fitting(fields, batch)
-    return config, frozenset(known), notes
+    config, more = fitting(fields, batch)
+    return config, frozenset(known), notes + more
+
+
+def _steps(log_format: Format, count: int, num_envs: int, batch: int) -> int:
+    """Environment steps at a place of the log's axis."""
+    return {"steps": count, "iterations": (count + 1) * batch, "calls": count * num_envs}[log_format.axis]

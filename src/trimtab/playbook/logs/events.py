@@ -33,7 +33,7 @@ class Events:
 def read_events(files: list[Path]) -> Events:
     """Everything that some event files of one run hold; a run that was restarted has several."""
     points: dict[str, list[tuple[int, float]]] = defaultdict(list)
-    found = Events()
+    events = Events()
     for file in sorted(files):
         for event in _records(file.read_bytes()):
             step, summaries = 0, []
@@ -45,11 +45,11 @@ def read_events(files: list[Path]) -> Events:
             for summary in summaries:
                 for number, value in _fields(summary):
                     if number == SUMMARY_VALUE:
-                        _take(value, step, points, found.texts)
+                        _take(value, step, points, events.texts)
     for tag, pairs in points.items():
         pairs.sort(key=lambda pair: pair[0])
-        found.scalars[tag] = np.array([s for s, _ in pairs], np.int64), np.array([v for _, v in pairs], float)
-    return found
+        events.scalars[tag] = np.array([s for s, _ in pairs], np.int64), np.array([v for _, v in pairs], float)
+    return events
 
 
 def _take(value: bytes, step: int, points: dict[str, list[tuple[int, float]]], texts: dict[str, str]) -> None:

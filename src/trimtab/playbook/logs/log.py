@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from trimtab.algorithms import ADAPTIVE_RATES
 from trimtab.config import Config
 from trimtab.playbook.evidence import Evidence
 from trimtab.playbook.sizes import Action
@@ -52,7 +53,8 @@ class Format:
     names: dict[str, str]  # its tags under the names here
     details: Callable[[Sources], Details]
     negated: frozenset[str] = frozenset()  # tags with the opposite sign here
-    by_iteration: bool = False  # its axis counts iterations from 0, not environment steps
+    axis: Literal["steps", "iterations", "calls"] = "steps"  # iterations count from 0, a call steps all environments
+    rates: tuple[float, float] = ADAPTIVE_RATES  # bounds of an adaptive step size
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Log:
             action=self.details.action,
             not_finite=tuple(name for name in LOSSES if not np.isfinite(self.rows[-1].get(name, 0.0))),
             evaluations=self.details.evaluations,
+            rates=self.format.rates,
         )
 
     def series(self, name: str) -> np.ndarray:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from trimtab.playbook.libraries.rsl_rl import LIBRARY
+from trimtab.playbook.logs.isaac import agent_in, plain_values
 from trimtab.playbook.logs.log import Details, Format, Sources
 
 COLLECTING = ("Perf/collection_time", "Perf/collection time")
@@ -22,27 +22,13 @@ def _details(sources: Sources) -> Details:
     values, batch = hyperparameters_in(sources.folder), _batch(sources)
     if "num_steps_per_env" in values and batch:
         values.setdefault("num_envs", max(1, round(batch / values["num_steps_per_env"])))
-    return Details(values, batch, _agent_in(sources.folder).get("experiment_name"))
+    return Details(values, batch, agent_in(sources.folder).get("experiment_name"))
 
 
 def hyperparameters_in(folder: Path) -> dict[str, Any]:
     """What Isaac Lab writes down of a run's hyperparameters."""
-    agent = _agent_in(folder)
-    parts = [agent, *(agent.get(name) or {} for name in ("algorithm", "policy", "actor"))]
-    return {k: v for part in parts for k, v in part.items() if k in LIBRARY.rules and not isinstance(v, dict)}
-
-
-def _agent_in(folder: Path) -> dict[str, Any]:
-    file = folder / "params" / "agent.yaml"
-    return _plain(file.read_text()) if file.is_file() else {}
-
-
-def _plain(text: str) -> dict[str, Any]:
-    """YAML without the Python objects that Isaac Lab writes into it."""
-    loader = type("Plain", (yaml.SafeLoader,), {})
-    loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: None)  # type: ignore[attr-defined]
-    values = yaml.load(text, loader)  # a SafeLoader that makes None of what it does not know
-    return values if isinstance(values, dict) else {}
+    agent = agent_in(folder)
+    return plain_values(LIBRARY, agent, *(agent.get(name) for name in ("algorithm", "policy", "actor")))
 
 
 def _batch(sources: Sources) -> int | None:
@@ -71,5 +57,5 @@ FORMAT = Format(
     },
     details=_details,
     negated=frozenset({"Loss/entropy"}),
-    by_iteration=True,
+    axis="iterations",
 )

@@ -37,15 +37,15 @@ def _details(sources: Sources) -> Details:
 
 def _numbers(sources: Sources) -> dict[str, Any]:
     """What records give away: the epochs on a batch, the step size and the range of the clip."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if UPDATES in sources.scalars and len(sources.scalars[UPDATES][1]) > 1:
-        found["n_epochs"] = max(1, round(float(np.median(np.diff(sources.scalars[UPDATES][1])))))
+        values["n_epochs"] = max(1, round(float(np.median(np.diff(sources.scalars[UPDATES][1])))))
     for tag, name in (("train/learning_rate", "learning_rate"), (RANGE, "clip_range")):
         if tag in sources.scalars:
-            values = sources.scalars[tag][1]
-            falls = "lin_" if values[-1] < 0.5 * values[0] else ""
-            found[name] = f"{falls}{float(values[0])!r}"
-    return found
+            recorded = sources.scalars[tag][1]
+            falls = "lin_" if recorded[-1] < 0.5 * recorded[0] else ""
+            values[name] = f"{falls}{float(recorded[0])!r}"
+    return values
 
 
 def said_by_model(file: Path) -> tuple[dict[str, Any], Action | None]:
