@@ -84,6 +84,17 @@ def test_the_last_comparison_may_be_longer_and_has_as_many_as_asked_for(tmp_path
     assert 0 <= study.expected_steps() - trained <= 2 * 2 * config.steps, "but for values that were tried before"
 
 
+def test_a_comparison_shorter_than_what_one_means_to_train_says_so(tmp_path):
+    options = TuneOptions("stability", final_seeds=2, finalists=1)
+    shorter, whole = (Tune(Config(total_timesteps=10_240), options, own_steps=steps) for steps in (51_200, 10_240))
+    answer, _ = conduct(shorter, tmp_path / "shorter", Formula(), Store(tmp_path))
+    assert "over 10,240 of the 51,200 steps" in answer["sentence"] and "--final-timesteps 51200" in answer["sentence"]
+    assert answer["tuned"]["total_timesteps"] == 51_200, "what is to be trained"
+    assert Tune.again(shorter.asked()) == shorter
+    answer, _ = conduct(whole, tmp_path / "whole", Formula(), Store(tmp_path))
+    assert "Compared over" not in answer["sentence"]
+
+
 def test_the_last_comparison_says_how_runs_end_and_what_the_doctor_makes_of_them(tmp_path, capsys):
     answer, _ = tuned(tmp_path, phases="stability", final_seeds=3)
     start, best = answer["final"][0], next(r for r in answer["final"] if r["changes"] == answer["changes"])

@@ -84,10 +84,11 @@ def tune(
 
     refuse_constructor(fields)
     config = configure(source, preset=preset, **fields)
+    own_steps = config.total_timesteps
     if "total_timesteps" not in fields:
-        config = config.replace(total_timesteps=min(config.total_timesteps, SHORT))
+        config = config.replace(total_timesteps=min(own_steps, SHORT))
     options = TuneOptions(phases or ",".join(PHASES), seeds, final_seeds, final_timesteps, finalists)
-    study = Tune(config, options, f"trimtab.tune({config.env_id!r})")
+    study = Tune(config, options, f"trimtab.tune({config.env_id!r})", own_steps)
     return _studied(study, run_dir, f"tune-{config.env_id}", on, workers, store, quiet)
 
 

@@ -27,9 +27,10 @@ def tune(argv: list[str]) -> int:
     arguments = command_parser.parse(argv)
     options, output = filled(TuneOptions, arguments), filled(Output, arguments)
     config = config_from(arguments)
+    own_steps = config.total_timesteps
     if not hasattr(arguments, "total_timesteps"):
-        config = config.replace(total_timesteps=min(config.total_timesteps, SHORT))
-    study = Tune(config, options, command := f"trimtab tune {' '.join(argv)}")
+        config = config.replace(total_timesteps=min(own_steps, SHORT))
+    study = Tune(config, options, command := f"trimtab tune {' '.join(argv)}", own_steps)
     out = Path(arguments.run_dir) if arguments.run_dir else numbered(f"tune-{config.env_id.replace('/', '-')}")
     return finish_tuning(begin(study, out, filled(Where, arguments), command, output.quiet or output.json), output)
 

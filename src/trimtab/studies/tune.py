@@ -142,6 +142,7 @@ class Tune(Study):
     start: Config
     options: TuneOptions
     command: str = ""
+    own_steps: int = 0  # of the configuration by itself, where trials are shorter
 
     def __post_init__(self) -> None:
         check(self.options)
@@ -154,11 +155,13 @@ class Tune(Study):
         return f"tune {self.start.env_id}"
 
     def asked(self) -> dict[str, Any]:
-        return {"config": self.start.as_dict(), "options": asdict(self.options), "command": self.command}
+        about = {"command": self.command, "own_steps": self.own_steps}
+        return {"config": self.start.as_dict(), "options": asdict(self.options), **about}
 
     @classmethod
     def again(cls, values: dict[str, Any]) -> Tune:
-        return cls(configuration.from_dict(values["config"]), TuneOptions(**values["options"]), values["command"])
+        config, options = configuration.from_dict(values["config"]), TuneOptions(**values["options"])
+        return cls(config, options, values["command"], values.get("own_steps", 0))
 
     def refuse(self) -> None:
         refuse_of_this_program(self.start.env_id)
@@ -289,13 +292,21 @@ class Tune(Study):
             "changes": best.changes,
             "gain": gain.as_dict(),
             "better": gain.lo > 0,
-            "sentence": _sentence(best, start, gain, len(others)),
+            "sentence": _sentence(best, start, gain, len(others)) + self._length(),
             "sweeps": sweeps,
             "final": [_compared(t) for t in final],
             "failed": [f"{report.changed(t.changes)}: {t.failed}" for t in trials if t.failed],
-            "tuned": config.as_dict(),
+            "tuned": config.replace(total_timesteps=max(config.total_timesteps, self.own_steps)).as_dict(),
             "command": self.command,
         }
+
+    def _length(self) -> str:
+        """A word on comparisons that are shorter than what one means to train."""
+        steps = self.compared.total_timesteps
+        if steps >= self.own_steps:
+            return ""
+        short = f" Compared over {steps:,} of the {self.own_steps:,} steps that this configuration trains"
+        return f"{short}: what learns fastest need not end best (--final-timesteps {self.own_steps})."
 
     def present(self, answer: Answer, outcomes: Outcomes, out: Path) -> None:
         write_atomically(out / "tuned.yaml", yaml.safe_dump(answer["tuned"], sort_keys=False).encode())
