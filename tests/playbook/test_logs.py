@@ -193,7 +193,7 @@ def of_isaac(folder, library, scalars, steps):
 def rl_games(folder, rates=(1e-6, 1.5e-6)):
     scalars = {"losses/a_loss": [-0.01], "losses/c_loss": [0.5], "losses/entropy": [3.0], "info/last_lr": rates}
     scalars |= {"info/kl": [0.01], "info/e_clip": [0.2], "rewards/step": [5.0], "episode_lengths/step": [100.0]}
-    return of_isaac(folder, "rl_games", scalars, range(1024, 1024 * (ITERATIONS + 1), 1024))
+    return of_isaac(folder, "rl_games", scalars, range(0, 1024 * ITERATIONS, 1024))  # counted after it is recorded
 
 
 def skrl(folder):
@@ -222,6 +222,9 @@ def test_rl_games_alone_gives_away_its_batch_and_that_the_step_size_adapts(tmp_p
     (folder / "params" / "agent.yaml").unlink()
     log = read_log(folder)
     assert log.config.batch == 1024 and not log.knows_sizes and log.config.anneal_lr == "adaptive"
+    falling = rl_games(tmp_path / "falling", rates=np.linspace(1e-3, 1e-5, ITERATIONS))
+    (falling / "params" / "agent.yaml").unlink()
+    assert read_log(falling).config.anneal_lr == "linear"
 
 
 def test_skrl_counts_calls_of_all_environments(tmp_path):

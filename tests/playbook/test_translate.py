@@ -163,3 +163,18 @@ def test_what_is_not_read_out_of_policy_kwargs_is_told(kwargs, widths, said):
     found = translate("sb3", {"policy_kwargs": kwargs})
     assert found.fields.get("hidden_sizes") == widths
     assert said in " ".join([*found.notes, *(f"{name} {why}" for name, why in found.left_out.items())])
+
+
+def test_what_rl_games_and_skrl_ignore_is_left_out():
+    fields = translate("rl_games", {"lr_schedule": "linear", "kl_threshold": 0.008, "grad_norm": 1.0}).fields
+    assert (fields["anneal_lr"], fields["max_grad_norm"]) == ("linear", None) and "desired_kl" not in fields
+    fields = translate("rl_games", {"normalize_value": True, "truncate_grads": True, "grad_norm": 1.0}).fields
+    assert (fields["norm_value"], fields["max_grad_norm"]) == ("popart", 1.0)
+    fields = translate("skrl", {"learning_rate": [1e-3, 5e-4], "clip_predicted_values": False}).fields
+    assert fields["learning_rate"] == 1e-3 and "clip_vloss" not in fields and "value_learning_rate" not in fields
+    kwargs = {"learning_rate_scheduler_kwargs": {"kl_threshold": 0.02}}
+    assert "desired_kl" not in translate("skrl", kwargs).fields
+    adaptive = {"learning_rate_scheduler": "KLAdaptiveLR"}
+    assert translate("skrl", adaptive).fields["desired_kl"] == 0.008
+    assert translate("skrl", kwargs | adaptive).fields["desired_kl"] == 0.02
+    assert translate("skrl", {"value_preprocessor": "RunningStandardScaler"}).fields["norm_value"] == "popart"

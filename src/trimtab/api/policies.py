@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from os import PathLike
 from typing import Any, Unpack
 
@@ -9,9 +10,10 @@ from trimtab.api.source import Place
 from trimtab.config import Config, ConfigError
 from trimtab.envs.own import Constructor
 from trimtab.keywords import Fields
+from trimtab.playbook.libraries.rules import Translated
 from trimtab.playbook.policies import Networks, Observed, networks_of, observed_by
 from trimtab.playbook.translate import fitting, translate
-from trimtab.playbook.weights import hyperparameters_of, read, weights_of
+from trimtab.playbook.weights import activation_of, hyperparameters_of, read, weights_of
 from trimtab.runs.run import Run
 
 
@@ -23,6 +25,7 @@ def adopt(
     normalizer: Any = None,
     hyperparameters: dict[str, Any] | None = None,
     env: Constructor | None = None,
+    quiet: bool = False,
     **fields: Unpack[Fields],
 ) -> Run:
     """A run, at step 0, of a policy with dense networks that another library trained: SB3, CleanRL, rsl_rl or skrl.
@@ -31,7 +34,8 @@ def adopt(
     `policy` is its model, module or state_dict, or a file of one (SB3's .zip, PyTorch's .pt or .pth with
     `trimtab[torch]`, .safetensors, .npz). `normalizer` is what it sees observations through: VecNormalize, or obs_mean,
     obs_var and reward_var in a mapping or .npz. `hyperparameters` are those of its training by their names there, over
-    what the model says of them itself; `fields` are fields here, over both. `env` makes the environment.
+    what the model says of them itself; `fields` are fields here, over both. `env` makes the environment. What was
+    taken, and what is not the same here, is said on standard error unless `quiet`.
     """
     from trimtab.runs import loop
     from trimtab.runs.start import Arrays
@@ -40,35 +44,63 @@ def adopt(
     if isinstance(normalizer, str | PathLike):
         normalizer = read("normalizer", normalizer)
     observed = networks.observed if normalizer is None else observed_by(normalizer)
-    training = hyperparameters_of(policy) | (hyperparameters or {})
-    config, notes = _configured(networks, observed, environment, training, dict(fields))
-    for note in notes:
-        loop.to_stderr(note)
+    training = hyperparameters_of(policy, networks.names.library) | (hyperparameters or {})
+    translated = translate(networks.names.library, training)
+    _refuse_other_eyes(translated, observed)
+    own = _own_fields(networks, observed, translated, activation_of(policy), dict(fields))
+    for name in own.keys() & fields.keys():
+        if own[name] != (value := dict(fields)[name]):
+            raise ConfigError(name, value, f"the policy has {own[name]}; leave it out")
+    config, notes = _configured(translated, own | {"env_id": environment}, dict(fields))
+    title = f"{networks.names.title}, {config.activation} between layers of {list(networks.hidden_sizes)}"
+    off = {name for name, value in training.items() if value in (False, None, -1)}  # what was not used
+    left_out = [f"not carried over: {name} ({why})" for name, why in translated.left_out.items() if name not in off]
+    say = (lambda text: None) if quiet else loop.to_stderr
+    for note in (f"read as a policy of {title}", *translated.notes, *left_out, *notes):
+        say(note)
     place = str(policy) if isinstance(policy, str | PathLike) else f"a policy of {networks.names.title}"
     start = Arrays(place, config, networks.tensors() | observed.tensors())
-    return loop.train(config, run_dir, env, start=start, until=0)
+    return loop.train(config, run_dir, env, start=start, until=0, say=say)
 
 
-def _configured(
-    networks: Networks, observed: Observed, env_id: str, hyperparameters: dict[str, Any], fields: dict[str, Any]
-) -> tuple[Config, list[str]]:
-    """Its configuration here: what its library does, what it says of itself, and what was asked for."""
-    translated = translate(networks.names.library, hyperparameters)
-    if "activation" not in fields:  # with another function between its layers it would be another policy
-        for name in (name for name in translated.left_out if "activation" in name):
-            raise ConfigError("activation", name, "it is not one of those here")
-    sizes = {"num_minibatches", "minibatch_size"}  # two ways to say one thing
-    theirs = {k: v for k, v in translated.fields.items() if k not in sizes or not sizes & fields.keys()}
-    values = theirs | {
-        "env_id": env_id,
+def _refuse_other_eyes(translated: Translated, observed: Observed) -> None:
+    """A policy that was trained on normalized observations is another one without their statistics."""
+    for field, what, statistics in (
+        ("norm_obs", "observations were normalized", observed.mean),
+        ("norm_reward", "rewards were scaled, so that its critic counts in other units", observed.reward_variance),
+    ):
+        if translated.fields.get(field) and statistics is None:
+            raise ConfigError("normalizer", None, f"its hyperparameters say that {what}; give the statistics")
+
+
+def _own_fields(
+    networks: Networks, observed: Observed, translated: Translated, activation: str | None, fields: dict[str, Any]
+) -> dict[str, Any]:
+    """Fields that follow from the policy itself."""
+    activation = activation or fields.get("activation") or translated.fields.get("activation")
+    unknown = [name for name in translated.left_out if "activation" in name]
+    if activation is None and (unknown or networks.names.library == "skrl"):
+        problem = f"{unknown[0]}: it is not one of those here" if unknown else "its file does not say it; give it"
+        raise ConfigError("activation", None, problem)
+    return {
         "network": "mlp",
         "arch": "dual",
         "hidden_sizes": networks.hidden_sizes,
-        "norm_obs": observed.mean is not None,
-        "norm_reward": observed.reward_variance is not None,
-        **({"clip_obs": observed.clip} if observed.mean is not None else {}),
-        **fields,
+        "norm_value": "popart" if networks.values.mean is not None else "none",
+        **({"activation": activation} if activation else {}),
+        **observed.fields,
     }
-    batch = int(values.get("num_envs", Config.num_envs)) * int(values.get("num_steps", Config.num_steps))
-    config, notes = fitting(values | {"total_timesteps": max(batch, values.get("total_timesteps") or 0)}, batch)
-    return config, [*translated.notes, *notes]
+
+
+def _configured(translated: Translated, own: dict[str, Any], fields: dict[str, Any]) -> tuple[Config, list[str]]:
+    """Its configuration here: what its library does, what it says of itself, and what was asked for."""
+    sizes = {"num_minibatches", "minibatch_size"}  # two ways to say one thing
+    theirs = {k: v for k, v in translated.fields.items() if k not in sizes or not sizes & fields.keys()}
+    values = {"num_envs": Config.num_envs, "num_steps": Config.num_steps} | theirs | own | fields
+    for name in ("num_envs", "num_steps"):
+        if not isinstance(values[name], Integral) or values[name] < 1:
+            raise ConfigError(name, values[name], "must be a whole number of at least 1; nearest: 1")
+    batch = int(values["num_envs"]) * int(values["num_steps"])
+    return fitting(
+        values | {"total_timesteps": max(batch, values.get("total_timesteps") or Config.total_timesteps)}, batch
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,9 @@ from trimtab.config import ConfigError
 Arrays = dict[str, np.ndarray]
 RSL_RL_EPSILON = 1e-2  # added to deviations of observations there
 SKRL_CLIP = 5.0
+REWARD_SCALING = ("norm_reward_gamma", "clip_reward")
+LEAST_STD = 1e-6  # as rsl_rl has it
+BESIDE = ("optimizer", "optimizer_state_dict", "scaler", "rnd_state_dict", "rnd_optimizer_state_dict")  # of training
 UNBOUNDED = 1e6  # a clip that nothing reaches
 COUNT = 1e6  # samples that statistics are taken to rest on where nobody says
 PREFIXES = ("policy.", "model_state_dict.")  # of a model that holds more than its policy
@@ -37,6 +40,7 @@ class Names:
     observed: tuple[str, ...] = ()  # mean and deviation of observations, where they lie with the weights
     observed_by_critic: tuple[str, ...] = ()
     values: str = ""  # mean and deviation that the critic's outputs are in units of
+    needs_spread: bool = False  # by which it is told from others of the same names
 
 
 KNOWN = (
@@ -66,8 +70,9 @@ KNOWN = (
         value="critic",
         log_std=("log_std",),
         std=("std",),
-        observed=("actor_obs_normalizer",),
-        observed_by_critic=("critic_obs_normalizer",),
+        needs_spread=True,
+        observed=("actor_obs_normalizer", "obs_norm_state_dict"),
+        observed_by_critic=("critic_obs_normalizer", "critic_obs_norm_state_dict", "privileged_obs_norm_state_dict"),
     ),
     Names(
         library="skrl",
@@ -93,17 +98,26 @@ class Observed:
     clip: float = 10.0
     reward_variance: float | None = None
     count: float = COUNT
+    reward_scaling: dict[str, float] = field(default_factory=dict)  # fields here, where rewards are scaled
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields here that follow from it."""
+        clip = {"clip_obs": self.clip} if self.mean is not None else {}
+        scaled = {"norm_reward": self.reward_variance is not None, **self.reward_scaling}
+        return {"norm_obs": self.mean is not None, **clip, **scaled}
 
     def tensors(self) -> Arrays:
         """The normalizers of a checkpoint, by name."""
         tensors: Arrays = {}
         if self.mean is not None and self.variance is not None:
-            tensors |= self._moments("state.obs_stats", self.mean, self.variance)
+            tensors |= self.moments("state.obs_stats", self.mean, self.variance)
         if self.reward_variance is not None:
-            tensors |= self._moments("state.reward_scale.stats", np.zeros(()), np.asarray(self.reward_variance))
+            tensors |= self.moments("state.reward_scale.stats", np.zeros(()), np.asarray(self.reward_variance))
         return tensors
 
-    def _moments(self, prefix: str, mean: np.ndarray, variance: np.ndarray) -> Arrays:
+    def moments(self, prefix: str, mean: np.ndarray, variance: np.ndarray) -> Arrays:
+        """Statistics as a checkpoint has them: a count, a mean and a sum of squared deviations."""
         parts = {"count": np.asarray(self.count), "mean": mean, "deviation": self.count * variance}
         return {f"{prefix}.{name}": np.asarray(part, np.float32) for name, part in parts.items()}
 
@@ -117,11 +131,15 @@ class Networks:
     policy: Arrays
     value: Arrays
     observed: Observed
+    values: Observed  # the units of the critic's outputs
 
     def tensors(self) -> Arrays:
         """The parameters of a checkpoint, by name."""
         networks = {"policy": self.policy, "value": self.value}
-        return {f"params.{name}.{path}": array for name, parts in networks.items() for path, array in parts.items()}
+        tensors = {f"params.{name}.{path}": array for name, parts in networks.items() for path, array in parts.items()}
+        if self.values.mean is None or self.values.variance is None:
+            return tensors
+        return tensors | self.values.moments("state.value_stats", self.values.mean[0], self.values.variance[0])
 
 
 def networks_of(weights: Mapping[str, Any]) -> Networks:
@@ -130,21 +148,35 @@ def networks_of(weights: Mapping[str, Any]) -> Networks:
     names = _recognized(arrays)
     policy, widths = _network(arrays, names.policy, names.policy_head)
     value, other = _network(arrays, names.value, names.value_head)
+    _refuse_what_is_left(arrays, names)
     if widths != other:
         problem = f"the policy has layers of {list(widths)}, the critic of {list(other)}; here both have the same"
         raise ConfigError("policy", names.title, problem)
-    policy |= _deviation(arrays, names)
+    policy |= _deviation(arrays, names, outputs=len(policy["head.bias"]))
     observed = _observed(arrays, names.observed)
     value |= _seen_alike(value, _observed(arrays, names.observed_by_critic), observed)
-    value |= _in_units_of_returns(value, _observed(arrays, (names.values,)))
-    return Networks(names, widths, policy, value, observed)
+    return Networks(names, widths, policy, value, observed, _observed(arrays, (names.values,)))
 
 
-def _deviation(arrays: Arrays, names: Names) -> Arrays:
+def _refuse_what_is_left(arrays: Arrays, names: Names) -> None:
+    """Weights that would be forgotten (an extractor of features, a memory) and numbers that are none."""
+    heads = (names.policy_head, names.value_head)
+    prefixes = (names.policy, names.value, *filter(None, heads), *names.observed, *names.observed_by_critic)
+    prefixes += (*filter(None, [names.values]), *names.log_std, *names.std, *BESIDE)
+    for name, array in arrays.items():
+        if not any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes):
+            raise ConfigError(
+                "policy", name, f"is none of the dense layers of a policy of {names.title}; only they fit"
+            )
+        if not np.isfinite(array).all() and not name.startswith(BESIDE):
+            raise ConfigError("policy", name, "is not finite")
+
+
+def _deviation(arrays: Arrays, names: Names, outputs: int) -> Arrays:
     """The logarithm of a Gaussian policy's deviation, one for each action in every state."""
-    for spread, logarithm in ((names.log_std, lambda x: x), (names.std, np.log)):
+    for spread, logarithm in ((names.log_std, lambda x: x), (names.std, lambda x: np.log(np.maximum(x, LEAST_STD)))):
         for name in (name for name in spread if name in arrays):
-            if max(arrays[name].shape, default=1) != arrays[name].size:
+            if arrays[name].size != outputs:
                 raise ConfigError("policy", names.title, f"{name} depends on the state; here it does not")
             return {"log_std": logarithm(arrays[name].reshape(-1))}
     return {}
@@ -169,8 +201,7 @@ def _recognized(arrays: Arrays) -> Names:
         heads = [f"{head}.weight" for head in (names.policy_head, names.value_head) if head]
         layers = heads or [f"{network}.0.weight" for network in (names.policy, names.value)]
         spread = names.std + names.log_std
-        needed = bool(spread) and not names.policy_head  # a head says enough, with or without a deviation
-        if all(name in arrays for name in layers) and (not needed or any(name in arrays for name in spread)):
+        if all(name in arrays for name in layers) and (not names.needs_spread or any(n in arrays for n in spread)):
             return names
     titles = ", ".join(dict.fromkeys(names.title for names in KNOWN))
     shown = ", ".join(list(arrays)[:4]) or "nothing"
@@ -187,7 +218,8 @@ def _network(arrays: Arrays, prefix: str, head: str) -> tuple[Arrays, tuple[int,
     if odd:
         raise ConfigError("policy", odd, "is no dense layer; only dense networks can be taken")
     parts = {f"{to}.weight": arrays[f"{name}.weight"].T for to, name in here.items()}
-    parts |= {f"{to}.bias": arrays[f"{name}.bias"] for to, name in here.items()}
+    zeros = {name: np.zeros(len(arrays[f"{name}.weight"]), np.float32) for name in here.values()}  # where it has none
+    parts |= {f"{to}.bias": arrays.get(f"{name}.bias", zeros[name]) for to, name in here.items()}
     return parts, tuple(arrays[f"{name}.weight"].shape[0] for name in layers)
 
 
@@ -209,12 +241,6 @@ def _observed(arrays: Arrays, prefixes: tuple[str, ...]) -> Observed:
 def _statistics(mean: np.ndarray, variance: np.ndarray, clip: float, count: np.ndarray | None) -> Observed:
     counted = COUNT if count is None else max(2.0, float(count))
     return Observed(mean.reshape(-1), variance.reshape(-1), clip, count=counted)
-
-
-def _in_units_of_returns(network: Arrays, values: Observed) -> Arrays:
-    """A head whose outputs are values, where they were standardized: μ + σ (W x + b)."""
-    mean, std = _moments_of(values, 1)
-    return {"head.weight": std * network["head.weight"], "head.bias": mean + std * network["head.bias"]}
 
 
 def _seen_alike(network: Arrays, its_own: Observed, shared: Observed) -> Arrays:
@@ -240,25 +266,49 @@ def _moments_of(observed: Observed, size: int) -> tuple[np.ndarray, np.ndarray]:
 def observed_by(normalizer: Any) -> Observed:
     """What a normalizer knows: Stable-Baselines3's VecNormalize, or a mapping with obs_mean, obs_var, reward_var."""
     if isinstance(normalizer, Mapping):
-        names = {"obs_mean", "obs_var", "reward_var", "clip_obs"}
+        names = {"obs_mean", "obs_var", "reward_var", "clip_obs", *REWARD_SCALING}
         if not normalizer.keys() or normalizer.keys() - names:
             shown = ", ".join(map(str, normalizer)) or "nothing"
             raise ConfigError("normalizer", shown, f"must hold some of {', '.join(sorted(names))}")
-        mean, variance, reward = (normalizer.get(name) for name in ("obs_mean", "obs_var", "reward_var"))
-        clip, count = float(normalizer.get("clip_obs", Observed.clip)), COUNT
-    elif hasattr(normalizer, "obs_rms"):
-        statistics = normalizer.obs_rms if getattr(normalizer, "norm_obs", True) else None
-        if isinstance(statistics, dict):
-            raise ConfigError("normalizer", type(normalizer).__name__, "normalizes several observations, one is taken")
-        mean, variance = (getattr(statistics, name, None) for name in ("mean", "var"))
-        scaled = getattr(normalizer, "norm_reward", False)
-        reward = normalizer.ret_rms.var if scaled else None
-        clip = float(getattr(normalizer, "clip_obs", Observed.clip))
-        count = max(2.0, float(getattr(statistics, "count", COUNT)))
+        values: dict[str, Any] = dict(normalizer)
+    elif hasattr(normalizer, "ret_rms"):
+        values = _of_vecnormalize(normalizer)
     else:
         problem = "must be a VecNormalize, or a mapping (.npz) with obs_mean, obs_var and reward_var"
         raise ConfigError("normalizer", type(normalizer).__name__, problem)
-    if (mean is None) != (variance is None):
+    if ("obs_mean" in values) != ("obs_var" in values):
         raise ConfigError("normalizer", "obs_mean or obs_var", "has no meaning without the other")
-    flat = [None if part is None else np.asarray(part, np.float32).reshape(-1) for part in (mean, variance)]
-    return Observed(*flat, clip, None if reward is None else float(np.asarray(reward)), count)
+    arrays = {name: _number(name, value) for name, value in values.items()}
+    mean, variance, reward = (arrays.get(name) for name in ("obs_mean", "obs_var", "reward_var"))
+    clip, count = (
+        float(arrays.get(name, default)) for name, default in (("clip_obs", Observed.clip), ("count", COUNT))
+    )
+    scaling = {name: float(arrays[name]) for name in REWARD_SCALING if name in arrays and reward is not None}
+    return Observed(mean, variance, clip, None if reward is None else float(reward), max(2.0, count), scaling)
+
+
+def _of_vecnormalize(normalizer: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    if normalizer.norm_reward:
+        values = {"reward_var": normalizer.ret_rms.var}
+        values |= {"norm_reward_gamma": normalizer.gamma, "clip_reward": normalizer.clip_reward}
+    if not normalizer.norm_obs:
+        return values
+    statistics = normalizer.obs_rms
+    if isinstance(statistics, dict):
+        raise ConfigError("normalizer", type(normalizer).__name__, "normalizes several observations, one is taken")
+    about = {"clip_obs": normalizer.clip_obs, "count": statistics.count}
+    return values | about | {"obs_mean": statistics.mean, "obs_var": statistics.var}
+
+
+def _number(name: str, value: Any) -> np.ndarray:
+    """Statistics as numbers that can be ones."""
+    try:
+        array = np.asarray(value, np.float32)
+    except (TypeError, ValueError):
+        raise ConfigError("normalizer", f"{name}={value!r:.40}", "must be numbers") from None
+    if not np.isfinite(array).all() or (name.endswith("var") and (array < 0).any()):
+        raise ConfigError("normalizer", name, "must be finite, and variances not negative")
+    if not name.startswith("obs") and array.size != 1:
+        raise ConfigError("normalizer", name, "must be one number")
+    return array if name.startswith("obs") else array.reshape(())

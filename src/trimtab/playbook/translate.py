@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 from trimtab.config import Config, ConfigError, from_dict
@@ -39,6 +40,9 @@ def translate(library: str, fields: dict[str, Any], defaults: bool = True) -> Tr
 def fitting(fields: dict[str, Any], batch: int) -> tuple[Config, list[str]]:
     """A configuration whose minibatches divide its batch, as they need not elsewhere."""
     number, size = fields.pop("num_minibatches", None), fields.pop("minibatch_size", None)
+    for name, value in (("num_minibatches", number), ("minibatch_size", size)):
+        if value is not None and (not isinstance(value, Integral) or value < 1):
+            raise ConfigError(name, value, "must be a whole number of at least 1; nearest: 1")
     size = size or batch // int(number or 1)
     near = min(nearest_divisors(batch, int(size)), key=lambda n: abs(n - size))
     note = f"{batch:,} samples do not divide into minibatches of {size:,}: read as minibatches of {near:,}"

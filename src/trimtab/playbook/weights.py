@@ -13,13 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from yaml import YAMLError
 
 from trimtab.config import ConfigError
-from trimtab.playbook.libraries.sb3 import LIBRARY as SB3
-from trimtab.playbook.logs import rsl_rl
+from trimtab.playbook.libraries import LIBRARIES, rules
+from trimtab.playbook.libraries.rules import NoCounterpart, Translated
+from trimtab.playbook.logs import rsl_rl, skrl
 from trimtab.playbook.logs.sb3 import said_by_model
 from trimtab.runs.sinks import MissingPackage
 
+# Classes of torch.nn that may stand between layers.
+FUNCTIONS = {"Tanh", "ReLU", "ELU", "SiLU", "GELU", "LeakyReLU", "SELU", "CELU", "Softplus", "Sigmoid", "Mish", "PReLU"}
 PICKLED = (
     "is pickled, and opening it would run what it holds; load it where you trust it and hand it over in Python "
     "(normalizer=VecNormalize.load(...)), or save obs_mean, obs_var and reward_var as .npz"
@@ -38,21 +42,49 @@ def weights_of(policy: Any) -> Mapping[str, Any]:
     raise ConfigError("policy", type(policy).__name__, "must be a model, a module, a state_dict or a file of one")
 
 
-def hyperparameters_of(policy: Any) -> dict[str, Any]:
-    """What a policy says of its training: a model of Stable-Baselines3, or what lies beside a file of rsl_rl."""
+def hyperparameters_of(policy: Any, library: str) -> dict[str, Any]:
+    """What a policy says of its training, by the names there: itself, or what lies beside its file."""
     if isinstance(policy, str | PathLike):
-        file = Path(policy)
-        return said_by_model(file)[0] if file.suffix == ".zip" else rsl_rl.hyperparameters_in(file.parent)
-    if not hasattr(policy, "clip_range"):
-        return {}
+        return _beside(Path(policy), library)
     values: dict[str, Any] = {
-        name: value for name in SB3.rules if isinstance(value := getattr(policy, name, None), int | float)
+        name: value
+        for name in LIBRARIES[library].rules
+        if isinstance(value := getattr(policy, name, None), int | float)
     }
-    for name, schedule in (("learning_rate", "lr_schedule"), ("clip_range", "clip_range")):
-        if callable(value := getattr(policy, schedule, None)):
-            values[name] = float(value(1.0))
-    activation = getattr(getattr(policy, "policy", None), "activation_fn", None)
-    return values | ({"policy_kwargs": f"dict(activation_fn=nn.{activation.__name__})"} if activation else {})
+    if total := getattr(policy, "_total_timesteps", 0):
+        values["total_timesteps"] = total
+    for name, attribute in (("learning_rate", "lr_schedule"), ("clip_range",) * 2, ("clip_range_vf",) * 2):
+        if callable(schedule := getattr(policy, attribute, None)):
+            values[name] = f"{'lin_' if schedule(0.0) < 0.5 * schedule(1.0) else ''}{float(schedule(1.0))!r}"
+    return values
+
+
+def _beside(file: Path, library: str) -> dict[str, Any]:
+    try:
+        if library == "sb3":
+            return said_by_model(file)[0]
+        if library == "rsl_rl":
+            return rsl_rl.hyperparameters_in(file.parent)
+        return skrl.hyperparameters_in(file.parent) if library == "skrl" else {}
+    except YAMLError:
+        raise ConfigError("policy", str(file), "the params/agent.yaml beside it cannot be read") from None
+
+
+def activation_of(policy: Any) -> str | None:
+    """The function between a live module's layers, under its name here; what is none of ours is refused."""
+    module = getattr(policy, "policy", policy)
+    function = getattr(module, "activation_fn", None)
+    names = {function.__name__} if function else set()
+    if not names and callable(modules := getattr(module, "modules", None)):
+        names = {type(part).__name__ for part in modules()} & FUNCTIONS
+    if not names:
+        return None
+    translated, name = Translated(), ", ".join(sorted(names))
+    try:
+        rules.activation(name, translated)
+    except NoCounterpart as why:
+        raise ConfigError("activation", name, str(why)) from None
+    return translated.fields["activation"]
 
 
 def read(field: str, source: str | PathLike[str]) -> Any:

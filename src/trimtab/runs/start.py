@@ -18,6 +18,7 @@ from trimtab import ewma, normalize
 from trimtab.algos.algorithm import replace
 from trimtab.algos.state import State
 from trimtab.config import Config, ConfigError
+from trimtab.envs.base import Spec
 from trimtab.runs import snapshot
 from trimtab.runs.engine import Engine
 from trimtab.runs.records import RunDir, RunError
@@ -89,7 +90,7 @@ def taken(engine: Engine, start: Start | Arrays) -> list[str]:
     if config.norm_obs != source.norm_obs:
         problem = f"the policy of {start.run} sees its observations otherwise; nearest: {str(source.norm_obs).lower()}"
         raise ConfigError("norm_obs", config.norm_obs, problem)
-    _refuse_other_observations(engine.algorithm.env.spec.obs_shape, tensors, start)
+    _refuse_other_observations(engine.algorithm.env.spec, tensors, start)
     if start.optimizer and config.optimizer != source.optimizer:
         raise ConfigError("optimizer", config.optimizer, f"the state taken is of another; nearest: {source.optimizer}")
     parts = {
@@ -152,12 +153,14 @@ def _refuse_other_shapes(config: Config, source: Config, layout: dict, tensors: 
     raise RunError(f"the policy of {start.run} has another shape: its environment differs")
 
 
-def _refuse_other_observations(shape: tuple[int, ...], tensors: dict, start: Start | Arrays) -> None:
-    stats_shape = tensors.get("state.obs_stats.mean", np.empty(shape)).shape
-    if stats_shape != tuple(shape):
+def _refuse_other_observations(spec: Spec, tensors: dict, start: Start | Arrays) -> None:
+    shape = tensors.get("state.obs_stats.mean", np.empty(spec.obs_shape)).shape
+    if shape != tuple(spec.obs_shape):
         raise RunError(
-            f"the normalizer of {start.run} is of observations {stats_shape}; the environment has {tuple(shape)}"
+            f"the normalizer of {start.run} is of observations {shape}; the environment has {tuple(spec.obs_shape)}"
         )
+    if isinstance(start, Arrays) and spec.obs_dtype == "uint8" and len(spec.obs_shape) > 1:
+        raise RunError(f"the policy of {start.run} sees images, whose pixels other libraries order otherwise")
 
 
 def _fits(layout: dict[str, tuple[int, ...]], tensors: dict[str, np.ndarray], network: str) -> bool:

@@ -24,11 +24,13 @@ def _schedule(value: Any, to: Translated) -> None:
         schedule(value, to)
 
 
-def _gradients(values: dict[str, Any], to: Translated) -> None:
-    """grad_norm counts only where gradients are clipped at all."""
+def _ignored(values: dict[str, Any], to: Translated) -> None:
+    """grad_norm counts only where gradients are clipped at all, kl_threshold where the step size is adaptive."""
     if "truncate_grads" in values and not values.pop("truncate_grads"):
         values.pop("grad_norm", None)
         to.fields["max_grad_norm"] = None
+    if str(values.get("lr_schedule")).lower() != "adaptive":
+        values.pop("kl_threshold", None)
 
 
 def _learned_rate(value: Any, to: Translated) -> None:
@@ -57,7 +59,7 @@ LIBRARY = Library(
         "grad_norm": same("max_grad_norm"),
         "normalize_input": same("norm_obs"),
         "normalize_advantage": lambda value, to: same("norm_adv")("batch" if value else "none", to),
-        "normalize_value": nothing("targets are not standardized; norm_value popart is the nearest"),
+        "normalize_value": lambda value, to: same("norm_value")("popart" if value else "none", to),
         "units": same("hidden_sizes"),
         "activation": activation,
         "separate": _networks,
@@ -73,5 +75,5 @@ LIBRARY = Library(
     fixed={"adam_eps": 1e-8},
     always=("anneal_lr: an adaptive step size goes down to 1e-6 there, to 1e-5 here",),
     sizes=("truncate_grads",),
-    prepare=_gradients,
+    prepare=_ignored,
 )

@@ -16,6 +16,11 @@ def _clip(value: Any, to: Translated) -> None:
         to.fields["clip_anneal"] = "linear"
 
 
+def _value_clip(value: Any, to: Translated) -> None:
+    """A number; one that falls keeps its first value."""
+    to.fields["clip_vloss"] = None if value is None else float(str(value).removeprefix("lin_"))
+
+
 def _vec_normalize(value: Any, to: Translated) -> None:
     """RL Zoo: true, or the keyword arguments of VecNormalize as text."""
     text = str(value)
@@ -63,7 +68,7 @@ LIBRARY = Library(
         "n_timesteps": whole("total_timesteps"),
         "learning_rate": step_size,
         "clip_range": _clip,
-        "clip_range_vf": same("clip_vloss"),
+        "clip_range_vf": _value_clip,
         "vf_coef": same("vf_coef"),
         "target_kl": same("target_kl"),
         "normalize_advantage": normalized,

@@ -6,13 +6,20 @@ from typing import Any
 
 from trimtab.playbook.libraries.rules import Library, NoCounterpart, Translated, nothing, same, times
 
+KL_THRESHOLD = 0.008  # KLAdaptiveLR's own
+
+
+def _prepare(values: dict[str, Any], to: Translated) -> None:
+    """Version 1 has a switch for the clip of values; a scheduler's settings follow its name."""
+    if "clip_predicted_values" in values and not values.pop("clip_predicted_values"):
+        values["value_clip"] = 0.0
+    if "learning_rate_scheduler_kwargs" in values:
+        values["learning_rate_scheduler_kwargs"] = values.pop("learning_rate_scheduler_kwargs")
+
 
 def _learned_rate(value: Any, to: Translated) -> None:
-    """One, or that of the policy and that of the critic."""
-    rates = value if isinstance(value, list | tuple) else [value]
-    to.fields["learning_rate"] = float(rates[0])
-    if float(rates[-1]) != float(rates[0]):
-        to.fields["value_learning_rate"] = float(rates[-1])
+    """One; of two, the first, which both networks are trained with."""
+    to.fields["learning_rate"] = float(value[0] if isinstance(value, list | tuple) else value)
 
 
 def _scheduler(value: Any, to: Translated) -> None:
@@ -20,14 +27,15 @@ def _scheduler(value: Any, to: Translated) -> None:
     if not value or str(value).lower() == "none":
         to.fields["anneal_lr"] = "constant"
     elif "kladaptive" in str(value).lower():
-        to.fields["anneal_lr"] = "adaptive"
+        to.fields |= {"anneal_lr": "adaptive", "desired_kl": KL_THRESHOLD}
     else:
         raise NoCounterpart("not one of the schedules here; see anneal_lr")
 
 
 def _scheduled(value: Any, to: Translated) -> None:
-    if isinstance(value, dict) and "kl_threshold" in value:
-        to.fields["desired_kl"] = value["kl_threshold"]
+    """The settings of KLAdaptiveLR."""
+    if to.fields.get("anneal_lr") == "adaptive" and isinstance(value, dict):
+        to.fields["desired_kl"] = value.get("kl_threshold", KL_THRESHOLD)
 
 
 def _gradient_norm(value: Any, to: Translated) -> None:
@@ -42,6 +50,10 @@ def _value_clip(value: Any, to: Translated) -> None:
 def _stop(value: Any, to: Translated) -> None:
     if value > 0:
         times("target_kl", 1 / 1.5, "because here updates stop at 1.5 times it")(value, to)
+
+
+def _values(value: Any, to: Translated) -> None:
+    to.fields["norm_value"] = "popart" if value and str(value).lower() != "none" else "none"
 
 
 def _observations(value: Any, to: Translated) -> None:
@@ -61,7 +73,7 @@ LIBRARY = Library(
         "learning_rate_scheduler_kwargs": _scheduled,
         "observation_preprocessor": _observations,
         "state_preprocessor": _observations,
-        "value_preprocessor": nothing("targets are not standardized; norm_value popart is the nearest"),
+        "value_preprocessor": _values,
         "grad_norm_clip": _gradient_norm,
         "ratio_clip": same("clip_coef"),
         "value_clip": _value_clip,
@@ -85,6 +97,8 @@ LIBRARY = Library(
         "value_loss_scale": 2.5,
     },
     fixed={"adam_eps": 1e-8, "norm_adv": "batch"},
+    sizes=("clip_predicted_values",),
+    prepare=_prepare,
     always=(
         "clip_vloss: the clipped prediction alone makes the loss there, the larger of both losses here",
         "anneal_lr: an adaptive step size is moved once an epoch there and down to 1e-6, by minibatch and 1e-5 here",

@@ -51,6 +51,7 @@ def read_log(path: str | PathLike[str], hyperparameters: dict[str, Any] | None =
     rows = _rows(sources, log_format)
     if not rows:
         raise RunError(f"{path} records no updates of {log_format.title} yet")
+    rows = [row | {STEPS: row[STEPS] + details.offset} for row in rows]
     config, known, notes = _configuration(log_format, details, rows[-1][STEPS])
     rows = [row | {STEPS: _steps(log_format, row[STEPS], config.num_envs, config.batch)} for row in rows]
     return Log(place, log_format, rows, config, known, details, tuple(notes))

@@ -19,9 +19,10 @@ def agent_in(folder: Path) -> dict[str, Any]:
     return {}
 
 
-def plain_values(library: Library, *parts: dict[str, Any] | None) -> dict[str, Any]:
+def plain_values(library: Library, *parts: Any) -> dict[str, Any]:
     """The hyperparameters of a library in parts of its YAML, the later ones over the earlier."""
-    return {k: v for part in parts for k, v in (part or {}).items() if k in (*library.rules, *library.sizes)}
+    names = {*library.rules, *library.sizes}
+    return {k: v for part in parts if isinstance(part, dict) for k, v in part.items() if k in names}
 
 
 def _plain(text: str) -> dict[str, Any]:

@@ -35,6 +35,7 @@ class Details:
 
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     batch: int | None = None  # samples of an iteration, where only the product of N and T shows
+    offset: int = 0  # steps that its axis lags behind
     env_id: str | None = None
     action: Action | None = None
     returns: np.ndarray = field(default_factory=lambda: np.zeros(0))  # of single episodes, by step

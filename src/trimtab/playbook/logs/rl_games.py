@@ -22,7 +22,9 @@ def _details(sources: Sources) -> Details:
     values = _numbers(sources) | plain_values(LIBRARY, params, network, network.get("mlp"), config)
     frames = sources.scalars.get("losses/a_loss", (np.zeros(0), None))[0]
     batch = int(np.median(np.diff(frames))) if len(frames) > 1 else None
-    return Details(values, batch, (config.get("env_config") or {}).get("name") or config.get("name"))
+    offset = batch or 0 if len(frames) and frames[0] == 0 else 0  # of continuous actions the batch is counted after
+    name = (config.get("env_config") or {}).get("name") or config.get("name")
+    return Details(values, batch, offset, name)
 
 
 def _numbers(sources: Sources) -> dict[str, Any]:
@@ -33,7 +35,8 @@ def _numbers(sources: Sources) -> dict[str, Any]:
     rates = sources.scalars.get(RATE, (None, np.zeros(0)))[1]
     if len(rates):
         values["learning_rate"] = float(rates[0])
-        values["lr_schedule"] = "adaptive" if (np.diff(rates) > 0).any() else None
+        falls = "linear" if rates[-1] < 0.5 * rates[0] else None
+        values["lr_schedule"] = "adaptive" if (np.diff(rates) > 0).any() else falls
     return values
 
 

@@ -22,7 +22,7 @@ def _details(sources: Sources) -> Details:
     values, batch = hyperparameters_in(sources.folder), _batch(sources)
     if "num_steps_per_env" in values and batch:
         values.setdefault("num_envs", max(1, round(batch / values["num_steps_per_env"])))
-    return Details(values, batch, agent_in(sources.folder).get("experiment_name"))
+    return Details(values, batch, env_id=agent_in(sources.folder).get("experiment_name"))
 
 
 def hyperparameters_in(folder: Path) -> dict[str, Any]:

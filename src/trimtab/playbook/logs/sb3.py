@@ -55,15 +55,25 @@ def said_by_model(file: Path) -> tuple[dict[str, Any], Action | None]:
             data = json.loads(archive.read("data"))
     except (KeyError, ValueError, OSError, zipfile.BadZipFile):
         return {}, None  # another kind of archive
-    if not isinstance(data, dict) or "n_epochs" not in data:
+    if not isinstance(data, dict) or "n_steps" not in data:
         return {}, None
-    plain: dict[str, Any] = {k: v for k, v in data.items() if k in LIBRARY.rules and isinstance(v, int | float | bool)}
-    activation = (data.get("policy_kwargs") or {}).get("activation_fn")  # as text, beside what is pickled
-    plain |= {"policy_kwargs": {"activation_fn": activation}} if isinstance(activation, str) else {}
-    hyperparameters, space = plain | {"total_timesteps": data.get("_total_timesteps", 0)}, data.get("action_space", {})
+    space = data.get("action_space", {})
     if "n" in space:
-        return hyperparameters, Action("discrete", int(re.sub(r"\D", "", str(space["n"])) or 1))
-    return hyperparameters, Action("continuous", int(np.prod(space["_shape"]))) if space.get("_shape") else None
+        return _hyperparameters(data), Action("discrete", int(re.sub(r"\D", "", str(space["n"])) or 1))
+    action = Action("continuous", int(np.prod(space["_shape"]))) if space.get("_shape") else None
+    return _hyperparameters(data), action
+
+
+def _hyperparameters(data: dict[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {k: v for k, v in data.items() if k in LIBRARY.rules and isinstance(v, int | float | bool)}
+    values["total_timesteps"] = data.get("_total_timesteps", 0)
+    activation = (data.get("policy_kwargs") or {}).get("activation_fn")  # as text, beside what is pickled
+    values |= {"policy_kwargs": {"activation_fn": activation}} if isinstance(activation, str) else {}
+    for name, key in (("learning_rate", "lr_schedule"), ("clip_range", "clip_range"), ("clip_range_vf",) * 2):
+        text = str((data.get(key) or {}).get("value_schedule")) if isinstance(data.get(key), dict) else ""
+        if number := re.search(r"(?:Constant|Linear)Schedule\((?:val|start)=([^,)]+)", text):
+            values[name] = f"{'lin_' if 'Linear' in text else ''}{number[1]}"
+    return values
 
 
 def _add_episodes(files: list[Path], details: Details) -> None:

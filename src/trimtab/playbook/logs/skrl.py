@@ -6,6 +6,9 @@ as the losses of entropy and values has been multiplied by their coefficients.
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 
 from trimtab.playbook.libraries.skrl import LIBRARY
@@ -15,10 +18,14 @@ from trimtab.playbook.logs.log import Details, Format, Sources
 RATE = "Learning / Learning rate"
 
 
+def hyperparameters_in(folder: Path) -> dict[str, Any]:
+    """What Isaac Lab writes down of a run's hyperparameters."""
+    agent = agent_in(folder)
+    return plain_values(LIBRARY, agent, agent.get("agent"))
+
+
 def _details(sources: Sources) -> Details:
-    agent = agent_in(sources.folder)
-    settings = agent.get("agent") or {}
-    values = plain_values(LIBRARY, agent, settings)
+    values, settings = hyperparameters_in(sources.folder), agent_in(sources.folder).get("agent") or {}
     rates = sources.scalars.get(RATE, (None, np.zeros(0)))[1]
     if len(rates) and "learning_rate_scheduler" not in values and (np.diff(rates) > 0).any():
         values["learning_rate_scheduler"] = "KLAdaptiveLR"
