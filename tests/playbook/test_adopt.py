@@ -84,7 +84,7 @@ def elu(x):
 
 def test_a_policy_of_stable_baselines3_does_here_what_it_does_there(tmp_path):
     named = sb3()
-    run = trimtab.adopt(named, "Pendulum-v1", tmp_path / "run", **SMALL)
+    run = trimtab.adopt(named, "Pendulum-v1", tmp_path / "run", hidden_sizes=[6, 5], **SMALL)
     action, value = said(run)
     np.testing.assert_allclose(action, clipped(sb3_outputs(named, "policy", OBS)), atol=1e-5)
     np.testing.assert_allclose(value, sb3_outputs(named, "value", OBS)[:, 0], atol=1e-5)

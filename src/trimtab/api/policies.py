@@ -48,15 +48,12 @@ def adopt(
     translated = translate(networks.names.library, training)
     _refuse_other_eyes(translated, observed)
     own = _own_fields(networks, observed, translated, activation_of(policy), dict(fields))
-    for name in own.keys() & fields.keys():
-        if own[name] != (value := dict(fields)[name]):
-            raise ConfigError(name, value, f"the policy has {own[name]}; leave it out")
+    _refuse_contradictions(own, dict(fields))
     config, notes = _configured(translated, own | {"env_id": environment}, dict(fields))
-    title = f"{networks.names.title}, {config.activation} between layers of {list(networks.hidden_sizes)}"
-    off = {name for name, value in training.items() if value in (False, None, -1)}  # what was not used
-    left_out = [f"not carried over: {name} ({why})" for name, why in translated.left_out.items() if name not in off]
     say = (lambda text: None) if quiet else loop.to_stderr
-    for note in (f"read as a policy of {title}", *translated.notes, *left_out, *notes):
+    layers = f"{config.activation} between layers of {list(networks.hidden_sizes)}"
+    say(f"read as a policy of {networks.names.title}, {layers}")
+    for note in (*translated.notes, *_not_carried_over(translated, training), *notes):
         say(note)
     place = str(policy) if isinstance(policy, str | PathLike) else f"a policy of {networks.names.title}"
     start = Arrays(place, config, networks.tensors() | observed.tensors())
@@ -90,6 +87,19 @@ def _own_fields(
         **({"activation": activation} if activation else {}),
         **observed.fields,
     }
+
+
+def _refuse_contradictions(own: dict[str, Any], fields: dict[str, Any]) -> None:
+    for name in own.keys() & fields.keys():
+        value = tuple(fields[name]) if isinstance(fields[name], list) else fields[name]
+        if own[name] != value:
+            raise ConfigError(name, value, f"the policy has {own[name]}; leave it out")
+
+
+def _not_carried_over(translated: Translated, training: dict[str, Any]) -> list[str]:
+    """What has no counterpart here, but for what was not used there either."""
+    unused = {name for name, value in training.items() if value in (False, None, -1)}
+    return [f"not carried over: {name} ({why})" for name, why in translated.left_out.items() if name not in unused]
 
 
 def _configured(translated: Translated, own: dict[str, Any], fields: dict[str, Any]) -> tuple[Config, list[str]]:
