@@ -14,7 +14,7 @@ from trimtab.runs.records import RunError
 from trimtab.studies import tune
 from trimtab.studies.store import Outcome, Store
 from trimtab.studies.study import conduct
-from trimtab.studies.tune import PHASES, Trial, Tune, TuneOptions, check
+from trimtab.studies.tune import PHASES, Trial, Tune, TuneOptions, sweeps_of
 
 
 class Formula:
@@ -56,6 +56,15 @@ def test_the_value_rate_is_tried_at_one_and_two_times_the_policys_where_it_can_d
     tried = [t["value"] for t in fields(Config(learning_rate=1e-3))["value_learning_rate"]]
     assert tried == [2e-3, None], "none is the policy's own"
     assert len(fields(Config(arch="shared"))["value_learning_rate"]) == 1, "one network has one step size"
+
+
+def test_single_fields_can_be_swept_and_each_is_swept_once():
+    assert sweeps_of(TuneOptions(phases="gamma,learning_rate")) == [
+        ("horizon", "gamma"),
+        ("stability", "learning_rate"),
+    ]
+    both = sweeps_of(TuneOptions(phases="update_epochs,stability"))
+    assert [name for _, name in both] == ["update_epochs", "learning_rate", "max_grad_norm"]
 
 
 def test_the_start_is_kept_where_nothing_is_better(tmp_path):
@@ -178,11 +187,12 @@ def test_every_field_swept_is_a_field_of_the_configuration_and_its_values_are_va
         {"final_timesteps": 0},
         {"phases": "stabilty"},
         {"phases": ""},
+        {"phases": "stability,learning_rat"},
     ],
 )
 def test_efforts_that_mean_nothing_are_refused(options):
     with pytest.raises(ConfigError):
-        check(TuneOptions(**options))
+        sweeps_of(TuneOptions(**options))
 
 
 def test_the_whole_job_writes_a_configuration_a_page_and_one_object_and_can_be_resumed(tmp_path, capsys):

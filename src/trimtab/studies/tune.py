@@ -29,6 +29,7 @@ from trimtab.runs.records import RunDir, RunError, write_atomically
 from trimtab.runs.run import learning_frame, load
 from trimtab.studies.job import Job, Train
 from trimtab.studies.study import Answer, Outcomes, Study, Work
+from trimtab.wording import nearest
 
 SHORT = 100_000  # steps of a trial, unless asked for more
 FRESH = 1_000  # seeds of the last comparison start so far above those of the sweeps
@@ -78,7 +79,7 @@ class TuneOptions:
     """How much effort to spend."""
 
     phases: str = ",".join(PHASES)
-    """Phases to go through, in order."""
+    """Phases to go through, in order; or single fields of them, as learning_rate."""
     seeds: int = 2
     """Seeds of every trial."""
     final_seeds: int = 5
@@ -121,17 +122,24 @@ class Trials(list[Trial]):
         return sorted((t for t in self[1:] if not t.failed), key=lambda t: -t.area)[:count]
 
 
-def check(options: TuneOptions) -> list[str]:
-    """The phases asked for; refuses efforts that mean nothing."""
+def sweeps_of(options: TuneOptions) -> list[tuple[str, str]]:
+    """The sweeps asked for, as phase and field; refuses efforts that mean nothing."""
     for name, least in (("seeds", 1), ("final_seeds", 2), ("final_timesteps", 1), ("finalists", 1)):
         value = getattr(options, name)
         if value is not None and value < least:
             raise ConfigError(name, value, f"must be at least {least}; nearest: {least}")
-    phases = [name for name in options.phases.replace(" ", "").split(",") if name]
-    unknown = [name for name in phases if name not in PHASES]
-    if unknown or not phases:
-        raise ConfigError("phases", options.phases, f"must be some of {', '.join(PHASES)}")
-    return phases
+    every = [(phase, name) for phase, fields in PHASES.items() for name in fields]
+    sweeps = []
+    for word in [word for word in options.phases.replace(" ", "").split(",") if word]:
+        chosen = [sweep for sweep in every if word in sweep]
+        if not chosen:
+            near = nearest(word, [*PHASES, *(name for _, name in every)])
+            like = f"; nearest: {', '.join(near)}" if near else ""
+            raise ConfigError("phases", word, f"must be some of {', '.join(PHASES)}, or fields of them{like}")
+        sweeps += [sweep for sweep in chosen if sweep not in sweeps]
+    if not sweeps:
+        raise ConfigError("phases", options.phases, f"must be some of {', '.join(PHASES)}, or fields of them")
+    return sweeps
 
 
 @dataclass(frozen=True)
@@ -145,7 +153,7 @@ class Tune(Study):
     own_steps: int = 0  # of the configuration by itself, where trials are shorter
 
     def __post_init__(self) -> None:
-        check(self.options)
+        sweeps_of(self.options)
         steps, batch = self.options.final_timesteps, self.start.batch
         if steps is not None and steps < batch:
             raise ConfigError("final_timesteps", steps, f"is less than one batch; nearest: {batch}")
@@ -170,7 +178,7 @@ class Tune(Study):
     def expected_steps(self) -> int:
         """Runs there will be, more or less: a value that a sweep starts from is not trained twice."""
         options = self.options
-        values = [len(set(values(self.start))) for phase in check(options) for values in PHASES[phase].values()]
+        values = [len(set(PHASES[phase][name](self.start))) for phase, name in sweeps_of(options)]
         trials = (1 + sum(n - 1 for n in values)) * options.seeds * self.start.steps
         return trials + (1 + options.finalists) * options.final_seeds * self.compared.steps
 
@@ -207,12 +215,11 @@ class Tune(Study):
         best = trials.of({})
         yield from self._train([best], self.runs)
         sweeps = []
-        for phase in check(self.options):
-            for name in PHASES[phase]:
-                tried = self._tried(trials, best, phase, name)
-                yield from self._train([trial for _, trial in tried], self.runs)
-                before, best = best, max([best, *(trial for _, trial in tried)], key=lambda t: t.area)
-                sweeps.append(self._sweep(phase, name, before, best, tried))
+        for phase, name in sweeps_of(self.options):
+            tried = self._tried(trials, best, phase, name)
+            yield from self._train([trial for _, trial in tried], self.runs)
+            before, best = best, max([best, *(trial for _, trial in tried)], key=lambda t: t.area)
+            sweeps.append(self._sweep(phase, name, before, best, tried))
         if len(trials) == 1:
             raise ConfigError("phases", self.options.phases, "holds no value to try beside the start's own")
         best_few = trials.best(self.options.finalists)
