@@ -1,15 +1,15 @@
 """The light probe: what one training batch shows of its own gradient, cheap enough to run along with training.
 
-Linear in the number of samples: sums of per-sample gradients and products at a few lags, never all pairs. One batch has
-only N rows, so its variance is rough and, where environments reset in lockstep, not that of independent rows; `trimtab
-probe` draws replicates instead.
+Linear in the number of samples: sums of per-sample gradients, over rows and over positions, and products at a few lags,
+never all pairs. One batch has only N rows, so its variance is rough and, where environments reset in lockstep, not that
+of independent rows; `trimtab probe` draws replicates instead.
 """
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from trimtab import across, returns
 from trimtab.algos.gradients import Factors, PerSample, Samples, row_sums
@@ -40,7 +40,7 @@ def light_probe(agent: Agent, params: Params, batch: Batch, rows: Rollout) -> di
     valid = (batch.weight > 0).astype(jnp.float32)
     count = across.sum(valid.sum())
     centred = jnp.maximum(square - 2 * along + mean @ mean, 0.0)
-    individual = across.sum((valid * centred).sum()) / (count - 1.0) / count
+    individual = _individual(factors, weight > 0, centred, along, mean)
     variance = metrics["grad/variance"]
     cosine = along / jnp.maximum(jnp.sqrt(square) * jnp.linalg.norm(mean), 1e-12)
     metrics |= {
@@ -66,6 +66,37 @@ def _of_sums(sums: Float[Array, "N P"], weight: Float[Array, "T N"]) -> dict[str
     spread = across.sum((residual**2).sum()) / max(num_envs - 1, 1)
     variance = spread / (num_envs * num_steps**2) if num_envs > 1 else jnp.full((), jnp.nan)
     return {"grad/policy_norm": jnp.linalg.norm(mean), "grad/variance": variance}
+
+
+def _individual(
+    factors: Factors, valid: Bool[Array, "T N"], centred: Float[Array, " B"], along: Float[Array, " B"], mean
+) -> Float[Array, ""]:
+    """Σ_t Tr Cov(g_t) / (N T²) about position means: Σ_n |x|² − |Σ_n x|²/N of x = valid (g − G), with N − 1."""
+    num_envs = across.whole(valid.shape[1])
+    if num_envs == 1:
+        return jnp.full((), jnp.nan)
+    counted = valid.astype(jnp.float32)
+    total_sq = _position_squares(factors, counted)
+    by_position = lambda per_sample: (counted * per_sample.reshape(valid.shape)).sum(1)
+    samples, total_along, squares = across.sum((counted.sum(1), by_position(along), by_position(centred)))
+    of_sums = total_sq - 2 * samples * total_along + samples**2 * (mean @ mean)
+    spread = (squares - of_sums / num_envs).sum() / (num_envs - 1)
+    return spread * num_envs / samples.sum() ** 2
+
+
+def _position_squares(factors: Factors, counted: Float[Array, "T N"]) -> Float[Array, " T"]:
+    """|Σ_n g_tn|² at every position t, one sum of gradients at a time."""
+    apart = lambda x: x.reshape(*counted.shape, -1)
+
+    def at(position) -> Float[Array, ""]:
+        weight, layers, free = position
+        weighted = [(x, weight[:, None] * d) for x, d in layers]
+        parts = [part for x, d in weighted for part in (x.T @ d, d.sum(0))]
+        parts += [] if free is None else [(weight[:, None] * free).sum(0)]
+        return sum((part**2).sum() for part in across.sum(parts))
+
+    layers = [(apart(x), apart(d)) for x, d in factors.layers]
+    return jax.lax.map(at, (counted, layers, None if factors.free is None else apart(factors.free)))
 
 
 def _squares(factors: Factors) -> Float[Array, " B"]:
