@@ -10,7 +10,7 @@ import tiny
 import twins
 
 from trimtab import minibatch, objectives
-from trimtab.algos import update
+from trimtab.algos import auxiliary, update
 from trimtab.algos.algorithm import hypers_of, replace
 from trimtab.nets.agent import Agent
 from trimtab.nets.heads import Categorical
@@ -284,6 +284,27 @@ def test_the_environment_receives_clipped_actions_and_the_stored_ones_are_not():
     assert np.isfinite(rows.reward).all() and float(jnp.abs(rows.reward).max()) <= 16.3  # π² + .1·8² + .001·2²
 
 
+def test_a_gradient_that_is_not_finite_is_seen_though_others_of_its_iteration_are():
+    config, algorithm, state, rows, hypers = collected("ppo")
+    batch = jax.jit(algorithm.batch_of)(state, rows, hypers)
+
+    @jax.jit
+    def norm(batch):
+        near, rates = update.Proximal(batch.dist, batch.logp), algorithm.rates(state, hypers)
+        key = jax.random.key(0)
+        learner = algorithm.learner(state)
+        return update.update(config, algorithm.agent, hypers, rates, learner, batch, near, key)[1]["grad_norm"]
+
+    assert np.isfinite(norm(batch))
+    for sample in range(16):  # of which some are in the last minibatch of the last epoch
+        assert np.isposinf(norm(batch._replace(advantage=batch.advantage.at[sample].set(jnp.nan))))
+
+
+def test_further_passes_of_the_value_function_leave_the_gradient_norm_alone():
+    norms = [tiny.metric(run("ppo", 1, value_epochs=n)[1], "train/grad_norm") for n in (2, 5)]
+    assert norms[0] == norms[1] > 0
+
+
 # PPG -------------------------------------------------------------------------------------------------------
 
 
@@ -300,6 +321,19 @@ def test_the_auxiliary_phase_runs_at_the_end_of_each_phase_and_lowers_the_value_
         assert weights[0] == weights[2] == weights[4] == 1.0 and weights[1] > 1.0 and weights[3] > 1.0
         assert np.array_equal(states[2].prox.value, states[2].params.policy)
         assert not np.array_equal(states[1].prox.value, states[1].params.policy)
+
+
+def test_the_value_error_of_a_phase_is_that_of_all_its_environments():
+    config = tiny.config(**KINDS["ppg"])
+    algorithm, hypers = tiny.bench(config).algorithm, hypers_of(config)
+    state = run("ppg")[0][2]
+    for environment in range(config.num_envs):  # sample (t, n) of an iteration is at t N + n
+        phase = state.phase._replace(target=state.phase.target.at[:, environment :: config.num_envs].set(1e3))
+        key, share = jax.random.key(0), jnp.ones(())
+        watched = auxiliary.auxiliary_phase(
+            config, algorithm.agent, hypers, state.params, state.auxiliary, phase, key, share
+        )[2]
+        assert float(watched[auxiliary.METRICS.index("value_error_before")]) > 1e5
 
 
 def test_the_phase_buffer_holds_the_observations_of_its_iterations():

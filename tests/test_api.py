@@ -270,3 +270,15 @@ def test_arguments_of_the_wrong_kind_are_named(run):
         trimtab.train("CartPole-v1", 1000)
     with pytest.raises(ConfigError, match=r"episodes=2\.5: must be a whole number"):
         trimtab.evaluate(run, 2.5)
+
+
+def test_a_study_from_python_records_the_call_that_made_it():
+    from trimtab.api.studies import _call
+
+    fields = {"quick": True, "seeds": None, "gamma": 0.9}
+    assert (
+        _call(trimtab.split, "Pendulum-v1", 1024, **fields)
+        == "trimtab.split('Pendulum-v1', 1024, quick=True, gamma=0.9)"
+    )
+    assert _call(trimtab.tune, Config(), seeds=2, finalists=1) == "trimtab.tune(config, finalists=1)"
+    assert _call(trimtab.study, "post/bias", size="quick", seed=1) == "trimtab.study('post/bias', size='quick')"

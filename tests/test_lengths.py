@@ -176,6 +176,12 @@ def test_the_command_line_lengthens_and_starts(runs, capsys):
     said = capsys.readouterr()
     assert json.loads(said.out)["total_timesteps"] == 128
     assert "annealed over the new length from here on: the linear step size, the entropy bonus" in said.err
+    for changes, says in {
+        ("adaptive", "linear"): "the clip range (",
+        ("adaptive", "constant"): "no schedule depends on it",
+    }.items():
+        moved = CONFIG.replace(anneal_lr=changes[0], clip_anneal=changes[1], ent_anneal=0.0)
+        assert says in loop._about_schedules(moved.replace(total_timesteps=128), moved, 64)
     for line, says in {
         "resume r --total-timesteps 64": "128 are done already; nearest: 128",
         "train --from r --take-optimizer --seeds 2": "seeds='2'",

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from trimtab import cli, envs, presets
-from trimtab.config import from_dict
+from trimtab.config import Config, from_dict
 from trimtab.nets.choice import choose_network
 
 
@@ -50,16 +50,33 @@ def test_environments_find_their_preset(env_id, name):
     [("2048", "discrete"), ("BinPack-v2", "discrete"), ("FetchReach-v4", "continuous"), ("CarRacing-v3", "images")],
 )
 def test_what_has_no_preset_starts_by_its_spaces_and_is_told(env_id, kind):
-    name = presets.quick_start(env_id, "ppo")
+    name = presets.quick_start(env_id, ["ppo"])
     assert name == f"ppo/{kind}" and presets.full_name(kind) == name
-    assert "no preset is for" in presets.described(name, env_id)
-    assert presets.quick_start(env_id, "reinforce") is None
+    assert "no preset is for" in presets.described(name, Config(env_id=env_id))
+    assert presets.quick_start(env_id, ["reinforce"]) == (None if kind == "images" else f"reinforce/{kind}")
+
+
+@pytest.mark.parametrize(
+    "algo, env_id, name",
+    [
+        ("ppo-ewma", "CartPole-v1", "ppo-ewma/CartPole-v1"),
+        ("ppo-ewma", "Hopper-v4", "ppo/mujoco"),
+        ("ppg-ewma", "Hopper-v4", "ppo/mujoco"),
+        ("ppg-ewma", "2048", "ppo/discrete"),
+        ("reinforce", "Hopper-v4", "reinforce/continuous"),
+    ],
+)
+def test_an_algorithm_without_a_preset_takes_one_of_its_kin_and_says_so(algo, env_id, name):
+    assert presets.chosen({"env_id": env_id, "algo": algo}) == name
+    config = presets.layered({"env_id": env_id, "algo": algo})
+    assert config.algo == algo
+    told = f"{algo} has none of its own" in presets.described(name, config)
+    assert told is not name.startswith(f"{algo}/")
 
 
 def test_a_whole_configuration_needs_no_preset(runs):
     """A worker's file, or a run's config.yaml, says everything already."""
     from trimtab.commands.shared import add_source, parser, preset_of
-    from trimtab.config import Config
 
     made = parser("plan", Config)
     add_source(made)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,15 +32,25 @@ class Traits:
     """Batches may wait before they are used."""
     with_ewma: Name | None = None
     """The same algorithm with an EWMA, if there is one."""
+    kin: Name | None = None
+    """The algorithm whose presets serve where it has none of its own."""
 
 
 ALGORITHMS: dict[str, Traits] = {
     "reinforce": Traits("REINFORCE", surrogate=False, gae=False, minibatches=1, may_lack_critic=True),
     "ppo": Traits("PPO", surrogate=True, gae=True, minibatches=4, may_be_stale=True, with_ewma="ppo-ewma"),
-    "ppo-ewma": Traits("PPO-EWMA", surrogate=True, gae=True, minibatches=4, ewma=True, may_be_stale=True),
-    "ppg": Traits("PPG", surrogate=True, gae=True, minibatches=4, phasic=True, with_ewma="ppg-ewma"),
-    "ppg-ewma": Traits("PPG-EWMA", surrogate=True, gae=True, minibatches=4, phasic=True, ewma=True),
+    "ppo-ewma": Traits("PPO-EWMA", surrogate=True, gae=True, minibatches=4, ewma=True, may_be_stale=True, kin="ppo"),
+    "ppg": Traits("PPG", surrogate=True, gae=True, minibatches=4, phasic=True, with_ewma="ppg-ewma", kin="ppo"),
+    "ppg-ewma": Traits("PPG-EWMA", surrogate=True, gae=True, minibatches=4, phasic=True, ewma=True, kin="ppg"),
 }
+
+
+def kindred(algo: str) -> Iterator[str]:
+    """An algorithm and those whose presets serve in place of its own, nearest first."""
+    name: str | None = algo
+    while name in ALGORITHMS:
+        yield name
+        name = ALGORITHMS[name].kin
 
 
 def those(test: Callable[[Traits], bool]) -> str:

@@ -24,6 +24,7 @@ CASES = {
     "a short rollout": (dict(num_envs=64, num_steps=8), "rollout", {"num_steps": 32}),
     "a short horizon": (dict(episode_length=1000.0, gamma=0.95), "discount", {"gamma": 0.998}),
     "a long horizon": (dict(episode_length=40.0, gamma=0.999), "discount", {"gamma": 0.95}),
+    "many passes without a ratio": (dict(algo="reinforce", update_epochs=4), "passes", {"update_epochs": 1}),
     "few episodes for REINFORCE": (dict(algo="reinforce", num_steps=500), "episodes", {"num_envs": 8}),
 }
 
@@ -44,6 +45,7 @@ EDGES = [  # on either side of every threshold
     ("mixture", dict(num_envs=2), dict(num_envs=1)),
     ("minibatches", dict(num_minibatches=4), dict(num_minibatches=2)),
     ("minibatches", dict(algo="reinforce", num_minibatches=1), dict(algo="ppo", num_minibatches=1)),
+    ("passes", dict(algo="reinforce", update_epochs=2), dict(algo="reinforce", update_epochs=3)),
     ("rollout", dict(num_steps=17, num_envs=16), dict(num_steps=16, num_envs=16)),  # 1/(1-γλ) = 16.8
     ("batch", dict(action=BODY, num_envs=8, num_steps=250), dict(action=BODY, num_envs=8, num_steps=249)),
     ("batch", dict(action=BODY, num_envs=8, num_steps=1250), dict(action=BODY, num_envs=8, num_steps=1251)),

@@ -172,13 +172,28 @@ def test_perfectly_correlated_steps_are_worth_nothing_and_independent_ones_as_mu
     assert "not resolved" in marginal(row(4, 8, variance=estimate(0.0, resolved=False)))
 
 
+def test_a_split_whose_runs_end_no_episode_is_doubted_and_not_taken():
+    rows = [row(4, 256), row(256, 4, areas=(), seeds=3)]
+    answer = weigh(rows, own=256)
+    assert answer["recommended"] == "4x256" and answer["recommended_set"] == ["4x256", "256x4"]
+    assert any("256x4 ended no episode" in doubt for doubt in answer["doubts"])
+    assert not any("ended no episode" in doubt for doubt in weigh([row(4, 256), row(16, 64)], own=4)["doubts"])
+
+
 def test_returns_that_rise_are_told_from_returns_that_wander(tmp_path):
     rng = np.random.default_rng(0)
-    for name, rise, found in (("flat", 0.0, False), ("risen", 2.0, True)):
+    for name, rise, count, found in (("flat", 0.0, 400, False), ("risen", 2.0, 400, True), ("few", 50.0, 31, False)):
         run = RunDir.create(tmp_path / name, {}, {})
-        returns = rng.normal(size=400) + np.linspace(0, rise, 400)
-        columns = {"step": np.arange(400), "env": np.zeros(400, int), "return": returns, "length": np.ones(400, int)}
-        run.write_episodes(0, columns)
+        returns = rng.normal(size=count) + np.linspace(0, rise, count)
+        run.write_episodes(
+            0,
+            {
+                "step": np.arange(count),
+                "env": 0 * np.arange(count),
+                "return": returns,
+                "length": 1 + 0 * np.arange(count),
+            },
+        )
         assert improved(run.path) is found
     assert not improved(RunDir.create(tmp_path / "none", {}, {}).path)
 
@@ -207,8 +222,8 @@ class Formula:
             if job.kind == "train":
                 self.asked.append((job.config.num_envs, job.config.seed))
                 run = RunDir.create(store.place(job), job.config.as_dict(), {})
-                columns = {"step": np.arange(8), "env": np.zeros(8, int), "return": np.repeat([0.0, 9.0], 4)}
-                run.write_episodes(0, columns | {"length": np.ones(8, int)})
+                columns = {"step": np.arange(32), "env": np.zeros(32, int), "return": np.repeat([0.0, 9.0], 16)}
+                run.write_episodes(0, columns | {"length": np.ones(32, int)})
                 result = {"area": self.area(job.config.num_envs, job.config.seed), "fps": 1.0, "ep_rew_mean": 1.0}
                 yield Outcome(job, run.path, result, seconds=30.0)
             else:

@@ -146,6 +146,22 @@ def test_a_value_that_fails_takes_nothing_with_it_and_is_told(tmp_path, capsys):
     assert report.sweeps_chart(answer) is not None
 
 
+class Endless(Formula):
+    """With twice the environments no episode ends within the steps of a trial."""
+
+    def run(self, jobs, store, tick=lambda job, steps: None):
+        for outcome in super().run(jobs, store, tick):
+            endless = outcome.job.config.num_envs > 4
+            yield replace(outcome, result=outcome.result | {"area": None}) if endless else outcome
+
+
+def test_values_whose_runs_end_no_episode_are_told_and_take_nothing_with_them(tmp_path):
+    answer, _ = conduct(Tune(Config(), TuneOptions(phases="throughput")), tmp_path, Endless(), Store(tmp_path))
+    assert answer["failed"] == [f"num_envs {n}: no episode finished within 500,000 steps" for n in (8, 16)]
+    with pytest.raises(RunError, match="give more --total-timesteps"):
+        conduct(Tune(Config(num_envs=8), TuneOptions(phases="throughput")), tmp_path, Endless(), Store(tmp_path))
+
+
 def test_a_start_that_fails_ends_it_with_why(tmp_path):
     with pytest.raises(RunError, match="not finite"):
         conduct(Tune(Config(learning_rate=3e-3), TuneOptions()), tmp_path, Diverging(), Store(tmp_path))

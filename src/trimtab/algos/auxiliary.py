@@ -42,7 +42,9 @@ def auxiliary_phase(
     minibatches = config.phase_batch // config.aux_minibatch
     before = jax.lax.map(lambda o: agent.policy(params.policy, o), phase.obs)
     before = before.reshape(total, before.shape[-1])
-    sample = jnp.arange(0, total, config.policy_iterations)  # a batch's worth of samples, from every iteration
+    keys = jax.random.split(unrolled(key), config.aux_epochs)
+    order = jax.vmap(lambda k: minibatch.epoch(k, total, minibatches))(keys).reshape(-1, total // minibatches)
+    sample = order.reshape(-1)[: total // config.policy_iterations]  # a batch's worth, of all iterations and rows
     square = lambda p: flat.weight[sample] * (agent.value(p, flat.obs[sample]) - flat.target[sample]) ** 2
     value_error = lambda p: across.mean(square(p).mean())
 
@@ -60,8 +62,6 @@ def auxiliary_phase(
         value, value_state = descend(hypers, params.value, gradient.value, optimizer.value, rate)
         return (Params(policy, value), Optimizer(policy_state, value_state)), watched
 
-    keys = jax.random.split(unrolled(key), config.aux_epochs)
-    order = jax.vmap(lambda k: minibatch.epoch(k, total, minibatches))(keys).reshape(-1, total // minibatches)
     (after, optimizer), watched = jax.lax.scan(step, (params, optimizer), order)
     errors = jnp.stack([value_error(params), value_error(after)])
     return after, optimizer, jnp.concatenate([watched.mean(0), errors])

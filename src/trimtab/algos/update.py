@@ -212,7 +212,8 @@ def minibatch_step(
         stopped = watched["approx_kl"] > 1.5 * hypers["target_kl"]
         next_learner = jax.tree.map(lambda old, new: jnp.where(stopped, old, new), learner, new)
         new = next_learner._replace(stopped=stopped, learning_rate=adaptive)
-    watched["grad_norm"] = norm
+    if train_policy:  # NaN stands for a step that was not taken, so a gradient that is not finite is infinite here
+        watched["grad_norm"] = jnp.where(jnp.isfinite(norm), norm, jnp.inf)
     return new, jnp.stack([watched.get(name, jnp.full((), jnp.nan)) for name in METRICS])
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 from trimtab.api.source import Place, Source, configure, is_quiet, refuse_constructor
-from trimtab.config import ConfigError
+from trimtab.config import Config, ConfigError
 from trimtab.keywords import Fields
 from trimtab.runs.records import free_name
 from trimtab.runs.run import Run
@@ -59,7 +60,9 @@ def split(
     config = configure(source, preset=preset, **fields | {"num_envs": num_envs, "num_steps": num_steps})
     if "total_timesteps" not in fields:
         config = shortened(config, batch, quick)
-    study = Split(config, batch, own.num_envs, options, f"trimtab.split({own.env_id!r}, {batch})")
+    asked = {"splits": splits, "seeds": seeds, "max_seeds": max_seeds, "budget": budget, "points": points}
+    asked |= {"replicates": replicates, "quick": quick, "preset": preset, **fields}
+    study = Split(config, batch, own.num_envs, options, _call(split, source, batch, **asked))
     return _studied(study, run_dir, f"split-{own.env_id}", on, workers, store, quiet)
 
 
@@ -88,7 +91,9 @@ def tune(
     if "total_timesteps" not in fields:
         config = config.replace(total_timesteps=min(own_steps, SHORT))
     options = TuneOptions(phases or ",".join(PHASES), seeds, final_seeds, final_timesteps, finalists)
-    study = Tune(config, options, f"trimtab.tune({config.env_id!r})", own_steps)
+    asked = {"phases": phases, "seeds": seeds, "final_seeds": final_seeds, "final_timesteps": final_timesteps}
+    asked |= {"finalists": finalists, "preset": preset, **fields}
+    study = Tune(config, options, _call(tune, source, **asked), own_steps)
     return _studied(study, run_dir, f"tune-{config.env_id}", on, workers, store, quiet)
 
 
@@ -113,8 +118,22 @@ def study(
         raise ConfigError("study", name, f"no such study; nearest: {near}")
     if size not in (sizes := get_args(Size)):
         raise ConfigError("size", size, f"must be one of {', '.join(sizes)}")
-    declaration = DECLARED[name](size=size, seed=seed, command=f"trimtab.study({name!r}, size={size!r})")
+    declaration = DECLARED[name](size=size, seed=seed, command=_call(study, name, size=size, seed=seed))
     return _studied(declaration, run_dir, f"study-{name}", on, workers, store, quiet)
+
+
+def _call(function: Callable[..., Any], source: Source, *positional: Any, **options: Any) -> str:
+    """A call as one would type it: without what has its default, which pages give as how they were made."""
+    defaults = inspect.signature(function).parameters
+    named = {n: v for n, v in options.items() if n not in defaults or v != defaults[n].default}
+    words = [_typed(source), *map(repr, positional), *(f"{name}={value!r}" for name, value in named.items())]
+    return f"trimtab.{function.__name__}({', '.join(words)})"
+
+
+def _typed(source: Source) -> str:
+    if isinstance(source, Run):
+        return f"trimtab.load({str(source.path)!r})"
+    return "config" if isinstance(source, Config) else repr(str(source))
 
 
 def throughput(

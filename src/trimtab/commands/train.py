@@ -146,7 +146,7 @@ def derived_table(preset: str | None, config: Config, more: dict[str, str]):
 
     title = f"{config.algo} on {config.env_id}, seed {config.seed}"
     table = Table(title=title, show_header=False, title_justify="left")
-    for name, value in {**more, "preset": presets.described(preset, config.env_id), **config.derived()}.items():
+    for name, value in {**more, "preset": presets.described(preset, config), **config.derived()}.items():
         table.add_row(name, value)
     return table
 

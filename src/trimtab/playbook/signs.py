@@ -18,6 +18,7 @@ from trimtab.playbook import ladders
 from trimtab.playbook.course import check_course
 from trimtab.playbook.evidence import Evidence
 from trimtab.playbook.finding import Finding, feasible
+from trimtab.runs.curve import QUARTER, rise
 
 FEWEST = 8  # iterations from which medians mean anything
 CLIP_LITTLE = 0.003  # "much below 1%"
@@ -27,7 +28,7 @@ SPIKE = 10.0  # times the median gradient norm
 DROWNED = 20.0  # times the limit that the gradient norm is clipped to
 AT_BOUND = 0.25  # of the iterations, so that a step size counts as pinned
 COLLAPSED = 0.05  # of the entropy of choosing evenly
-EPISODES = 8  # a quarter or tenth of a run must have
+EPISODES = 8  # a tenth of a run must have
 
 
 def check_signs(records: Evidence) -> Iterator[Finding]:
@@ -94,18 +95,16 @@ def _higher(config: Config) -> dict[str, float]:
 
 def _learning(records: Evidence) -> Finding:
     """Whether returns rose from the first quarter of the episodes to the last."""
-    returns, quarter = records.returns, len(records.returns) // 4
-    if quarter < EPISODES:
-        return Finding("learning", "unknown", f"only {len(returns)} episodes finished; {4 * EPISODES} are needed")
-    rise = stats.difference(returns[:quarter], returns[-quarter:])
-    statement = (
-        f"the return changed by {rise.value:+.4g} ({rise.lo:+.3g} to {rise.hi:+.3g}) to {returns[-quarter:].mean():.4g}"
-    )
-    numbers = dict(value=rise.value, lo=rise.lo, hi=rise.hi, source="notes", series=tuple(map(float, returns)))
-    if rise.lo > 0:
+    returns, gain = records.returns, rise(records.returns)
+    if gain is None:
+        return Finding("learning", "unknown", f"only {len(returns)} episodes finished; {4 * QUARTER} are needed")
+    last = returns[-(len(returns) // 4) :].mean()
+    statement = f"the return changed by {gain.value:+.4g} ({gain.lo:+.3g} to {gain.hi:+.3g}) to {last:.4g}"
+    numbers = dict(value=gain.value, lo=gain.lo, hi=gain.hi, source="notes", series=tuple(map(float, returns)))
+    if gain.lo > 0:
         return Finding("learning", "fine", statement, **numbers)
     advice, change = (
-        ("it unlearns: lower the step size, or anneal it", _lower(records.config)) if rise.hi < 0 else _stuck(records)
+        ("it unlearns: lower the step size, or anneal it", _lower(records.config)) if gain.hi < 0 else _stuck(records)
     )
     return Finding("learning", "act", statement, advice, change, **numbers)
 

@@ -11,6 +11,7 @@ from trimtab.playbook import ladders
 from trimtab.playbook.finding import Finding, feasible
 
 FEWEST_MINIBATCHES = 4
+MOST_PASSES = 2  # over a batch, where no ratio corrects for the policy having moved on
 SAMPLES_PER_ACTION = 10  # least samples of a minibatch per action dimension
 EPISODIC_BATCH = {
     "discrete": (2_000, 8_000),
@@ -35,6 +36,8 @@ def check_sizes(config: Config, action: Action | None, episode_length: float | N
 
 
 def _rules(config: Config, action: Action | None, episode_length: float | None) -> Iterator[Finding]:
+    if not config.has_surrogate:
+        yield _passes(config)
     yield _minibatches(config)
     yield _minibatch(config, action)
     yield _mixture(config)
@@ -54,6 +57,17 @@ def _minibatches(config: Config) -> Finding:
     divisor = next((n for n in range(FEWEST_MINIBATCHES, 33) if config.batch % n == 0), None)
     change = {} if divisor is None else {"num_minibatches": divisor}
     return Finding("minibatches", "watch", statement, "use at least 4 to 10 per epoch", change, "notes", count)
+
+
+def _passes(config: Config) -> Finding:
+    count = config.update_epochs
+    statement = f"{count} over each batch"
+    if count <= MOST_PASSES:
+        return Finding("passes", "fine", statement, source="notes", value=count)
+    advice = (
+        f"prefer 1 or {MOST_PASSES}: nothing corrects {config.traits.title} for samples of a policy it has left behind"
+    )
+    return Finding("passes", "watch", statement, advice, {"update_epochs": 1}, "notes", count)
 
 
 def _minibatch(config: Config, action: Action | None) -> Finding:

@@ -6,6 +6,7 @@ Suites have one for all their environments (`ppo/atari`); for what is in none, `
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import yaml
 
 from trimtab import envs
+from trimtab.algorithms import kindred
 from trimtab.config import Config, ConfigError, from_dict
 from trimtab.envs.names import PLAYGROUND_ROBOTS, PROCGEN_ALIASES, canonical
 from trimtab.envs.own import Constructor
@@ -62,12 +64,12 @@ def _suite(env_id: str) -> str | None:
 
 def quick_start(
     env_id: str,
-    algo: str,
+    algos: Iterable[str],
     backend: str = "auto",
     env_kwargs: dict[str, Any] | None = None,
     env: Constructor | None = None,
 ) -> str | None:
-    """Where nothing fits: the start for images, continuous or discrete actions, if the algorithm has one."""
+    """Where nothing fits: the start for images, continuous or discrete actions, if one of the algorithms has one."""
     from trimtab.nets.choice import choose_network
 
     if not isinstance(env_kwargs, dict | None):
@@ -75,8 +77,7 @@ def quick_start(
     spec = envs.look(env_id, backend, env_kwargs, constructor=env)
     images = choose_network("auto", spec.obs_shape) == "nature"
     kind = "images" if images else "continuous" if isinstance(spec.action, envs.Continuous) else "discrete"
-    name = f"{algo}/{kind}"
-    return name if name in names() else None
+    return next((name for algo in algos if (name := f"{algo}/{kind}") in names()), None)
 
 
 def full_name(name: str) -> str:
@@ -84,14 +85,15 @@ def full_name(name: str) -> str:
     return f"ppo/{name}" if f"ppo/{name}" in names() else name
 
 
-def described(name: str | None, env_id: str) -> str:
+def described(name: str | None, config: Config) -> str:
     """Which preset was taken, and why, in words."""
     if name is None:
         return "none: the library's defaults"
-    last = name.rpartition("/")[2]
+    algo, _, last = name.partition("/")
+    kin = "" if algo == config.algo else f"; {config.algo} has none of its own"
     if last in QUICK_STARTS:
-        return f"{name}: no preset is for {env_id}, so a quick start was taken by its spaces"
-    return name if last == env_id else f"{name}: the one that covers {env_id}"
+        return f"{name}: no preset is for {config.env_id}, so a quick start was taken by its spaces{kin}"
+    return f"{name}{kin}" if last == config.env_id else f"{name}: the one that covers {config.env_id}{kin}"
 
 
 def load(name: str) -> dict[str, Any]:
@@ -122,7 +124,7 @@ def layered(
 ) -> Config:
     """A configuration from layers of fields, later over earlier, over a preset, over `base`.
 
-    The preset is the environment's own for the algorithm unless one is named; "none" is none at all.
+    The preset is the environment's own for the algorithm, or for one akin to it, unless one is named; "none" is none.
     """
     name = chosen(*layers, preset=preset, env=env)
     merged: dict[str, Any] = dict(base or {})
@@ -156,10 +158,9 @@ def chosen(*layers: dict[str, Any], preset: str | None = None, env: Constructor 
         named |= layer
     if "env_id" not in named or any(map(_says_everything, layers)):
         return None
-    env_id, algo = named["env_id"], named.get("algo", "ppo")
-    if env is None and (preset_name := find(env_id, algo)):
-        return preset_name
-    return quick_start(env_id, algo, named.get("backend", "auto"), named.get("env_kwargs"), env)
+    env_id, algos = named["env_id"], list(kindred(named.get("algo", "ppo")))
+    own = (preset_name for algo in algos if env is None and (preset_name := find(env_id, algo)))
+    return next(own, None) or quick_start(env_id, algos, named.get("backend", "auto"), named.get("env_kwargs"), env)
 
 
 def _says_everything(layer: dict[str, Any]) -> bool:

@@ -12,7 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from trimtab import stats
+from trimtab.estimate import Estimate
+
 BINS = 50
+QUARTER = 8  # episodes that a quarter of a run must have to say whether returns rose
 
 
 class Curve(NamedTuple):
@@ -31,6 +35,15 @@ class Curve(NamedTuple):
     def staircase(self) -> bool:
         """Whether most bins only repeat the one before: episodes end together, or seldom."""
         return bool(self.ended.mean() < 0.5)
+
+
+def rise(returns: np.ndarray) -> Estimate | None:
+    """How much more the last quarter of the episodes returned than the first, ± 3 standard errors.
+
+    None where they are too few to say: of two or three episodes three errors are no bound at all.
+    """
+    quarter = len(returns) // 4
+    return None if quarter < QUARTER else stats.difference(returns[:quarter], returns[-quarter:])
 
 
 def learning_curve(ends: ArrayLike, returns: ArrayLike, steps: int, bins: int = BINS) -> Curve:

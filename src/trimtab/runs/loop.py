@@ -164,9 +164,9 @@ def resume(
 ) -> Run:
     """Go on from the newest good checkpoint, to `total_timesteps` if another length is asked for, on as many `devices`.
 
-    From the checkpoint on, everything that follows the length of training (annealing of the step size and of the
-    entropy bonus) follows the new one, as if it had been asked for from the beginning: what was learned before stays.
-    The other arguments are those of `train`.
+    From the checkpoint on, everything that follows the length of training (annealing of the step size, the clip range
+    and the entropy bonus) follows the new one, as if it had been asked for from the beginning: what was learned before
+    stays. The other arguments are those of `train`.
     """
     run, options = hosts.directory().open(run_dir), Options(quiet, checkpoints, tensorboard, track, tick)
     old = configuration.from_dict(run.config())
@@ -215,14 +215,14 @@ def _about_change(config: Config, old: Config, step: int) -> str:
 def _about_schedules(config: Config, old: Config, step: int) -> str:
     """What a new length does to what follows it."""
     length = f"{step:,} of {old.total_timesteps:,} steps are done; from here the run has {config.total_timesteps:,}"
-    following = [f"the {config.anneal_lr} step size"] * (config.anneal_lr != "constant")
+    following = [f"the {config.anneal_lr} step size"] * (config.anneal_lr in ("linear", "cosine"))
+    following += ["the clip range"] * (config.clip_anneal != "constant")
     following += ["the entropy bonus"] * (config.ent_anneal > 0)
     if not following:
         return f"{length}; no schedule depends on it"
     before, now = (f"{step / one.steps:.0%}" for one in (old, config))
-    return (
-        f"{length}; annealed over the new length from here on: {', '.join(following)} ({before} of its way, now {now})"
-    )
+    names = ", ".join(following)
+    return f"{length}; annealed over the new length from here on: {names} ({before} of the way before, {now} now)"
 
 
 def train_or_resume(
@@ -261,7 +261,7 @@ class _Loop:
         self._recall()
         iteration = self.shard_from = int(state.iteration)
         stops = self._checkpoint_iterations()
-        if iteration == 0:
+        if iteration == 0 and not self.run.has_checkpoint(0):  # an adopted policy lies in one already
             self._checkpoint(state)
         self.begun, self.first, self.outside = time.perf_counter(), iteration, 0.0
         try:
@@ -351,11 +351,9 @@ class _Loop:
         """Take up the episode window where the recorded run left it."""
         episodes = self.run.episodes()
         self.window.extend(zip(episodes["return"].to_list()[-WINDOW:], episodes["length"].to_list()[-WINDOW:]))
-        self.passed_threshold |= any(
-            self.config.eval_threshold is not None
-            and row.get("rollout/ep_rew_mean", -math.inf) >= self.config.eval_threshold
-            for row in self.run.metrics()
-        )
+        if not self.passed_threshold:
+            recorded = (row.get("rollout/ep_rew_mean", -math.inf) for row in self.run.metrics())
+            self.passed_threshold = any(value >= self.config.eval_threshold for value in recorded)
 
     def _record(self, first: int, info: Info, fps: float, clock: float) -> None:
         """Write the iterations of one call; stop at the first that is not finite."""

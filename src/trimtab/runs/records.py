@@ -266,6 +266,13 @@ class RunDir:
             os.fsync(file.fileno())
         return path.stat().st_size
 
+    def has_checkpoint(self, step: int) -> bool:
+        """Whether there is one of this step that can be read."""
+        try:
+            return any(self.read_checkpoint(c) for c in self.checkpoints() if c.step == step)
+        except Damaged:
+            return False
+
     def checkpoints(self) -> list[Checkpoint]:
         """Checkpoints in order of steps; ones whose description cannot be read are listed with empty meta."""
         checkpoints = []

@@ -45,11 +45,13 @@ class Local:
                         continue
                     if word is None:  # it died
                         self._workers.remove(worker)
+                        error = worker.last_words()
+                        worker.end()
                         tries[job.identity] = tries.get(job.identity, 1) + 1
                         if tries[job.identity] <= TRIES:
                             queue.waiting[job.identity] = job
                             continue
-                        yield queue.settle(Outcome(job, store.place(job), {}, error=worker.last_words()))
+                        yield queue.settle(Outcome(job, store.place(job), {}, error=error))
                     elif "steps" in word:
                         tick(job, word["steps"])
                     elif "error" in word:

@@ -23,6 +23,7 @@ from trimtab.config import Config, ConfigError
 from trimtab.envs import choose
 from trimtab.envs.own import refuse_of_this_program
 from trimtab.fields import divisors
+from trimtab.runs.curve import rise
 from trimtab.runs.device import cores
 from trimtab.runs.records import RunDir, write_parquet
 from trimtab.runs.run import learning_frame, load
@@ -403,11 +404,8 @@ def _finite(value: float) -> float | None:
 
 def improved(path: Path) -> bool:
     """Whether the last quarter of a run's episodes returned more than the first, by three standard errors."""
-    returns = RunDir.open(path).episodes()["return"].to_numpy()
-    quarter = len(returns) // 4
-    if quarter < 2:
-        return False
-    return stats.difference(returns[:quarter], returns[-quarter:]).lo > 0
+    change = rise(RunDir.open(path).episodes()["return"].to_numpy())
+    return change is not None and change.lo > 0
 
 
 def over_seeds(values: list[float]) -> dict[str, Any]:

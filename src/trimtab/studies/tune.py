@@ -246,8 +246,11 @@ class Tune(Study):
                 continue
             results = [outcomes.of(job).result for job in jobs]
             if any(result["area"] is None for result in results):
-                steps = jobs[0].config.total_timesteps
-                raise RunError(f"no episode finished within {steps:,} steps; give more --total-timesteps")
+                problem = f"no episode finished within {jobs[0].config.total_timesteps:,} steps"
+                if not trial.changes:
+                    raise RunError(f"{problem}; give more --total-timesteps")
+                trial.failed = problem
+                continue
             trial.areas, trial.fps = [r["area"] for r in results], [r["fps"] for r in results]
             trial.ends = [r["ep_rew_mean"] for r in results]
         return outcomes

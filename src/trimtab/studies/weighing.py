@@ -5,7 +5,7 @@ A row holds what was found of one split: its areas and speeds by seed, and estim
 training as {"value", "lo", "hi", "resolved"}. A split is ruled out by one of four things, in this order:
 
 0. *did not finish*: all its runs failed, and not all of some other split's did. One with some failed runs is judged by
-   the others, which flatters it, so it is taken only if nothing else is left.
+   the others, which flatters it, so it is taken only if nothing else is left; so is one whose runs ended no episode.
 1. *learned less*: another split's area under the learning curve is larger, by Welch's t-test at a level shared by all
    ordered pairs of splits and all times one looks (so that of many tests hardly one errs).
 2. *larger error*: at every stage where it is resolved, the mean squared error of its gradient is at least twice the
@@ -45,7 +45,8 @@ def weigh(rows: list[Row], own: int, looks: int = 1) -> dict[str, Any]:
         for name, reason in rule(left, rows, looks).items():
             out[name] = {"split": name, "by": by, "reason": reason}
     left = [r for r in rows if name_of(r) not in out]
-    whole = [r for r in left if not r["failed"]] or left
+    judged = [r for r in left if r["areas"]] or left
+    whole = [r for r in judged if not r["failed"]] or judged
     best = min(whole, key=lambda r: (abs(math.log2(r["num_envs"] / own)), r["num_envs"]))
     for row in rows:
         row["verdict"] = "recommended" if row is best else "ruled out" if name_of(row) in out else "left"
@@ -171,12 +172,15 @@ def _sentence(best: Row, left: list[Row], out: list[dict[str, str]], tie_break: 
 def _doubts(rows: list[Row], left: list[Row]) -> list[str]:
     some = [name_of(r) for r in left if r["failed"]]
     doubts = [f"some runs of {', '.join(some)} failed: what is said of it is said of the others"] if some else []
+    endless = [name_of(r) for r in left if r["seeds"] and len(r["areas"]) < r["seeds"]]
+    if endless:
+        doubts.append(f"runs of {', '.join(endless)} ended no episode: what they learned is not known")
     trained = [r for r in rows if r["areas"]]
     if trained and not any(r["improved"] for r in trained):
         doubts.append("no split's returns rose within these steps: learning decides nothing yet")
     elif trained and any(len(r["areas"]) < 2 for r in trained):
         doubts.append("a single seed decides nothing about learning")
-    elif not trained:
+    elif not any(r["seeds"] for r in rows):
         doubts.append("nothing was trained: only gradients are compared")
     unresolved = [name_of(r) for r in left if not any(s["mse"]["resolved"] for s in r["stages"])]
     if unresolved:
