@@ -231,7 +231,7 @@ def test_statistics_are_frozen_within_an_iteration_and_count_its_data_after():
             np.testing.assert_allclose(state.obs_stats.mean, data.mean(0), rtol=1e-4, atol=1e-5)
             np.testing.assert_allclose(state.obs_stats.std, data.std(0), rtol=1e-3)
             assert float(state.reward_scale.stats.std) == pytest.approx(np.concatenate(sums).std(), rel=1e-3)
-        shown = bench.algorithm.seen(state.obs_stats, rows.obs, hypers)
+        shown = bench.algorithm.normalized_obs(state.obs_stats, rows.obs, hypers)
         dist = bench.algorithm.agent.policy(state.params.policy, shown.reshape(16, 3))
         np.testing.assert_allclose(dist, rows.dist.reshape(16, 2), atol=1e-5)  # it acted on these statistics
         seen.append(np.asarray(rows.obs, np.float64).reshape(-1, 3))

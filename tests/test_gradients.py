@@ -167,7 +167,7 @@ def light_batch(samples, weight):
 @pytest.mark.parametrize("share", [1.0, 0.6])
 @pytest.mark.parametrize("name", ["dense gaussian", "convolutional"])
 def test_a_light_probe_sees_the_variance_of_its_rows(name, share):
-    """As `decompose` of every gradient, one by one; with rows that are not experience too."""
+    """As `decompose` of every gradient, one by one; with samples that are not experience too."""
     num_steps, num_envs = 6, 5
     agent, params, samples = case(name, num_steps * num_envs)
     valid = np.random.default_rng(2).random((num_steps, num_envs)) < share

@@ -55,7 +55,7 @@ def test_training_steers_by_the_kl_of_each_minibatch_and_remembers_its_step_size
             learner.learning_rate,
         )
         rates, learner = algorithm.rates(state, hypers), algorithm.learner(state)
-        return update.followed(config, agent, hypers, rates, learner, batch, proximal, jax.random.key(3), kl)
+        return update.run_epochs(config, agent, hypers, rates, learner, batch, proximal, jax.random.key(3), kl)
 
     learner, _, (kls, before) = jax.jit(follow)(state, hypers)
     wanted = steered(float(state.learning_rate), np.asarray(kls), 1e-3)

@@ -44,7 +44,7 @@ def gae(
     A_t = δ_t + γ λ (1 - terminated_t)(1 - truncated_t) A_{t+1},  A_T = 0;  target = A + V
 
     `next_value` is the value of the observation the action really led to, so a truncated episode is bootstrapped
-    from its own last state. Rows that are not experience (`valid` false) have advantage 0 and cut the sum.
+    from its own last state. Samples that are not experience (`valid` false) have advantage 0 and cut the sum.
     """
     reward, value, next_value, terminated, truncated = _alike(reward, value, next_value, terminated, truncated)
     keep = 1.0 - (terminated | truncated).astype(reward.dtype)

@@ -180,7 +180,7 @@ def test_host_environments_are_sampled_by_the_checkpoint_that_is_measured(tmp_pa
         config, engine, state, _ = opened(run.path, step)
         prober = prober.at(state) if prober else Prober(config, engine.algorithm, state, options)
         rows = prober.sampler.draw(0, 0).rollout
-        seen = engine.algorithm.seen(state.obs_stats, rows.obs, engine.hypers).reshape(-1, 4)
+        seen = engine.algorithm.normalized_obs(state.obs_stats, rows.obs, engine.hypers).reshape(-1, 4)
         dist = engine.algorithm.agent.policy(state.params.policy, seen).reshape(rows.dist.shape)
         np.testing.assert_allclose(engine.algorithm.dist.logp(dist, rows.action), rows.logp, atol=1e-4)
         assert not np.array_equal(prober.sampler.draw(1, 0).rollout.obs, rows.obs)
@@ -193,7 +193,7 @@ def test_host_environments_are_sampled_by_the_checkpoint_that_is_measured(tmp_pa
 
 
 def test_advantages_are_standardized_over_experience_only(tmp_path):
-    """With EnvPool some rows are not experience; a batch's own moments leave them out."""
+    """With EnvPool some samples are not experience; a batch's own moments leave them out."""
     run = train(tiny.config(backend="envpool", num_steps=64, total_timesteps=256), tmp_path / "run", checkpoints=1)
     config, engine, state, _ = opened(run.path, None)
     prober = Prober(config, engine.algorithm, state, ProbeOptions(advantages="batch", replicates=2))

@@ -1,4 +1,4 @@
-"""EnvPool: the rows that are not experience, the ends, the layouts, in every family."""
+"""EnvPool: the samples that are not experience, the ends, the layouts, in every family."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def sb3_outputs(named, network, x, activation=np.tanh):
 def said(run, obs=OBS):
     """What a run's policy does and its critic says of observations."""
     config, engine, state, _ = opened(run.path, None)
-    seen = engine.algorithm.seen(state.obs_stats, jnp.asarray(obs[:, None]), hypers_of(config))
+    seen = engine.algorithm.normalized_obs(state.obs_stats, jnp.asarray(obs[:, None]), hypers_of(config))
     value = np.asarray(engine.algorithm.critic(state, seen))[:, 0]
     engine.close()
     return np.asarray(run.policy()(obs)).reshape(len(obs), -1), value

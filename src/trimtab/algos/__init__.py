@@ -1,4 +1,4 @@
-"""Algorithms: each is `init(key) -> State` and `step(state) -> (State, Info)`, built for one environment and Config."""
+"""Algorithms: `init(key, hypers) -> State`, `step(state, hypers) -> (State, Info)`, for one environment and Config."""
 
 from trimtab.algos.algorithm import Algorithm
 

@@ -127,14 +127,14 @@ class Algorithm:
 
     # Acting ----------------------------------------------------------------------------------------------
 
-    def seen(self, obs_stats: Moments | None, obs: Array, hypers: Hypers) -> Array:
+    def normalized_obs(self, obs_stats: Moments | None, obs: Array, hypers: Hypers) -> Array:
         """Observations as the networks see them."""
         return obs if obs_stats is None else normalize.normalize_obs(obs, obs_stats, hypers["clip_obs"])
 
     def policy(self, params: Params, obs_stats: Moments | None, hypers: Hypers) -> rollout.Policy:
         """From observations to distribution parameters, for many calls with the same weights."""
         acting = self.agent.acting(params.policy)
-        return lambda obs: acting(self.seen(obs_stats, obs, hypers))
+        return lambda obs: acting(self.normalized_obs(obs_stats, obs, hypers))
 
     def collect(self, state: State, hypers: Hypers) -> tuple[State, Rollout]:
         """One batch from compiled environments."""
@@ -180,14 +180,14 @@ class Algorithm:
             judged = lambda obs: (policy(obs), None)
 
         def act(obs: Array, noise: Array) -> Acted:
-            dist, value = judged(self.seen(obs_stats, obs, hypers))
+            dist, value = judged(self.normalized_obs(obs_stats, obs, hypers))
             return Acted(self.dist.sample(dist, noise), dist, value)
 
         return act
 
     def act_greedily(self, params: Params, obs_stats: Moments | None, obs: Array, hypers: Hypers) -> Array:
         """Actions with exploration off."""
-        dist = self.agent.policy(params.policy, self.seen(obs_stats, obs, hypers))
+        dist = self.agent.policy(params.policy, self.normalized_obs(obs_stats, obs, hypers))
         return rollout.clip_action(self.dist, self.dist.mode(dist))
 
     # Learning --------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class Algorithm:
         Those are evaluated, or everything if some environment was truncated more than once. What is said of a terminal
         observation is never used.
         """
-        evaluate = lambda obs: self.critic(state, self.seen(state.obs_stats, obs, hypers))
+        evaluate = lambda obs: self.critic(state, self.normalized_obs(state.obs_stats, obs, hypers))
         next_values = jnp.concatenate([value[1:], evaluate(rows.next_obs[-1:])])
         cut = rows.truncated & ~rows.terminated
 
@@ -223,7 +223,7 @@ class Algorithm:
 
     def advantages(self, state: State, rows: Rollout, hypers: Hypers):
         """(raw advantage, value target, value, valid, observations as seen), all [T, N, ...]."""
-        obs = self.seen(state.obs_stats, rows.obs, hypers)
+        obs = self.normalized_obs(state.obs_stats, rows.obs, hypers)
         reward = rows.reward
         if state.reward_scale is not None:
             reward = normalize.scale_reward(reward, state.reward_scale, hypers["clip_reward"])
@@ -251,8 +251,8 @@ class Algorithm:
     def batch_of(self, state: State, rows: Rollout, hypers: Hypers) -> Batch:
         """A rollout as samples [B] with values and advantages of this moment.
 
-        Weights are 0 on rows that are not experience and otherwise batch / (number of valid samples), so that in every
-        minibatch sums are divided by the same expected count and mean(g_i) is the batch gradient.
+        Weights are 0 on samples that are not experience and otherwise batch / (number of valid samples), so that in
+        every minibatch sums are divided by the same expected count and mean(g_i) is the batch gradient.
         """
         advantage, target, value, valid, obs = self.advantages(state, rows, hypers)
         mask = valid.astype(jnp.float32)

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from trimtab import objectives
 from trimtab.nets.agent import Agent, Params
 from trimtab.nets.mlp import ACTIVATIONS, MLP
 
@@ -93,10 +94,11 @@ class PerSample:
         agent = self.agent
         if self.full is None:
             dist = agent.policy(params.policy, one.obs)
-            return (one.advantage * agent.dist.logp(dist, one.action))[0]
+            return objectives.policy_gradient(agent.dist.logp(dist, one.action), one.advantage)[0]
         dist, value = agent.both(params, one.obs)
-        gain = one.advantage * agent.dist.logp(dist, one.action) + self.full.ent_coef * agent.dist.entropy(dist)
-        return (gain - self.full.vf_coef * (value - one.target) ** 2)[0]
+        gain = objectives.policy_gradient(agent.dist.logp(dist, one.action), one.advantage)
+        gain = gain + self.full.ent_coef * agent.dist.entropy(dist)
+        return (gain - self.full.vf_coef * objectives.value_loss(value, one.target, value, None))[0]
 
     def mean_gradient(self, params: Params, samples: Samples, weight: Float[Array, " B"]) -> Float[Array, " P"]:
         """Gradient of Σ weight · objective, in full (not sketched)."""
@@ -141,7 +143,7 @@ class PerSample:
                 if layer is not net.head:
                     x = activation(x)
             outputs = x if free is None else jnp.concatenate([x, free])
-            return sample.advantage * self.agent.dist.logp(outputs, sample.action), inputs
+            return objectives.policy_gradient(self.agent.dist.logp(outputs, sample.action), sample.advantage), inputs
 
         taps = [jnp.zeros(layer.bias.shape) for layer in layers]
         gradient = jax.vmap(jax.grad(forward, argnums=(0, 1), has_aux=True), in_axes=(None, None, 0))

@@ -181,8 +181,8 @@ def collect_host(
 ) -> tuple[Carry, Rollout]:
     """The same for a host vector environment: a Python loop around one compiled call per step.
 
-    Rows that are not experience (`valid` false) count nothing. A row is written while the environments are at the
-    next step.
+    Samples that are not experience (`valid` false) count nothing. A step is written while the environments take the
+    next.
     """
     obs, book = np.asarray(carry.obs), _Book(len(noise), carry)
     row: tuple | None = None

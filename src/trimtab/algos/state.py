@@ -16,7 +16,7 @@ from trimtab.normalize import AdvantageMoments, Moments, RewardScale
 class Batch(NamedTuple):
     """Samples ready to learn from; leading axis [B] (or [k, B] in a queue).
 
-    Values and advantages are those of collection time; `weight` is 0 where a row is not experience.
+    Values and advantages are those of collection time; `weight` is 0 where a sample is not experience.
     """
 
     obs: Array

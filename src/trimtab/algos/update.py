@@ -154,7 +154,9 @@ def proximal_now(config: Config, agent: Agent, learner: Learner, batch: Batch, p
     return Proximal(dist, agent.dist.logp(dist, batch.action))
 
 
-def ready(config: Config, agent: Agent, learner: Learner, batch: Batch, placed: Proximal) -> tuple[Batch, Proximal]:
+def prepare_minibatch(
+    config: Config, agent: Agent, learner: Learner, batch: Batch, placed: Proximal
+) -> tuple[Batch, Proximal]:
     """A minibatch as the objective takes it: advantages normalized over it if asked, the proximal policy of now."""
     if config.norm_adv == "minibatch":
         batch = batch._replace(advantage=_standardize_minibatch(batch))
@@ -175,7 +177,7 @@ def minibatch_step(
     train_policy, train_value = which
     params = learner.params
     if train_policy:
-        batch, proximal = ready(config, agent, learner, batch, proximal)
+        batch, proximal = prepare_minibatch(config, agent, learner, batch, proximal)
     gradient_of = jax.grad(partial(loss, config, agent, hypers, rates.ent_coef, which), has_aux=True)
     gradient, watched = _of_all_devices(*_group_by_group(agent, gradient_of, params, batch, proximal))
     norm = global_norm(gradient.policy, gradient.value)
@@ -278,7 +280,7 @@ def update(
 ) -> tuple[Learner, dict[str, Float[Array, ""]]]:
     """All epochs of an iteration, and the means of what was watched."""
     before = learner.gradient_steps
-    learner, table, _ = followed(config, agent, hypers, rates, learner, batch, proximal, key)
+    learner, table, _ = run_epochs(config, agent, hypers, rates, learner, batch, proximal, key)
     table = _worst(table)
     means = jnp.nanmean(table, axis=0)  # rows of steps not taken (after a KL stop) are NaN
     return learner, {
@@ -289,7 +291,7 @@ def update(
     }
 
 
-def followed(
+def run_epochs(
     config: Config,
     agent: Agent,
     hypers: Hypers,
@@ -333,11 +335,11 @@ def _epochs(config, agent, hypers, rates, which, learner, batch, proximal, key, 
     """`epochs` passes over the batch, each in a new order."""
 
     def step(learner: Learner, index):
-        rows, near = jax.tree.map(lambda x: x[index], (batch, proximal))
+        part, near = jax.tree.map(lambda x: x[index], (batch, proximal))
 
         def take(learner):
-            looked = look(learner, *ready(config, agent, learner, rows, near)) if which[0] else ()
-            learner, watched = minibatch_step(config, agent, hypers, rates, which, learner, rows, near)
+            looked = look(learner, *prepare_minibatch(config, agent, learner, part, near)) if which[0] else ()
+            learner, watched = minibatch_step(config, agent, hypers, rates, which, learner, part, near)
             return learner, (watched, looked)
 
         if config.target_kl is None or not which[0]:

@@ -23,7 +23,7 @@ class Cutter:
 
     At the end of an episode a time k is drawn, uniformly up to the limit; if the next episode lasts that long, a row
     begins there. That is (s, k) with its stationary probability, exactly. After a row the next episode is waited for,
-    so that no row knows of another. A row that is not experience (next-step autoreset) is the first of its episode.
+    so that no row knows of another. A sample that is not experience (next-step autoreset) is the first of its episode.
     Without a limit, rows are UNLIMITED_BURN_IN steps apart.
     """
 

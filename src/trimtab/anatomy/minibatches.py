@@ -116,7 +116,7 @@ def follow(
         )
         return jax.grad(mean)(learner.params.policy)
 
-    whole = gradient(hypers, learner, *update.ready(config, agent, learner, batch, proximal))
+    whole = gradient(hypers, learner, *update.prepare_minibatch(config, agent, learner, batch, proximal))
 
     def look(learner: update.Learner, samples: Batch, near: update.Proximal):
         bounded, free = gradient(hypers, learner, samples, near), gradient(unbounded, learner, samples, near)
@@ -124,4 +124,4 @@ def follow(
         return cosine, jnp.linalg.norm(bounded - free) / jnp.maximum(jnp.linalg.norm(free), 1e-12)
 
     rates = algorithm.rates(state, hypers)
-    return update.followed(config, agent, hypers, rates, learner, batch, proximal, key, look)[2]
+    return update.run_epochs(config, agent, hypers, rates, learner, batch, proximal, key, look)[2]

@@ -293,7 +293,7 @@ class Prober:
         if env.spec.backend != "tabular" or not config.needs_value or config.norm_reward:
             return {}
         state = self.sampler.state
-        obs = self.algorithm.seen(state.obs_stats, env.state_obs(), self.hypers)
+        obs = self.algorithm.normalized_obs(state.obs_stats, env.state_obs(), self.hypers)
         policy, score = exact.policy_tables(self.algorithm.agent, state.params, obs)
         critic = exact.critic_table(self.algorithm, state, obs)
         p = exact.problem(env.mdp, policy, config.gamma, env.spec.time_limit)

@@ -118,7 +118,7 @@ class CompiledSampler:
         env = self.algorithm.env
         if env.spec.backend != "tabular":
             return None
-        obs = self.algorithm.seen(self.state.obs_stats, env.state_obs(), self.hypers)
+        obs = self.algorithm.normalized_obs(self.state.obs_stats, env.state_obs(), self.hypers)
         policy = np.asarray(jax.nn.softmax(self.algorithm.agent.policy(self.state.params.policy, obs)), np.float64)
         gamma = float(self.hypers["gamma"])
         d = exact.stationary(exact.problem(env.mdp, policy, gamma, env.spec.time_limit))
@@ -221,7 +221,7 @@ class CompiledSampler:
         action = clip_action(algorithm.dist, pick(rows.action))
         env_state, keys = jax.tree.map(pick, before)
         tails = self._continue(state, hypers, env.without_time_limit(), env_state, keys, action, key)
-        next_obs = algorithm.seen(state.obs_stats, rows.next_obs, hypers)
+        next_obs = algorithm.normalized_obs(state.obs_stats, rows.next_obs, hypers)
         next_value = algorithm.critic(state, next_obs)
         padded = jnp.concatenate([next_value, jnp.zeros((1, self.num_envs))])  # unused slots write to the last row
         next_value = padded.at[where, env_index].set(tails.reshape(self.num_envs, slots))[:num_steps]
@@ -253,7 +253,7 @@ class CompiledSampler:
 
         begin = (env_state, out.next_obs, jnp.ones(count), jnp.ones(()), jnp.zeros(count))
         (_, obs, alive, discount, total), _ = jax.lax.scan(step, begin, jnp.arange(self.tail))
-        rest = self.algorithm.critic(state, self.algorithm.seen(state.obs_stats, obs, hypers)[None])[0]
+        rest = self.algorithm.critic(state, self.algorithm.normalized_obs(state.obs_stats, obs, hypers)[None])[0]
         return total + alive * discount * rest
 
 

@@ -60,7 +60,13 @@ def split(
     config = configure(source, preset=preset, **fields | {"num_envs": num_envs, "num_steps": num_steps})
     if "total_timesteps" not in fields:
         config = shortened(config, batch, quick)
-    asked = {"splits": splits, "seeds": seeds, "max_seeds": max_seeds, "budget": budget, "points": points}
+    asked: dict[str, Any] = {
+        "splits": splits,
+        "seeds": seeds,
+        "max_seeds": max_seeds,
+        "budget": budget,
+        "points": points,
+    }
     asked |= {"replicates": replicates, "quick": quick, "preset": preset, **fields}
     study = Split(config, batch, own.num_envs, options, _call(split, source, batch, **asked))
     return _studied(study, run_dir, f"split-{own.env_id}", on, workers, store, quiet)
@@ -91,7 +97,12 @@ def tune(
     if "total_timesteps" not in fields:
         config = config.replace(total_timesteps=min(own_steps, SHORT))
     options = TuneOptions(phases or ",".join(PHASES), seeds, final_seeds, final_timesteps, finalists)
-    asked = {"phases": phases, "seeds": seeds, "final_seeds": final_seeds, "final_timesteps": final_timesteps}
+    asked: dict[str, Any] = {
+        "phases": phases,
+        "seeds": seeds,
+        "final_seeds": final_seeds,
+        "final_timesteps": final_timesteps,
+    }
     asked |= {"finalists": finalists, "preset": preset, **fields}
     study = Tune(config, options, _call(tune, source, **asked), own_steps)
     return _studied(study, run_dir, f"tune-{config.env_id}", on, workers, store, quiet)

@@ -134,7 +134,7 @@ Fresh = tuple[Any, "Shaped[Array, ' ...']"]
 class HostStep(NamedTuple):
     """One transition of N host environments; the fields of `Step`, and `valid`. NumPy's arrays, in a `Stream` JAX's.
 
-    A row with `valid` false is not experience: the environment was resetting, or had run out of time.
+    A sample with `valid` false is not experience: the environment was resetting, or had run out of time.
     """
 
     obs: Shaped[np.ndarray, "N ..."]

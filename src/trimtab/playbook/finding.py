@@ -18,8 +18,8 @@ class Finding:
     """A verdict, what it rests on, and what to do.
 
     `value` with its interval [lo, hi] is what was looked at: quartiles over iterations for something recorded in each,
-    a 95% interval for a mean; None where there is no number. `change` are the fields to try, one way out; `advice` may
-    know more. `series` is what was looked at over training, for drawing.
+    for a mean 95% or, of episodes of one run, three standard errors; None where there is no number. `change` are the
+    fields to try, one way out; `advice` may know more. `series` is what was looked at over training, for drawing.
     """
 
     check: str

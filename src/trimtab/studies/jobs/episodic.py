@@ -42,7 +42,7 @@ def variances(config: Config, algorithm: Any, state: Any) -> list[dict[str, Any]
     from trimtab.anatomy import episodic, exact
 
     env = algorithm.env
-    obs = algorithm.seen(state.obs_stats, env.state_obs(), hypers_of(config))
+    obs = algorithm.normalized_obs(state.obs_stats, env.state_obs(), hypers_of(config))
     policy, score = exact.policy_tables(algorithm.agent, state.params, obs)
     problem = (env.mdp, policy, score, config.gamma, env.spec.time_limit)
     best = episodic.visited_returns(env.mdp, policy, config.gamma, env.spec.time_limit)

@@ -42,7 +42,7 @@ class GreedyValue(OfRun):
 
         config, engine, state, _ = opened(bench.inputs[self.run.identity], None)
         algorithm, env = engine.algorithm, engine.algorithm.env
-        obs = algorithm.seen(state.obs_stats, env.state_obs(), engine.hypers)
+        obs = algorithm.normalized_obs(state.obs_stats, env.state_obs(), engine.hypers)
         greedy = np.asarray(algorithm.dist.mode(algorithm.agent.policy(state.params.policy, obs)))
         problem = exact.problem(env.mdp, np.eye(env.mdp.num_actions)[greedy], config.gamma)
         return {"value": float(problem.rho @ exact.values(problem))}

@@ -49,7 +49,7 @@ class ExactBias(OfRun):
         from trimtab.anatomy import exact
 
         env = algorithm.env
-        obs = algorithm.seen(state.obs_stats, env.state_obs(), hypers_of(config))
+        obs = algorithm.normalized_obs(state.obs_stats, env.state_obs(), hypers_of(config))
         policy, score = exact.policy_tables(algorithm.agent, state.params, obs)
         critic = exact.critic_table(algorithm, state, obs)
         p = exact.problem(env.mdp, policy, config.gamma, env.spec.time_limit)
