@@ -6,8 +6,6 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-FAULTS = ("reset", "step", "reward", "observation", "shape", "dtype", "exit", "huge")
-
 
 class Corridor(gymnasium.Env):
     """Walk right to the end of a corridor of `length`; `fault` at the third step (or at reset)."""
@@ -40,6 +38,9 @@ class Corridor(gymnasium.Env):
             obs[0] = np.nan if self.fault == "observation" else obs[0]
             obs = np.zeros(3, np.float32) if self.fault == "shape" else obs
             obs = np.array(["a", "b"]) if self.fault == "dtype" else obs
+            obs = [[1.0, 2.0], 3.0] if self.fault == "ragged" else obs
+            obs = np.array([1e300, 1.0]) if self.fault == "beyond" else obs
+            reward = [[1.0], [2.0, 3.0]] if self.fault == "rewards" else reward
         return obs, reward, self.at >= self.length, False, {}
 
 
@@ -160,6 +161,49 @@ class Unsaid(SameStep):
     def __init__(self, num_envs: int = 1):
         super().__init__(num_envs)
         self.metadata = {}
+
+
+class Odd(SameStep):
+    """A vector that misbehaves in its own way when it is made, reset or stepped."""
+
+    def __init__(self, num_envs: int = 1, fault: str = ""):
+        super().__init__(num_envs)
+        self.fault = fault
+        if fault == "space":
+            self.single_action_space = None
+
+    def reset(self, *, seed=None, options=None):
+        returned = super().reset(seed=seed, options=options)
+        return returned[0] if self.fault == "reset" else returned
+
+    def step(self, actions):
+        obs, reward, terminated, truncated, info = super().step(actions)
+        if self.fault == "exit":
+            raise SystemExit(3)
+        if self.fault == "count":
+            return obs, reward, terminated, info
+        reward = [[1.0], [2.0, 3.0]] if self.fault == "rewards" else reward
+        reward = reward + 1e300 if self.fault == "huge" else reward
+        info = None if self.fault == "info" else info
+        obs = obs[:1] if self.fault == "fewer" else obs
+        obs = obs + np.inf if self.fault == "infinite" else obs
+        return obs, reward, terminated, truncated, info
+
+
+class Clinging(Corridor):
+    """Does its work and raises when it is closed, in words that raise too."""
+
+    class Refused(Exception):
+        def __str__(self):
+            raise ValueError("no words")
+
+    def close(self):
+        raise self.Refused
+
+
+class ClingingVector(SameStep):
+    def close(self, **options):
+        raise OSError("still open")
 
 
 class Dying(Corridor):

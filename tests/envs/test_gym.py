@@ -208,3 +208,17 @@ def test_indices_out_of_their_range_and_without_end_are_refused():
             leaf.convert(np.array(wrong))
     with pytest.raises(EnvError, match="an index of 1,000,000 choices"):
         layout_of_space("mine", gymnasium.spaces.Discrete(1_000_000))
+
+
+def test_keys_of_several_kinds_have_one_order():
+    space = gymnasium.spaces.Dict({"b": gymnasium.spaces.Box(0, 1, (2,)), 2: gymnasium.spaces.Box(0, 1, (1,))})
+    assert [leaf.path for leaf in layout_of_space("mine", space).leaves] == [(2,), ("b",)]
+
+
+def test_whole_numbers_are_choices_where_they_are_few():
+    few = gymnasium.spaces.Box(-1, 2, (2,), np.int64)
+    assert actions_of("mine", few).space == MultiDiscrete((4, 4))
+    np.testing.assert_array_equal(actions_of("mine", few).convert(np.array([[0, 3]])), [[-1, 2]])
+    whole = np.iinfo(np.int64)
+    with pytest.raises(EnvError, match="has actions Box"):
+        actions_of("mine", gymnasium.spaces.Box(whole.min, whole.max, (1,), np.int64))

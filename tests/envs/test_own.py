@@ -91,6 +91,9 @@ TOLD = {
     "huge": r"returned the reward 1e\+300 \(step 3",
     "shape": r"shape \(3,\), declared is \(2,\) \(step 3",
     "dtype": r"type <U1, declared is float32 \(step 3",
+    "ragged": r"whose parts differ in shape, declared is \(2,\) \(step 3",
+    "beyond": r"returned an observation with 1e\+300 \(step 3",
+    "rewards": r"returned the reward \[\[1.0\], \[2.0, 3.0\]\], which is not one number \(step 3",
 }
 
 
@@ -227,6 +230,54 @@ def test_vectors_that_say_too_little_are_refused_in_words(name, message):
     with pytest.raises(EnvError, match=message):
         for _ in range(6):
             env.step(np.ones(2, np.int32))
+
+
+ODD = {
+    "space": "what is declared of .* raised",
+    "reset": r"reset of .* must return \(observations, infos\)",
+    "exit": r"step of .* raised SystemExit: 3 \(step 1",
+    "count": r"step of .* must return \(observations, rewards, terminated, truncated, infos\) \(step 1",
+    "rewards": r"step of .* raised ValueError: .*inhomogeneous.* \(step 1",
+    "huge": r"returned the rewards \[1.e\+300 1.e\+300\] \(step 1",
+    "info": r"returned the info None, not a dict \(step 1",
+    "fewer": r"returned observations of shape \(1, 2\), declared is \(2, 2\) \(step 1",
+    "infinite": r"returned observations that are not finite \(step 1",
+}
+
+
+@pytest.mark.parametrize("fault", ODD)
+def test_vectors_that_misbehave_are_told_in_one_line(fault):
+    with pytest.raises(EnvError, match=ODD[fault]) as caught:
+        env = envs.make("corridors:Odd", num_envs=2, env_kwargs={"fault": fault})
+        env.reset(0)
+        env.step(np.ones(2, np.int32))
+    assert "corridors:Odd" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_vector_that_takes_no_limit_is_refused_one():
+    with pytest.raises(EnvError, match=r"time_limit: 20: corridors:Odd makes its vectors itself.*nearest: not given"):
+        envs.make("corridors:Odd", num_envs=2, time_limit=20)
+
+
+@pytest.mark.parametrize("name, words", [("Clinging", "Refused"), ("ClingingVector", "OSError: still open")])
+def test_what_closing_raises_is_said_once_and_fails_nothing(name, words, runs, capsys, monkeypatch):
+    from trimtab.envs import own
+
+    monkeypatch.setattr(own, "_NOT_CLOSED", set())
+    config = tiny.config(env_id=f"corridors:{name}", num_steps=2, total_timesteps=8, num_minibatches=1)
+    assert trimtab.train(config, "closed").finished
+    assert capsys.readouterr().err.splitlines() == [f"trimtab: closing corridors:{name} raised {words}"]
+
+
+def test_options_of_an_environment_whose_module_does_not_import_are_told(tmp_path, monkeypatch):
+    (tmp_path / "absent_minded.py").write_text("raise ValueError('at import')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    gymnasium.register("trimtab-test/AbsentMinded-v0", "absent_minded:Thing")
+    try:
+        with pytest.raises(EnvError, match="cannot make trimtab-test/AbsentMinded-v0: ValueError: at import"):
+            envs.make("trimtab-test/AbsentMinded-v0", num_envs=1, env_kwargs={"size": 3})
+    finally:
+        del gymnasium.registry["trimtab-test/AbsentMinded-v0"]
 
 
 def test_vectors_that_cannot_reset_a_part_are_not_staggered(runs):

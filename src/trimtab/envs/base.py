@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, PRNGKeyArray
 
 Backend = Literal["tabular", "native", "pgx", "xminigrid", "playground", "envpool", "gymnasium"]
+LARGEST = float(np.finfo(np.float32).max)  # of what is observed and learned from
 
 
 class EnvError(ValueError):

@@ -8,11 +8,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from .base import EnvError
+from .base import LARGEST, EnvError
 from .layout import FlatLayout, layout_of_space
 from .own import told
-
-LARGEST = float(np.finfo(np.float32).max)  # a reward that is learned from
 
 
 class Checked(gymnasium.Wrapper):
@@ -45,13 +43,14 @@ class Checked(gymnasium.Wrapper):
         if not isinstance(returned, tuple) or len(returned) != 5:
             self._refuse("must return (observation, reward, terminated, truncated, info)")
         obs, reward, terminated, truncated, _ = returned
-        number = np.asarray(reward)
-        if number.size != 1 or number.dtype.kind not in "fiub":
+        number = _as_array(reward)
+        if number is None or number.size != 1 or number.dtype.kind not in "fiub":
             self._refuse(f"returned the reward {reward!r}, which is not one number")
         if not abs(value := float(number.reshape(()))) <= LARGEST:
             self._refuse(f"returned the reward {value:g}")
         for name, flag in (("terminated", terminated), ("truncated", truncated)):
-            if np.asarray(flag).size != 1 or np.asarray(flag).dtype.kind not in "biu":
+            value_of_flag = _as_array(flag)
+            if value_of_flag is None or value_of_flag.size != 1 or value_of_flag.dtype.kind not in "biu":
                 self._refuse(f"returned {name} {flag!r}, which is neither true nor false")
         return self._observed(obs), value, bool(terminated), bool(truncated), {}
 
@@ -99,15 +98,24 @@ def _mismatch(space: spaces.Space, obs: Any, where: str) -> str:
 
 
 def _mismatched_array(space: spaces.Box, obs: Any, where: str) -> str:
-    values = np.asarray(obs)
+    values = _as_array(obs)
+    if values is None:
+        return f"returned an observation whose parts differ in shape, declared is {space.shape}{where}"
     if values.shape != space.shape:
         return f"returned an observation of shape {values.shape}, declared is {space.shape}{where}"
     if not np.can_cast(values.dtype, space.dtype, "same_kind"):
         return f"returned an observation of type {values.dtype}, declared is {space.dtype}{where}"
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        bad = values.reshape(-1)[~np.isfinite(values.reshape(-1))][0]
-        return f"returned an observation with {float(bad):g}{where}"
+    if values.dtype.kind == "f" and not (in_range := np.abs(values) <= LARGEST).all():
+        return f"returned an observation with {float(values[~in_range].reshape(-1)[0]):g}{where}"
     return ""
+
+
+def _as_array(values: Any) -> np.ndarray | None:
+    """NumPy's array of it; None where its parts have different shapes."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        return None
 
 
 def _batch_of_one(space: spaces.Space, obs: Any) -> Any:

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Num, Shaped
 
 from .base import AtOnce, EnvError, HostStep, Spec, refuse_bad_time_limit, refuse_unknown_options, spread_seeds
 from .layout import actions_of, layout_of_space, without_precision_warnings
-from .own import Constructor, described, name_of, registered, told
+from .own import Constructor, close_quietly, described, name_of, registered, told
 
 VECTORIZATIONS = ("sync", "async", "vector_entry_point")
 
@@ -111,6 +111,9 @@ class GymEnv(AtOnce):
             ) from error
 
     def close(self) -> None:
+        close_quietly(self.spec.env_id, self._close)
+
+    def _close(self) -> None:
         try:
             self._vector.close()
         except (EOFError, OSError):
@@ -154,7 +157,7 @@ def _probe(make_one: Any) -> tuple[int | None, Any, Any]:
                 raise EnvError(f"env_id: {env_id} has no {name}; Gymnasium's environments declare one")
         return limit, layout_of_space(env_id, env.observation_space), actions_of(env_id, env.action_space)
     finally:
-        env.close()
+        close_quietly(env_id, env.close)
 
 
 def refuse_unknown_arguments(env_id: str, entry_point: Any, options: dict[str, Any]) -> None:
@@ -163,8 +166,11 @@ def refuse_unknown_arguments(env_id: str, entry_point: Any, options: dict[str, A
 
     if not options:
         return
-    is_name = isinstance(entry_point, str)
-    creator = gymnasium.envs.registration.load_env_creator(entry_point) if is_name else entry_point
+    try:
+        is_name = isinstance(entry_point, str)
+        creator = gymnasium.envs.registration.load_env_creator(entry_point) if is_name else entry_point
+    except (Exception, SystemExit) as error:  # whatever the environment's own module raises
+        raise EnvError(f"env_id: Gymnasium cannot make {env_id}: {told(error)}") from error
     parameters = inspect.signature(creator).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         refuse_unknown_options(env_id, options, parameters)

@@ -125,7 +125,7 @@ def _leaves(env_id: str, space: Any, path: tuple[str | int, ...]) -> Iterator[Le
     from gymnasium import spaces
 
     if isinstance(space, spaces.Dict):
-        for key in sorted(space.spaces):
+        for key in sorted(space.spaces, key=lambda key: (str(key), str(type(key)))):  # of any kinds
             yield from _leaves(env_id, space.spaces[key], (*path, key))
     elif isinstance(space, spaces.Tuple):
         for position, inner in enumerate(space.spaces):
@@ -187,10 +187,10 @@ def actions_of(env_id: str, space: Any) -> Actions:
         high = np.where(high > _UNBOUNDED, np.inf, high)
         return Actions(Continuous(tuple(low.tolist()), tuple(high.tolist())), space.shape, space.dtype)
     if isinstance(space, spaces.Box):
-        low, high = (bound.reshape(-1).astype(int) for bound in (space.low, space.high))
-        sizes = high - low + 1
-        if sizes.max(initial=1) <= _MOST_CHOICES:
-            return Actions(MultiDiscrete(tuple(sizes.tolist())), space.shape, space.dtype, _shift(low))
+        low, high = (bound.reshape(-1).tolist() for bound in (space.low, space.high))  # Python's: none overflows
+        sizes = tuple(int(last) - int(first) + 1 for first, last in zip(low, high))
+        if max(sizes) <= _MOST_CHOICES:
+            return Actions(MultiDiscrete(sizes), space.shape, space.dtype, _shift(np.array(low)))
     raise EnvError(
         f"env_id: {env_id} has actions {space}; a policy here can give Discrete, MultiDiscrete, MultiBinary and Box"
     )

@@ -18,6 +18,7 @@ from typing import Any
 from .base import EnvError, nearest
 
 Constructor = Callable[..., Any]
+_NOT_CLOSED: set[str] = set()  # of which it has been said: they are made and closed several times
 _HANDED_OVER: dict[str, Constructor] = {}  # by their names: what was made in a notebook can be made again there
 
 
@@ -128,7 +129,20 @@ def _is_environment(value: Any) -> bool:
     return is_class and value.__module__.split(".")[0] != "gymnasium"
 
 
+def close_quietly(env_id: str, close: Callable[[], Any]) -> None:
+    """Close an environment; what that raises is told in one line and fails nothing: all it was made for is done."""
+    try:
+        close()
+    except (Exception, SystemExit) as error:  # whatever the environment's own code raises
+        if env_id not in _NOT_CLOSED:
+            _NOT_CLOSED.add(env_id)
+            print(f"trimtab: closing {env_id} raised {told(error)}", file=sys.stderr)
+
+
 def told(error: BaseException) -> str:
     """An exception in one line."""
-    words = " ".join(str(error).split())
+    try:
+        words = " ".join(str(error).split())
+    except Exception:  # of a class of the user's
+        words = ""
     return f"{type(error).__name__}: {words}" if words else type(error).__name__

@@ -7,15 +7,16 @@ to reset what has ended.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Num, Shaped
 
-from .base import AtOnce, EnvError, HostStep, Spec, refuse_bad_time_limit, spread_seeds
+from .base import LARGEST, AtOnce, EnvError, HostStep, Spec, refuse_bad_time_limit, spread_seeds
 from .gym import refuse_unknown_arguments
 from .layout import Layout, actions_of, layout_of_space, without_precision_warnings
-from .own import told
+from .own import close_quietly, told
 
 
 class VectorEnv(AtOnce):
@@ -31,15 +32,26 @@ class VectorEnv(AtOnce):
             raise EnvError(f"env_kwargs: {env_id} has no vector entry point; nearest: vectorization: sync")
         self.num_envs, self._env_id, self._seed, self._steps = num_envs, env_id, seed, 0
         limit = env_spec.max_episode_steps if time_limit is None else time_limit
-        options = options if time_limit is None else {**options, "max_episode_steps": time_limit}
         refuse_unknown_arguments(env_id, env_spec.vector_entry_point, options)
+        if time_limit is not None:
+            options = {**options, "max_episode_steps": time_limit}
+            self._refuse_limit(env_spec.vector_entry_point, options)
         with without_precision_warnings():
             self._vector = self._run("making", lambda: gymnasium.make_vec(env_spec, num_envs, **options))
         try:
-            self._describe(env_id, limit)
+            self._run("what is declared", lambda: self._describe(env_id, limit))
         except BaseException:
-            self._vector.close()
+            self.close()
             raise
+
+    def _refuse_limit(self, entry_point: Any, options: dict[str, Any]) -> None:
+        """Its own limit is all there is to a vector that takes no other."""
+        try:
+            refuse_unknown_arguments(self._env_id, entry_point, options)
+        except EnvError:
+            limit = options["max_episode_steps"]
+            problem = f"{limit}: {self._env_id} makes its vectors itself, and takes no max_episode_steps"
+            raise EnvError(f"time_limit: {problem}; nearest: not given") from None
 
     def _describe(self, env_id: str, limit: int | None) -> None:
         """How it resets, what it observes and takes."""
@@ -58,21 +70,25 @@ class VectorEnv(AtOnce):
 
     def reset(self, seed: int | None = None) -> Shaped[np.ndarray, "N ..."]:
         (first,) = spread_seeds(self._seed if seed is None else seed, 1)  # vectors count on from it: far from others
-        obs, _ = self._run("reset", lambda: self._vector.reset(seed=first))
+        obs, _ = self._returned("reset", 2, lambda: self._vector.reset(seed=first))
         self._obs, self._ended = self._read(obs), np.zeros(self.num_envs, bool)
         return self._obs
 
     def step(self, actions: Num[np.ndarray, "N ..."]) -> HostStep:
         self._steps += 1
         env_actions = self._actions.convert(actions)
-        obs, reward, terminated, truncated, info = self._run("step", lambda: self._vector.step(env_actions))
-        reward, terminated, truncated = (np.array(x).reshape(-1) for x in (reward, terminated, truncated))
-        if reward.shape != (self.num_envs,) or reward.dtype.kind not in "fiub" or not np.isfinite(reward).all():
+        obs, reward, terminated, truncated, info = self._returned("step", 5, lambda: self._vector.step(env_actions))
+        columns = (reward, terminated, truncated)
+        reward, terminated, truncated = self._run("step", lambda: [np.array(x).reshape(-1) for x in columns])
+        is_number = reward.shape == (self.num_envs,) and reward.dtype.kind in "fiub"
+        if not is_number or not (np.abs(reward) <= LARGEST).all():
             raise EnvError(f"env_id: step of {self._env_id} returned the rewards {reward}{self._when()}")
         for name, flags in (("terminated", terminated), ("truncated", truncated)):
             if flags.shape != (self.num_envs,) or flags.dtype.kind not in "biu":
                 raise EnvError(f"env_id: step of {self._env_id} returned {name} {flags}{self._when()}")
         terminated, truncated = terminated.astype(bool), truncated.astype(bool)
+        if not isinstance(info, dict):
+            raise EnvError(f"env_id: step of {self._env_id} returned the info {info!r}, not a dict{self._when()}")
         if self._assumed and info.keys() & {"final_obs", "final_observation"}:
             problem = "says final observations and not how it resets; declare metadata['autoreset_mode']"
             raise EnvError(f"env_id: {self._env_id} {problem}")
@@ -86,7 +102,7 @@ class VectorEnv(AtOnce):
         return HostStep(self._obs, next_obs, reward.astype(np.float32), terminated & valid, truncated & valid, valid)
 
     def _final(self, obs: Any, ended: Bool[np.ndarray, " N"], info: dict) -> Shaped[np.ndarray, "N ..."]:
-        final = np.array(obs)
+        final = self._run("step", lambda: np.array(obs))
         if ended.any() and "final_obs" not in info:
             problem = "resets in the same step and does not say the final observations in info['final_obs']"
             raise EnvError(f"env_id: {self._env_id} {problem}{self._when()}")
@@ -101,26 +117,41 @@ class VectorEnv(AtOnce):
         if self._next_step:
             raise EnvError(f"stagger_resets: {self._env_id} cannot reset some of its environments; nearest: false")
         options = {"reset_mask": np.asarray(mask, np.bool_)}
-        obs = self._read(self._run("reset", lambda: self._vector.reset(options=options))[0])
+        obs = self._read(self._returned("reset", 2, lambda: self._vector.reset(options=options))[0])
         self._obs = np.where(mask.reshape(-1, *(1,) * (obs.ndim - 1)), obs, self._obs)
         return self._obs
 
     def _read(self, obs: Any) -> Shaped[np.ndarray, "N ..."]:
         try:
-            obs = np.array(self._layout.convert(obs))  # a copy: some return the same array at every step
+            with np.errstate(over="ignore"):
+                obs = np.array(self._layout.convert(obs))  # a copy: some return the same array at every step
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise EnvError(
                 f"env_id: {self._env_id} returned observations other than declared: {told(error)}{self._when()}"
             ) from error
-        if obs.shape != (self.num_envs, *self.spec.obs_shape) or (obs.dtype.kind == "f" and not np.isfinite(obs).all()):
-            problem = f"shape {obs.shape}" if obs.shape[1:] != self.spec.obs_shape else "numbers that are not finite"
-            raise EnvError(f"env_id: {self._env_id} returned observations of {problem}{self._when()}")
+        declared = (self.num_envs, *self.spec.obs_shape)
+        if obs.shape != declared:
+            problem = f"observations of shape {obs.shape}, declared is {declared}"
+            raise EnvError(f"env_id: {self._env_id} returned {problem}{self._when()}")
+        if obs.dtype.kind == "f" and not np.isfinite(obs).all():
+            raise EnvError(f"env_id: {self._env_id} returned observations that are not finite{self._when()}")
         return obs
+
+    def _returned(self, what: str, count: int, work: Callable[[], Any]) -> tuple[Any, ...]:
+        """What reset or step returned, which is so many things."""
+        returned = self._run(what, work)
+        if not isinstance(returned, tuple) or len(returned) != count:
+            names = "(observations, infos)" if count == 2 else "(observations, rewards, terminated, truncated, infos)"
+            raise EnvError(f"env_id: {what} of {self._env_id} must return {names}{self._when()}")
+        return returned
 
     def _run(self, what: str, work) -> Any:
         try:
-            return work()
-        except Exception as error:  # whatever the environment's own code raises
+            with np.errstate(over="ignore"):  # what is too large for float32 is told by its check
+                return work()
+        except EnvError:
+            raise
+        except (Exception, SystemExit) as error:  # whatever the environment's own code raises
             raise EnvError(f"env_id: {what} of {self._env_id} raised {told(error)}{self._when()}") from error
 
     def _when(self) -> str:
@@ -130,4 +161,4 @@ class VectorEnv(AtOnce):
         return None
 
     def close(self) -> None:
-        self._vector.close()
+        close_quietly(self._env_id, self._vector.close)
