@@ -59,12 +59,22 @@ def test_the_value_rate_is_tried_at_one_and_two_times_the_policys_where_it_can_d
 
 
 def test_single_fields_can_be_swept_and_each_is_swept_once():
-    assert sweeps_of(TuneOptions(phases="gamma,learning_rate")) == [
-        ("horizon", "gamma"),
-        ("stability", "learning_rate"),
-    ]
-    both = sweeps_of(TuneOptions(phases="update_epochs,stability"))
-    assert [name for _, name in both] == ["update_epochs", "learning_rate", "max_grad_norm"]
+    def swept(phases):
+        return [(sweep.phase, sweep.name) for sweep in sweeps_of(TuneOptions(phases), Config())]
+
+    assert swept("gamma,learning_rate") == [("horizon", "gamma"), ("stability", "learning_rate")]
+    assert [name for _, name in swept("update_epochs,stability")] == ["update_epochs", "learning_rate", "max_grad_norm"]
+
+
+def test_values_of_ones_own_are_tried_alone_or_after_the_phases(tmp_path):
+    own = {"gae_lambda": [0.9, "9e-1", 1], "hidden_sizes": [[8], [16, 16]]}
+    answer, _ = tuned(tmp_path, sweep=own)
+    tried = [(s["phase"], s["field"], [t["value"] for t in s["trials"]]) for s in answer["sweeps"]]
+    assert tried == [("own", "gae_lambda", [0.9, 0.95, 1.0]), ("own", "hidden_sizes", [(8,), (16, 16), None])]
+    answer, _ = tuned(tmp_path, phases="stability", sweep={"learning_rate": [2e-3], "clip_coef": [0.1]})
+    tried = {s["field"]: [t["value"] for t in s["trials"]] for s in answer["sweeps"]}
+    assert list(tried) == ["learning_rate", "update_epochs", "max_grad_norm", "clip_coef"]
+    assert tried["learning_rate"] == [2.5e-4, 2e-3], "in place of the playbook's"
 
 
 def test_the_start_is_kept_where_nothing_is_better(tmp_path):
@@ -204,11 +214,17 @@ def test_every_field_swept_is_a_field_of_the_configuration_and_its_values_are_va
         {"phases": "stabilty"},
         {"phases": ""},
         {"phases": "stability,learning_rat"},
+        {"sweep": {"seed": [1, 2]}},
+        {"sweep": {"gamma": 0.9}},
+        {"sweep": {"gamma": []}},
+        {"sweep": {"gamma": [1.5]}},
+        {"sweep": {"gama": [0.9]}},
+        {"sweep": "gamma"},
     ],
 )
 def test_efforts_that_mean_nothing_are_refused(options):
     with pytest.raises(ConfigError):
-        sweeps_of(TuneOptions(**options))
+        sweeps_of(TuneOptions(**options), Config())
 
 
 def test_the_whole_job_writes_a_configuration_a_page_and_one_object_and_can_be_resumed(tmp_path, capsys):

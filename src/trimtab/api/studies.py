@@ -77,6 +77,7 @@ def tune(
     run_dir: Place | None = None,
     *,
     phases: str | None = None,
+    sweep: dict[str, Sequence[Any]] | None = None,
     seeds: int = 2,
     final_seeds: int = 5,
     final_timesteps: int | None = None,
@@ -88,17 +89,21 @@ def tune(
     preset: str | None = None,
     **fields: Unpack[Fields],
 ) -> Studied:
-    """The playbook's sweeps and a comparison with the start on new seeds: `trimtab tune`, whose options these are."""
-    from trimtab.studies.tune import PHASES, SHORT, Tune, TuneOptions
+    """The playbook's sweeps and a comparison with the start on new seeds: `trimtab tune`, whose options these are.
+
+    `sweep` is for values of your own, of any field: `sweep={"gae_lambda": [0.9, 0.98]}`.
+    """
+    from trimtab.studies.tune import SHORT, Tune, TuneOptions
 
     refuse_constructor(fields)
     config = configure(source, preset=preset, **fields)
     own_steps = config.total_timesteps
     if "total_timesteps" not in fields:
         config = config.replace(total_timesteps=min(own_steps, SHORT))
-    options = TuneOptions(phases or ",".join(PHASES), seeds, final_seeds, final_timesteps, finalists)
+    options = TuneOptions(phases, sweep or {}, seeds, final_seeds, final_timesteps, finalists)
     asked: dict[str, Any] = {
         "phases": phases,
+        "sweep": sweep,
         "seeds": seeds,
         "final_seeds": final_seeds,
         "final_timesteps": final_timesteps,

@@ -8,10 +8,11 @@ longer if asked (what learns fastest need not end best), and the doctor looks at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import yaml
@@ -33,6 +34,8 @@ from trimtab.wording import nearest
 
 SHORT = 100_000  # steps of a trial, unless asked for more
 FRESH = 1_000  # seeds of the last comparison start so far above those of the sweeps
+OWN = "own"  # the phase of values that were asked for
+NOT_SWEPT = ("env_id", "backend", "env_kwargs", "time_limit", "seed", "total_timesteps")  # areas would not compare
 
 Values = Callable[[Config], tuple[Any, ...]]
 
@@ -78,8 +81,11 @@ PHASES: dict[str, dict[str, Values]] = {
 class TuneOptions:
     """How much effort to spend."""
 
-    phases: str = ",".join(PHASES)
-    """Phases to go through, in order; or single fields of them, as learning_rate."""
+    phases: str | None = None
+    """Phases to go through, in order, or single fields of them, as learning_rate (default: throughput, stability,
+    variance, horizon, polish; none where sweep is given)."""
+    sweep: dict[str, Any] = field(default_factory=dict)
+    """Values of your own to try, of any field, as YAML: '{gae_lambda: [0.9, 0.98]}'; after the phases, if any."""
     seeds: int = 2
     """Seeds of every trial."""
     final_seeds: int = 5
@@ -122,24 +128,52 @@ class Trials(list[Trial]):
         return sorted((t for t in self[1:] if not t.failed), key=lambda t: -t.area)[:count]
 
 
-def sweeps_of(options: TuneOptions) -> list[tuple[str, str]]:
-    """The sweeps asked for, as phase and field; refuses efforts that mean nothing."""
+class Sweep(NamedTuple):
+    """One field, and the values of it that are tried from a configuration on."""
+
+    phase: str
+    name: str
+    values: Values
+
+
+def sweeps_of(options: TuneOptions, start: Config) -> list[Sweep]:
+    """The sweeps asked for; refuses efforts that mean nothing and values that the start cannot take."""
     for name, least in (("seeds", 1), ("final_seeds", 2), ("final_timesteps", 1), ("finalists", 1)):
         value = getattr(options, name)
         if value is not None and value < least:
             raise ConfigError(name, value, f"must be at least {least}; nearest: {least}")
-    every = [(phase, name) for phase, fields in PHASES.items() for name in fields]
-    sweeps = []
-    for word in [word for word in options.phases.replace(" ", "").split(",") if word]:
-        chosen = [sweep for sweep in every if word in sweep]
+    every = [Sweep(phase, name, values) for phase, fields in PHASES.items() for name, values in fields.items()]
+    phases = options.phases if options.phases is not None else "" if options.sweep else ",".join(PHASES)
+    sweeps: dict[str, Sweep] = {}
+    for word in [word for word in phases.replace(" ", "").split(",") if word]:
+        chosen = [sweep for sweep in every if word in (sweep.phase, sweep.name)]
         if not chosen:
-            near = nearest(word, [*PHASES, *(name for _, name in every)])
+            near = nearest(word, [*PHASES, *(sweep.name for sweep in every)])
             like = f"; nearest: {', '.join(near)}" if near else ""
             raise ConfigError("phases", word, f"must be some of {', '.join(PHASES)}, or fields of them{like}")
-        sweeps += [sweep for sweep in chosen if sweep not in sweeps]
+        sweeps |= {sweep.name: sweep for sweep in chosen}
+    sweeps |= {sweep.name: sweep for sweep in _own(options.sweep, start)}
     if not sweeps:
         raise ConfigError("phases", options.phases, f"must be some of {', '.join(PHASES)}, or fields of them")
-    return sweeps
+    return list(sweeps.values())
+
+
+def _own(sweep: dict[str, Any], start: Config) -> Iterator[Sweep]:
+    """The sweeps of values that were asked for."""
+    if not isinstance(sweep, dict):
+        raise ConfigError("sweep", sweep, "must be a mapping of fields to values, as {gae_lambda: [0.9, 0.98]}")
+    for name, values in sweep.items():
+        if name in NOT_SWEPT:
+            raise ConfigError("sweep", name, "cannot be swept: areas under the learning curve would not compare")
+        if not isinstance(values, list | tuple) or not values:
+            raise ConfigError("sweep", {name: values}, "must give each field a list of values, as [0.9, 0.98]")
+        own = tuple(getattr(configuration.from_dict({name: value}, start), name) for value in values)
+        yield Sweep(OWN, name, partial(_beside, own, name))
+
+
+def _beside(own: tuple[Any, ...], name: str, config: Config) -> tuple[Any, ...]:
+    """One's own values and the one there is."""
+    return (*own, getattr(config, name))
 
 
 @dataclass(frozen=True)
@@ -153,7 +187,7 @@ class Tune(Study):
     own_steps: int = 0  # of the configuration by itself, where trials are shorter
 
     def __post_init__(self) -> None:
-        sweeps_of(self.options)
+        sweeps_of(self.options, self.start)
         steps, batch = self.options.final_timesteps, self.start.batch
         if steps is not None and steps < batch:
             raise ConfigError("final_timesteps", steps, f"is less than one batch; nearest: {batch}")
@@ -178,7 +212,7 @@ class Tune(Study):
     def expected_steps(self) -> int:
         """Runs there will be, more or less: a value that a sweep starts from is not trained twice."""
         options = self.options
-        values = [len(set(PHASES[phase][name](self.start))) for phase, name in sweeps_of(options)]
+        values = [len(set(sweep.values(self.start))) for sweep in sweeps_of(options, self.start)]
         trials = (1 + sum(n - 1 for n in values)) * options.seeds * self.start.steps
         return trials + (1 + options.finalists) * options.final_seeds * self.compared.steps
 
@@ -215,13 +249,14 @@ class Tune(Study):
         best = trials.of({})
         yield from self._train([best], self.runs)
         sweeps = []
-        for phase, name in sweeps_of(self.options):
-            tried = self._tried(trials, best, phase, name)
+        for sweep in sweeps_of(self.options, self.start):
+            tried = self._tried(trials, best, sweep)
             yield from self._train([trial for _, trial in tried], self.runs)
             before, best = best, max([best, *(trial for _, trial in tried)], key=lambda t: t.area)
-            sweeps.append(self._sweep(phase, name, before, best, tried))
+            sweeps.append(self._swept(sweep, before, best, tried))
         if len(trials) == 1:
-            raise ConfigError("phases", self.options.phases, "holds no value to try beside the start's own")
+            name, given = ("phases", self.options.phases) if self.options.phases else ("sweep", self.options.sweep)
+            raise ConfigError(name, given, "holds no value to try beside the start's own")
         best_few = trials.best(self.options.finalists)
         if not best_few:
             raise RunError(f"every value that was tried failed; the last: {trials[-1].failed}")
@@ -255,10 +290,10 @@ class Tune(Study):
             trial.ends = [r["ep_rew_mean"] for r in results]
         return outcomes
 
-    def _tried(self, trials: Trials, best: Trial, phase: str, name: str) -> list[tuple[Any, Trial]]:
+    def _tried(self, trials: Trials, best: Trial, sweep: Sweep) -> list[tuple[Any, Trial]]:
         """The values of one field, each with its trial, everything else as found so far; refused ones left out."""
-        now = self.config_of(best)
-        values = sorted(set(PHASES[phase][name](now)), key=lambda value: (value is None, value))
+        now, name = self.config_of(best), sweep.name
+        values = sorted(set(sweep.values(now)), key=lambda value: (value is None, value))
         candidates = []
         for value in values:
             if getattr(now, name) == value:
@@ -272,12 +307,12 @@ class Tune(Study):
             candidates.append((value, trials.of(changes)))
         return candidates
 
-    def _sweep(self, phase: str, name: str, before: Trial, best: Trial, tried) -> dict[str, Any]:
+    def _swept(self, sweep: Sweep, before: Trial, best: Trial, tried) -> dict[str, Any]:
         return {
-            "phase": phase,
-            "field": name,
-            "before": getattr(self.config_of(before), name),
-            "kept": getattr(self.config_of(best), name),
+            "phase": sweep.phase,
+            "field": sweep.name,
+            "before": getattr(self.config_of(before), sweep.name),
+            "kept": getattr(self.config_of(best), sweep.name),
             "trials": [
                 {"value": value, "trial": t.number, "areas": t.areas, "fps": t.fps, "failed": t.failed}
                 for value, t in tried
