@@ -7,7 +7,7 @@ from trimtab.config import Config, from_dict
 from trimtab.playbook.evidence import Evidence
 from trimtab.playbook.finding import ordered
 from trimtab.playbook.signs import check_signs, swing
-from trimtab.playbook.sizes import Action, check_sizes
+from trimtab.playbook.sizes import Action, Length, check_sizes
 
 ITERATIONS = 40
 NOISE = np.random.default_rng(0)
@@ -118,7 +118,7 @@ def test_what_a_configuration_refuses_or_has_is_not_suggested():
     assert "lockstep" not in verdicts(whole)
     assert not [
         f
-        for f in check_sizes(Config(num_envs=6, num_steps=64, num_minibatches=2, minibatch_by="rows"), None, 9)
+        for f in check_sizes(Config(num_envs=6, num_steps=64, num_minibatches=2, minibatch_by="rows"), None, Length(9))
         if f.check == "minibatches" and f.change
     ]
 

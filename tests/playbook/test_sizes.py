@@ -4,13 +4,14 @@ import pytest
 
 from trimtab.config import Config
 from trimtab.playbook import ladders
-from trimtab.playbook.sizes import Action, check_sizes
+from trimtab.playbook.sizes import Action, Length, check_sizes
 
 TWO, BODY = Action("discrete", 2), Action("continuous", 6)
 
 
 def found(action=TWO, episode_length=200.0, **fields):
-    return {f.check: f for f in check_sizes(Config(**fields), action, episode_length)}
+    length = Length(episode_length) if isinstance(episode_length, float) else episode_length
+    return {f.check: f for f in check_sizes(Config(**fields), action, length)}
 
 
 def test_an_ordinary_configuration_is_fine():
@@ -69,6 +70,15 @@ def test_thresholds_lie_where_the_notes_put_them(check, inside, outside):
 def test_a_discount_is_told_which_way_to_go():
     assert "a higher γ" in found(gamma=0.9, episode_length=1000.0)["discount"].advice
     assert "a lower γ" in found(gamma=0.999, episode_length=20.0)["discount"].advice
+
+
+def test_a_limit_says_only_how_long_episodes_are_at_most():
+    limit = Length(27_000, is_limit=True)
+    short = found(gamma=0.99, episode_length=limit)["discount"]
+    assert short.verdict == "fine" and "at most 27,000" in short.seen
+    assert found(gamma=0.999, episode_length=Length(20, is_limit=True))["discount"].verdict == "watch"
+    few = found(algo="reinforce", episode_length=limit)["episodes"]
+    assert few.verdict == "note" and few.seen.startswith("at least") and not few.change
 
 
 def test_a_minibatch_needs_ten_samples_for_every_output():

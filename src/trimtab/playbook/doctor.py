@@ -14,7 +14,7 @@ from trimtab.playbook import solved
 from trimtab.playbook.evidence import Evidence
 from trimtab.playbook.finding import Finding, ordered
 from trimtab.playbook.signs import check_signs
-from trimtab.playbook.sizes import Action, check_sizes
+from trimtab.playbook.sizes import Action, Length, check_sizes
 from trimtab.runs.run import Run
 
 FAR = 10.0  # batches so many times the noise scale, or such a fraction of it, are worth a word
@@ -72,9 +72,9 @@ def tally(acts: Sequence[Sequence[str]]) -> str:
     return ", ".join(f"{check} in {count} of {len(acts)}" for check, count in counts.most_common())
 
 
-def usual_length(lengths: np.ndarray) -> float | None:
+def usual_length(lengths: np.ndarray) -> Length | None:
     """The median length of the later half of the episodes."""
-    return float(np.median(lengths[len(lengths) // 2 :])) if len(lengths) else None
+    return Length(float(np.median(lengths[len(lengths) // 2 :]))) if len(lengths) else None
 
 
 def in_view_of_the_goal(records: Evidence, findings: list[Finding]) -> list[Finding]:
@@ -143,8 +143,9 @@ def _ended(run: Run, records: Evidence) -> Iterator[Finding]:
         )
 
 
-def _limit(run: Run) -> float | None:
-    return run.files.manifest().get("environment", {}).get("time_limit")
+def _limit(run: Run) -> Length | None:
+    limit = run.files.manifest().get("environment", {}).get("time_limit")
+    return Length(limit, is_limit=True) if limit else None
 
 
 def _noise(run: Run) -> Finding:

@@ -14,7 +14,7 @@ from trimtab.playbook.libraries import LIBRARIES
 from trimtab.playbook.libraries.rules import names_of
 from trimtab.playbook.logs.log import Log
 from trimtab.playbook.signs import check_signs
-from trimtab.playbook.sizes import check_sizes
+from trimtab.playbook.sizes import Length, check_sizes
 from trimtab.wording import plain
 
 RECORDED = {  # what a rule reads
@@ -66,7 +66,7 @@ def _sizes(log: Log) -> Iterator[Finding]:
     """The rules about sizes, where the log says them or its reader does."""
     if log.knows_sizes:
         means = log.series("rollout/ep_len_mean")
-        length = usual_length(log.details.lengths) or (float(means[-1]) if len(means) else None)
+        length = usual_length(log.details.lengths) or (Length(float(means[-1])) if len(means) else None)
         yield from check_sizes(log.config, log.details.action, length)
         return
     theirs = names_of(LIBRARIES[log.format.library])

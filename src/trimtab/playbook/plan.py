@@ -8,7 +8,7 @@ from trimtab.envs.base import Spec, kind_of, outputs_of
 from trimtab.envs.table import action_in_words, observation_in_words
 from trimtab.nets.choice import choose_network, parameters
 from trimtab.playbook.finding import Finding, ordered
-from trimtab.playbook.sizes import Action, check_sizes
+from trimtab.playbook.sizes import Action, Length, check_sizes
 from trimtab.runs import disk, memory
 from trimtab.runs.memory import human
 from trimtab.shares import averaged
@@ -19,7 +19,8 @@ def plan(config: Config) -> list[Finding]:
     spec = look(config)
     memory.refuse_what_cannot_fit(config, spec, number_of_parameters(config, spec))
     action = Action(kind_of(spec.action), outputs_of(spec.action))
-    sizes = check_sizes(config, action, config.time_limit or spec.time_limit)
+    limit = config.time_limit or spec.time_limit
+    sizes = check_sizes(config, action, Length(limit, is_limit=True) if limit else None)
     return ordered([*sizes, disk_space(config, number_of_parameters(config, spec))])
 
 

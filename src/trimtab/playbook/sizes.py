@@ -30,12 +30,22 @@ class Action(NamedTuple):
     size: int
 
 
-def check_sizes(config: Config, action: Action | None, episode_length: float | None) -> Iterator[Finding]:
-    """Every rule about sizes. `episode_length` is measured, or the time limit, or unknown."""
-    return feasible(_rules(config, action, episode_length), config)
+class Length(NamedTuple):
+    """How long episodes are: as measured, or, where none has finished, at most as long as the time limit."""
+
+    steps: float
+    is_limit: bool = False
+
+    def __str__(self) -> str:
+        return f"{'at most ' * self.is_limit}{self.steps:,.0f}"
 
 
-def _rules(config: Config, action: Action | None, episode_length: float | None) -> Iterator[Finding]:
+def check_sizes(config: Config, action: Action | None, length: Length | None) -> Iterator[Finding]:
+    """Every rule about sizes; `length` of episodes, where it is known."""
+    return feasible(_rules(config, action, length), config)
+
+
+def _rules(config: Config, action: Action | None, length: Length | None) -> Iterator[Finding]:
     if not config.has_surrogate:
         yield _passes(config)
     yield _minibatches(config)
@@ -45,8 +55,8 @@ def _rules(config: Config, action: Action | None, episode_length: float | None) 
     if config.uses_gae:
         yield _rollout(config)
     else:
-        yield _episodes(config, episode_length)
-    yield _discount(config, episode_length)
+        yield _episodes(config, length)
+    yield _discount(config, length)
 
 
 def _minibatches(config: Config) -> Finding:
@@ -123,16 +133,18 @@ def _batch(config: Config, action: Action | None) -> Iterator[Finding]:
         yield Finding("batch", "watch", statement, advice, source="notes", value=config.batch)
 
 
-def _episodes(config: Config, episode_length: float | None) -> Finding:
-    if not episode_length:
+def _episodes(config: Config, length: Length | None) -> Finding:
+    if not length:
         return Finding("episodes", "unknown", "no episode has finished, so episodes per batch are not known")
-    count = config.batch / episode_length
+    count = config.batch / length.steps
     low, high = EPISODES_PER_BATCH
-    statement = f"{count:.3g} episodes of {episode_length:.3g} steps in a batch"
+    statement = f"{'at least ' * length.is_limit}{count:.3g} episodes of {length} steps in a batch"
     if count >= low:
         return Finding("episodes", "fine", statement, source="notes", value=count)
-    factor = -(-low // max(count, 1e-9))
     advice = f"take {low} to {high}: fewer long episodes dominate a batch"
+    if length.is_limit:
+        return Finding("episodes", "note", statement, f"{advice}; a run shows how long they are", {}, "notes", count)
+    factor = -(-low // max(count, 1e-9))
     return Finding("episodes", "watch", statement, advice, {"num_envs": int(config.num_envs * factor)}, "notes", count)
 
 
@@ -151,16 +163,17 @@ def _rollout(config: Config) -> Finding:
     return Finding("rollout", "watch", statement, advice, {"num_steps": steps}, "post", share)
 
 
-def _discount(config: Config, episode_length: float | None) -> Finding:
-    if not episode_length:
+def _discount(config: Config, length: Length | None) -> Finding:
+    if not length:
         return Finding("discount", "unknown", "no episode has finished and there is no time limit")
     horizon = config.horizon
-    low, high = (share * episode_length for share in SHARES_OF_EPISODE)
-    statement = f"1/(1-γ) = {horizon:.3g} steps; episodes last {episode_length:.3g}"
+    low, high = (share * length.steps for share in SHARES_OF_EPISODE)
+    least = 0.0 if length.is_limit else low  # episodes may be far shorter than their limit
+    statement = f"1/(1-γ) = {horizon:.3g} steps; episodes last {length}"
     fitting = [g for g in ladders.GAMMAS if low <= 1 / (1 - g) <= high * 1.0001]
-    if low / NEARLY <= horizon <= high * NEARLY:
+    if least / NEARLY <= horizon <= high * NEARLY:
         return Finding("discount", "fine", statement, source="notes", value=horizon)
     change = {"gamma": min(fitting, key=lambda g: abs(g - config.gamma))} if fitting else {}
     way = "too short-sighted is cured by a higher γ" if horizon < low else "fuzzy credit is cured by a lower γ"
-    advice = f"a quarter to all of an episode is usual ({low:.3g} to {high:.3g}): {way}"
+    advice = f"a quarter to all of an episode is usual ({low:,.0f} to {high:,.0f}): {way}"
     return Finding("discount", "watch", statement, advice, change, "notes", horizon)
