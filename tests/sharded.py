@@ -16,7 +16,6 @@ from jax.sharding import PartitionSpec
 
 from trimtab import across, envs, minibatch
 from trimtab.algos.algorithm import Algorithm, hypers_of
-from trimtab.algos.light import light_probe
 from trimtab.anatomy.probe import probe
 from trimtab.anatomy.table import frame_of
 from trimtab.config import Config
@@ -75,7 +74,7 @@ def numbered(index, d: int, count: int):
 def both_ways(config: Config):
     """(State, Info) after the first iteration on all devices, and of one device on what they collected."""
     env = envs.make(config.env_id, num_envs=ENVS, time_limit=config.time_limit)
-    algorithm, hypers = Algorithm(config, env, watch=light_probe), hypers_of(config)
+    algorithm, hypers = Algorithm(config, env), hypers_of(config)
     compiled = jax.jit
     state = compiled(algorithm.init)(jax.random.key(3), hypers)
 

@@ -38,7 +38,17 @@ def test_the_step_size_follows_the_rule_and_stays_within_its_bounds():
     _, rates = jax.lax.scan(step, jnp.float32(1e-3), jnp.asarray(kls))
     np.testing.assert_allclose(rates, steered(1e-3, kls, 0.01), rtol=1e-5)
     assert min(rates) == pytest.approx(1e-5) and max(rates) == pytest.approx(1e-2)
-    assert float(adapted(jnp.float32(1e-3), jnp.float32(6e-9), jnp.float32(0.01))) == pytest.approx(1e-3)  # rounding
+    below = float(adapted(jnp.float32(1e-5), jnp.float32(-2e-9), jnp.float32(0.01)))
+    assert below == pytest.approx(1.5e-5), "too small to tell from 0 is small"
+
+
+def test_a_step_size_at_its_lower_bound_rises_again():
+    """Steps so small that KLs are near rounding: the first minibatch says nothing, each of the others raises it."""
+    config = tiny.config(anneal_lr="adaptive", update_epochs=2, learning_rate=1e-5)
+    (_, state, later), _ = tiny.bench(config).run(config, 2)
+    steps = config.minibatches * 2 - 1
+    assert float(state.learning_rate) == pytest.approx(1e-5 * 1.5**steps, rel=1e-4)
+    assert float(later.learning_rate) == pytest.approx(min(1e-2, 1e-5 * 1.5 ** (2 * steps)), rel=1e-4)
 
 
 def test_training_steers_by_the_kl_of_each_minibatch_and_remembers_its_step_size():
@@ -58,7 +68,7 @@ def test_training_steers_by_the_kl_of_each_minibatch_and_remembers_its_step_size
         return update.run_epochs(config, agent, hypers, rates, learner, batch, proximal, jax.random.key(3), kl)
 
     learner, _, (kls, before) = jax.jit(follow)(state, hypers)
-    wanted = steered(float(state.learning_rate), np.asarray(kls), 1e-3)
+    wanted = steered(float(state.learning_rate), [0.0, *np.asarray(kls)[1:]], 1e-3)  # the first is one of rounding
     np.testing.assert_allclose([*before[1:], learner.learning_rate], wanted, rtol=1e-5)
     assert len(set(wanted)) > 2  # it moved
     restored = snapshot.unpack(algorithm, bench.init(jax.random.key(0), hypers), snapshot.pack(algorithm, state))
@@ -90,6 +100,19 @@ def test_new_moments_of_values_change_no_prediction():
     assert target.mean() == pytest.approx(0, abs=1e-3) and target.std() == pytest.approx(1, rel=1e-3)
     restored = snapshot.unpack(algorithm, bench.init(jax.random.key(0), hypers), snapshot.pack(algorithm, after))
     np.testing.assert_array_equal(restored.value_stats.mean, after.value_stats.mean)
+
+
+def test_new_moments_of_values_change_no_auxiliary_prediction_and_no_policy():
+    config = tiny.config(algo="ppg", policy_iterations=2, norm_value="popart", hidden_sizes=(4,))
+    bench, hypers = tiny.bench(config), hypers_of(config)
+    algorithm, agent = bench.algorithm, bench.algorithm.agent
+    state, rows = bench.collect(bench.run(config, 1)[0][-1], hypers)
+    batch = algorithm.batch_of(state, rows, hypers)
+    after = algorithm.keep_values(state, batch._replace(target=50.0 + 3.0 * batch.target))
+    before, now = (agent.policy_and_auxiliary(s.params.policy, batch.obs) for s in (state, after))
+    np.testing.assert_array_equal(now[0], before[0])
+    in_rewards = [np.asarray(s.value_stats.mean + s.value_stats.std * v[1]) for s, v in ((state, before), (after, now))]
+    np.testing.assert_allclose(in_rewards[1], in_rewards[0], rtol=1e-4, atol=1e-4)
 
 
 def test_a_probe_and_what_follows_an_update_speak_in_the_units_of_values():

@@ -58,10 +58,9 @@ _benches: dict[tuple, Bench] = {}
 
 def bench(config: Config) -> Bench:
     """The compiled algorithm of a configuration; traced numbers do not make a new one."""
-    key = tuple(item for item in config.static_key() if item[0] != "seed")
-    if key not in _benches:
-        _benches[key] = Bench(config)
-    return _benches[key]
+    if config.shape not in _benches:
+        _benches[config.shape] = Bench(config)
+    return _benches[config.shape]
 
 
 def forget() -> None:

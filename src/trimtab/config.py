@@ -1,8 +1,8 @@
 """What a run is: one frozen dataclass, one sentence per field.
 
 A field is *static* when it sets a shape or chooses code (changing it compiles again) and *traced* when it is
-only a number (a sweep over it compiles once). `Config.traced()` collects the second kind. What a field may hold, and
-what it needs to have any effect, stands on the field.
+only a number (a sweep over it compiles once). `Config.traced()` collects the second kind. What no program reads is
+*around* it. What a field may hold, and what it needs to have any effect, stands on the field.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from trimtab.fields import (
     ConfigError,
     Declared,
     Need,
+    around,
     divisors,
-    is_traced,
     nearest_divisors,
     neighbours,
+    part_of,
     static,
     traced,
 )
@@ -72,7 +73,7 @@ class Config:
     """Truncate episodes after this many steps; the environment's own limit if not given."""
     algo: Name = static("ppo")
     """The algorithm."""
-    seed: int = static(1, low=0, high=MANY)
+    seed: int = around(1, low=0, high=MANY)
     """Seed of everything random in the run."""
     total_timesteps: int = traced(500_000, low=1, high=MANY)
     """Environment steps to take, over all environments."""
@@ -203,11 +204,11 @@ class Config:
     beta_clone: float = traced(1.0, PPG, low=0.0, high=1e6)
     """PPG: weight of the KL that keeps the policy during the auxiliary phase."""
 
-    eval_every: int = static(0, low=0, high=MANY)
+    eval_every: int = around(0, low=0, high=MANY)
     """Evaluate every this many environment steps (0: only on request)."""
-    eval_episodes: int = static(10, EVALUATED, low=1, high=100_000)
+    eval_episodes: int = around(10, EVALUATED, low=1, high=100_000)
     """Episodes per evaluation, exploration off."""
-    eval_threshold: float | None = static(None, EVALUATED)
+    eval_threshold: float | None = around(None, EVALUATED)
     """Start evaluating only once the training return has passed this."""
     probe_every: int = static(0, low=0, high=MANY)
     """Take a light probe of the gradient every this many iterations (0: never)."""
@@ -395,7 +396,7 @@ class Config:
 
     def traced(self) -> dict[str, float]:
         """The numbers the compiled program takes as arguments; absent ones (None) are left out."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if is_traced(f)}
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if part_of(f) == "traced"}
         values["prox_com"] = self.proximal_com
         values["iterations"] = values.pop("total_timesteps") // self.batch
         loss = values.pop("staleness_loss")
@@ -403,12 +404,16 @@ class Config:
             values |= {"recent_is_proximal": loss != "behavior", "recent_is_behavior": loss == "recent"}
         return {name: float(value) for name, value in values.items() if value is not None}
 
-    def static_key(self) -> tuple:
-        """Everything the compiled program depends on except the traced numbers (but whether they are given)."""
-        return tuple(
-            (f.name, repr(getattr(self, f.name))) if not is_traced(f) else (f.name, getattr(self, f.name) is None)
-            for f in dataclasses.fields(self)
-        )
+    @property
+    def shape(self) -> tuple[tuple[str, Any], ...]:
+        """What a compiled program depends on: static fields, and of traced numbers whether they are given.
+
+        Either way of giving the minibatch is the same program.
+        """
+        same = {"num_minibatches": self.minibatches, "minibatch_size": None}
+        values = {f: same.get(f.name, getattr(self, f.name)) for f in dataclasses.fields(self)}
+        static = ((f.name, repr(value)) for f, value in values.items() if part_of(f) == "static")
+        return (*static, *((f.name, value is None) for f, value in values.items() if part_of(f) == "traced"))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, in the order of the fields, for YAML."""

@@ -1,8 +1,8 @@
 """What a field of a configuration may hold, declared on the field and checked here.
 
-`static` and `traced` declare a field with its range and what it needs; `check_types`, `check_ranges` and `check_needs`
-hold an instance to its declarations. Every refusal is one line that names the field, the value and the nearest valid
-ones. Types are read with `typing`.
+`static`, `traced` and `around` declare a field with its range and what it needs; `check_types`, `check_ranges` and
+`check_needs` hold an instance to its declarations. Every refusal is one line that names the field, the value and the
+nearest valid ones. Types are read with `typing`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, Literal, Union
 from trimtab.wording import nearest, plain
 
 WIDEST = 65_536  # of a layer
+Part = Literal["static", "traced", "around"]
 
 
 class ConfigError(ValueError):
@@ -42,9 +43,9 @@ class Need:
 
 @dataclass(frozen=True)
 class Declared:
-    """What stands on a field: static or traced, its range (inclusive), whether 0 is left out, what it needs."""
+    """What stands on a field: its part in a program, its range (inclusive), whether 0 is left out, what it needs."""
 
-    traced: bool = False
+    part: Part = "static"
     low: float = -math.inf
     high: float = math.inf
     positive: bool = False
@@ -53,17 +54,22 @@ class Declared:
 
 def static(default: Any, *needs: Need, low: float = -math.inf, high: float = math.inf, positive: bool = False) -> Any:
     """A field that sets a shape or selects code."""
-    return dataclasses.field(default=default, metadata={"declared": Declared(False, low, high, positive, needs)})
+    return dataclasses.field(default=default, metadata={"declared": Declared("static", low, high, positive, needs)})
 
 
 def traced(default: Any, *needs: Need, low: float = -math.inf, high: float = math.inf, positive: bool = False) -> Any:
     """A field that is only numbers inside the compiled program."""
-    return dataclasses.field(default=default, metadata={"declared": Declared(True, low, high, positive, needs)})
+    return dataclasses.field(default=default, metadata={"declared": Declared("traced", low, high, positive, needs)})
 
 
-def is_traced(item: dataclasses.Field) -> bool:
-    """Whether a field is only numbers inside the compiled program."""
-    return item.metadata["declared"].traced
+def around(default: Any, *needs: Need, low: float = -math.inf, high: float = math.inf) -> Any:
+    """A field that no compiled program reads, only what is around it: when to evaluate, where to start."""
+    return dataclasses.field(default=default, metadata={"declared": Declared("around", low, high, False, needs)})
+
+
+def part_of(item: dataclasses.Field) -> Part:
+    """Static, traced or around: the part of a field in a compiled program."""
+    return item.metadata["declared"].part
 
 
 def declared_of(cls: Any, name: str) -> Declared:

@@ -238,6 +238,18 @@ def test_a_host_environment_can_be_probed_but_its_bias_is_not_resolved(tmp_path)
     assert any("cannot be continued" in note for note in found.notes)
 
 
+def test_a_probe_with_the_seed_of_the_run_draws_other_samples_than_the_run_did():
+    config = Config(env_id="CartPole-v1", num_envs=4, num_steps=16, seed=0, **TINY)
+    engine = build(config)
+    state = engine.init(0)
+    _, rollout = jax.jit(engine.algorithm.collect)(state, engine.hypers)
+    prober = Prober(config, engine.algorithm, state, ProbeOptions(start="carry", bias=False, seed=0))
+    drawn = [np.asarray(prober.rows(k, None).rollout.action) for k in range(5)]
+    again = np.asarray(prober.sampler.draw(0, 3, None).rollout.action)
+    np.testing.assert_array_equal(again, rollout.action)  # what the run's own seed would give
+    assert not any(np.array_equal(actions, rollout.action) for actions in drawn)
+
+
 def test_a_light_probe_is_taken_every_so_many_iterations(tmp_path):
     config = Config(env_id="Pendulum-v1", num_envs=4, num_steps=32, ent_coef=0.0, probe_every=2, **TINY)
     rows = train(config, tmp_path / "light", checkpoints=1).files.metrics()

@@ -213,3 +213,33 @@ class Dying(Corridor):
         import os
 
         os._exit(1)
+
+
+class Finely(Corridor):
+    """Takes and observes other floats than most, and insists on its bounds."""
+
+    def __init__(self, fault: str = "", render_mode: str | None = None):
+        super().__init__(fault="", render_mode=render_mode)
+        self.beyond = np.inf if fault == "infinite" else 0.5
+        self.observation_space = spaces.Box(0, 1, (2,), np.float16)
+        self.action_space = spaces.Box(-0.1, 0.1, (1,), np.float64)
+
+    def observe(self):
+        return np.array([self.beyond, 1.0], np.float16)
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        self.time += 1
+        return self.observe(), np.array([1.0]), self.time == 5, False, None
+
+    def render(self):
+        return np.zeros((4, 4, 3), np.uint8)
+
+
+def drawn():
+    """Takes no render_mode, and draws all the same."""
+    return Finely(render_mode="rgb_array")
+
+
+def normalized():
+    return gymnasium.wrappers.NormalizeObservation(Corridor())

@@ -72,6 +72,7 @@ def test_limits_of_registrations_and_wrappers_are_known():
         ("broken:Thing", "importing broken raised ValueError: at import"),
         ("leaving:Thing", "importing leaving raised SystemExit: 4"),
         ("__main__:make", "only in the Python program that made it"),
+        ("./corridors.py:Corridor", "a module, not a file: from the directory of corridors.py give corridors:Corridor"),
     ],
 )
 def test_names_that_lead_nowhere_say_what_would(env_id, message, tmp_path, monkeypatch):
@@ -263,7 +264,7 @@ def test_a_vector_that_takes_no_limit_is_refused_one():
 def test_what_closing_raises_is_said_once_and_fails_nothing(name, words, runs, capsys, monkeypatch):
     from trimtab.envs import own
 
-    monkeypatch.setattr(own, "_NOT_CLOSED", set())
+    monkeypatch.setattr(own, "_SAID", set())
     config = tiny.config(env_id=f"corridors:{name}", num_steps=2, total_timesteps=8, num_minibatches=1)
     assert trimtab.train(config, "closed").finished
     assert capsys.readouterr().err.splitlines() == [f"trimtab: closing corridors:{name} raised {words}"]
@@ -379,3 +380,87 @@ def test_an_environment_that_takes_nothing_is_refused():
 def test_options_of_ones_own_environment_are_a_mapping(value):
     with pytest.raises(ConfigError, match=r"env_kwargs=.*must be a mapping"):
         trimtab.configure("corridors:Corridor", env_kwargs=value)
+
+
+def test_constructors_without_a_name_are_known_by_what_they_are_made_of():
+    """So that a run of one program is not played in what another program happens to call <lambda> too."""
+    import corridors
+
+    from trimtab.envs.own import name_of
+
+    def within(length):
+        return lambda: corridors.Corridor(length)
+
+    alike = [name_of(make) for make in (within(3), within(3), within(4), lambda: corridors.Corridor(3))]
+    assert alike[0] == alike[1] and len(set(alike)) == 3 and "<lambda>#" in alike[3]
+    names = [name_of(partial(corridors.Corridor, length=n)) for n in (3, 3, 4)]
+    assert names[0] == names[1] != names[2]
+    program = "import corridors; from trimtab.envs.own import name_of; print(name_of(lambda: corridors.Corridor({})))"
+    told = [
+        subprocess.run([sys.executable, "-c", program.format(n)], cwd=HERE, capture_output=True, text=True).stdout
+        for n in (3, 3, 4)
+    ]
+    assert told[0] == told[1] != told[2] and told[0].startswith("__main__:<lambda>#")
+
+
+def test_a_run_that_is_loaded_with_its_environment_can_be_evaluated(runs, monkeypatch):
+    import corridors
+
+    from trimtab.envs import own
+
+    config = tiny.config(num_steps=2, total_timesteps=16, num_minibatches=1)
+    trimtab.train(config, "inside", env=lambda: corridors.limited())
+    monkeypatch.setattr(own, "_HANDED_OVER", {})  # as in another program
+    with pytest.raises(EnvError, match=r"trimtab.load\(run, env=...\)"):
+        trimtab.evaluate("inside", episodes=1)
+    run = trimtab.load("inside", env=corridors.limited)
+    assert trimtab.evaluate(run, episodes=1)["eval/mean_reward"] is not None
+
+
+def test_actions_lie_within_bounds_finer_than_those_of_the_policy():
+    env = envs.make("corridors:Finely", num_envs=2)
+    env.reset(0)
+    assert (env.step(np.array([[0.1], [-0.1]], np.float32)).reward == 1).all()
+
+
+def test_half_precision_is_checked_in_full(recwarn):
+    env = envs.make("corridors:Finely", num_envs=1, env_kwargs={"fault": "infinite"})
+    with pytest.raises(EnvError, match="returned an observation with inf"):
+        env.reset(0)
+    envs.make("corridors:Finely", num_envs=1).reset(0)
+    assert not [w for w in recwarn if "overflow" in str(w.message)]
+
+
+def test_whatever_trains_can_be_watched(runs):
+    """Rewards in arrays, no infos, and a function that takes no render_mode."""
+    config = tiny.config(env_id="corridors:drawn", num_steps=2, total_timesteps=8, num_minibatches=1)
+    assert trimtab.watch(trimtab.train(config, "drawn"), "play.gif", steps=5)["returns"] == [5.0]
+    vectors = trimtab.train(config.replace(env_id="corridors:SameStep"), "vectors")
+    with pytest.raises(RunError, match="it comes as a vector of environments"):
+        trimtab.watch(vectors, "play.gif")
+
+
+def test_a_limit_that_the_environment_brings_is_the_limit():
+    assert envs.make("corridors:limited", num_envs=1).spec.time_limit == 40
+    assert envs.make("corridors:limited", num_envs=1, time_limit=7).spec.time_limit == 7
+    with pytest.raises(EnvError, match=r"time_limit: 50: corridors:limited ends its episodes after 40 .*nearest: 40"):
+        envs.make("corridors:limited", num_envs=1, time_limit=50)
+
+
+def test_wrappers_whose_statistics_would_be_lost_are_named_once(capsys, monkeypatch):
+    from trimtab.envs import own
+
+    monkeypatch.setattr(own, "_SAID", set())
+    for _ in range(2):
+        envs.make("corridors:normalized", num_envs=1).close()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "NormalizeObservation gathers statistics" in line and line.endswith(
+        "--norm-obs true does the same and keeps them"
+    )
+
+
+def test_a_module_without_an_environment_is_told_how_to_name_one(monkeypatch):
+    monkeypatch.chdir(HERE)
+    for name in ("corridors", "corridors.py", "./corridors.py"):
+        with pytest.raises(EnvError, match="name the environment too: corridors:MyEnv"):
+            envs.choose(name, "auto")

@@ -17,7 +17,7 @@ def small_grid(patch):
     patch.setattr(suite, "SUITE", (suite.Environment("CartPole-v1", 0.0, 500.0, 8192, 8192),))
     patch.setitem(suite.BATCHES, "quick", (8, 2))
     patch.setitem(proximal_age.SIDE, "quick", 2)
-    patch.setattr(suite, "num_seeds", lambda size: 2)
+    patch.setattr(suite, "SEEDS", 2)
     return proximal_age.ProximalAge(size="quick")
 
 

@@ -14,10 +14,10 @@ import pytest
 import tiny
 
 from studies.jobs import Add, Count, Die, Fail, Greedy, Needy, Wide
+from trimtab import config as configuration
 from trimtab.anatomy.options import ProbeOptions
 from trimtab.config import ConfigError
 from trimtab.runs.engines import Engines
-from trimtab.runs.programs import shape_of
 from trimtab.runs.records import RunDir
 from trimtab.studies import local
 from trimtab.studies.executor import Inline, Queue, executor
@@ -252,9 +252,12 @@ def test_programs_are_kept_by_shape_and_by_nothing_less():
     config = tiny.config(env_id="FrozenLake-v1")
     static = {"hidden_sizes": (4,), "num_envs": 4, "update_epochs": 2, "surrogate": "kl", "norm_obs": True}
     for name, value in static.items():
-        assert shape_of(config.replace(**{name: value})) != shape_of(config), name
-    assert shape_of(config.replace(target_kl=0.1)) != shape_of(config), "whether a number is there chooses code"
-    assert shape_of(config.replace(seed=9, learning_rate=0.5, total_timesteps=320)) == shape_of(config)
+        assert config.replace(**{name: value}).shape != config.shape, name
+    assert config.replace(target_kl=0.1).shape != config.shape, "whether a number is there chooses code"
+    around = {"seed": 9, "eval_every": 8, "eval_episodes": 2, "eval_threshold": 0.5}
+    assert config.replace(learning_rate=0.5, total_timesteps=320, **around).shape == config.shape
+    by_size = configuration.from_dict({"minibatch_size": config.minibatch}, config)
+    assert by_size != config and by_size.shape == config.shape, "either way of giving the minibatch"
     engines = Engines(most=1)
     first = engines.get(config)
     second = engines.get(config.replace(learning_rate=0.5, seed=3))

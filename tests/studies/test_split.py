@@ -300,13 +300,13 @@ def test_a_run_named_from_here_and_from_elsewhere_is_probed_once(tmp_path, monke
     config = Config(env_id="FrozenLake-v1", num_envs=4, num_steps=16, total_timesteps=64)
     study = Split(config, 64, 4, SplitOptions(run="run", splits="4x16", seeds=0))
     again = Split.again(study.asked())
-    named = lambda study: [probe.identity for each in study.probes().values() for probe in each]
+    named = lambda study: [probe.identity for each in study.probes.values() for probe in each]
     assert named(study) == named(again)
 
 
 def test_shorter_rows_are_predicted_at_the_stage_that_is_shown_and_every_stage_is_probed_once():
     config = Config(env_id="FrozenLake-v1", num_envs=4, num_steps=16, total_timesteps=64 * 20)
-    probes = Split(config, 64, 4, SplitOptions(splits="4x16,16x4", points=3)).probes()
+    probes = Split(config, 64, 4, SplitOptions(splits="4x16,16x4", points=3)).probes
     shown, others = probes[4, 16]
     assert shown.options.blocks == (8, 2, 1) and others.options.blocks == ()
     assert sorted((*shown.at, *others.at)) == sorted(probes[16, 4][0].at) and shown.at == (probes[16, 4][0].at[1],)
@@ -321,7 +321,7 @@ def test_more_seeds_than_usual_raise_their_limit_unless_that_is_given_too():
 
 def test_the_untrained_policy_is_never_what_is_probed():
     config = Config(env_id="FrozenLake-v1", num_envs=4, num_steps=16, total_timesteps=64)
-    assert Split(config, 64, 4, SplitOptions(splits="4x16,16x4", points=1))._steps_probed() == [64]
+    assert Split(config, 64, 4, SplitOptions(splits="4x16,16x4", points=1))._steps_probed == [64]
 
 
 def test_a_policy_that_was_trained_before_its_first_step_is_probed_there(tmp_path):
@@ -329,7 +329,7 @@ def test_a_policy_that_was_trained_before_its_first_step_is_probed_there(tmp_pat
     with pytest.raises(ConfigError, match="no checkpoint after the first step"):
         Split(first.config, 16, 2, SplitOptions(run=str(first.path)))
     begun = loop.train(first.config, tmp_path / "begun", start=Start.at(first.path), until=0)
-    assert Split(begun.config, 16, 2, SplitOptions(run=str(begun.path)))._steps_probed() == [0]
+    assert Split(begun.config, 16, 2, SplitOptions(run=str(begun.path)))._steps_probed == [0]
 
 
 @pytest.mark.parametrize("options", [{"points": 4}, {"budget": 0.0}, {"seeds": 5, "max_seeds": 3}, {"replicates": 1}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,9 +12,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from trimtab import across, ewma, normalize, returns
 from trimtab.algos import auxiliary, reinforce, rollout, update
+from trimtab.algos.light import light_probe
 from trimtab.algos.optimizer import Hypers, Rates, anneal, begin, schedule, warmup
 from trimtab.algos.rollout import Acted, Carry, Rollout
-from trimtab.algos.state import Batch, Info, Optimizer, Phase, State
+from trimtab.algos.state import Batch, Info, Optimizer, Phase, State, absent
 from trimtab.config import Config
 from trimtab.nets.agent import Agent, Params, distribution_for
 from trimtab.nets.choice import choose_network, widths
@@ -25,19 +27,17 @@ def hypers_of(config: Config) -> Hypers:
     return {name: jnp.asarray(value, jnp.float32) for name, value in config.traced().items()}
 
 
+def _no_more(count: int) -> Any:
+    raise RuntimeError("this algorithm was given environments, and no way to make more")
+
+
 class Algorithm:
     """Pure functions of State for one environment and one Config; numbers that are traced come in as `hypers`."""
 
-    def __init__(
-        self,
-        config: Config,
-        env,
-        make_env: Callable[[int], Any] | None = None,
-        watch: Callable[..., dict] | None = None,
-    ):
-        """`make_env(n)` makes n more host environments; `watch` looks at a batch every `probe_every` iterations."""
-        self.config, self.env, self.watch = config, env, watch
-        self.make_env: Callable[[int], Any] = make_env  # None where environments are compiled
+    def __init__(self, config: Config, env, make_env: Callable[[int], Any] | None = None):
+        """`make_env(n)` makes n more environments like `env`, for those who step them on the host."""
+        self.config, self.env = config, env
+        self.make_env: Callable[[int], Any] = make_env or _no_more
         self.programs: dict[Any, Callable] = {}  # compiled by others for this algorithm, kept so that they compile once
         spec = env.spec
         self.dist = distribution_for(spec.action)
@@ -300,11 +300,10 @@ class Algorithm:
 
     def _probe(self, state: State, batch: Batch, rows: Rollout) -> dict[str, Array]:
         """Look at the batch before it is learned from, in the iterations whose turn it is."""
-        if not self.config.probe_every or self.watch is None:
+        if not self.config.probe_every:
             return {}
-        look = lambda: self.watch(self.agent, state.params, batch, rows)
-        absent = lambda: jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), jax.eval_shape(look))
-        return jax.lax.cond((state.iteration + 1) % self.config.probe_every == 0, look, absent)
+        look = lambda: light_probe(self.agent, state.params, batch, rows)
+        return jax.lax.cond((state.iteration + 1) % self.config.probe_every == 0, look, lambda: absent(look))
 
     def share(self, state: State, hypers: Hypers) -> Float[Array, ""]:
         """Share of every step size in this iteration: schedule and warm-up."""
@@ -327,12 +326,14 @@ class Algorithm:
         return hypers | {"clip_coef": hypers["clip_coef"] * left}
 
     def keep_values(self, state: State, fresh: Batch) -> State:
-        """Add the fresh targets to the moments of values, and rescale the head so that every prediction stays."""
+        """Add the fresh targets to the moments of values, and rescale the heads so that every prediction stays."""
         if state.value_stats is None:
             return state
         stats = normalize.merge(state.value_stats, fresh.target, (fresh.weight > 0).astype(jnp.float32))
-        value = self.agent.rescale_value(state.params.value, *normalize.popart(state.value_stats, stats))
-        return replace(state, params=state.params._replace(value=value), value_stats=stats)
+        change = normalize.popart(state.value_stats, stats)
+        policy = self.agent.rescale_auxiliary(state.params.policy, *change)
+        value = self.agent.rescale_value(state.params.value, *change)
+        return replace(state, params=Params(policy, value), value_stats=stats)
 
     def in_units_of_values(self, state: State, value: Array) -> Array:
         """Rewards' units to those the value network learns in."""
@@ -353,9 +354,14 @@ class Algorithm:
 
     def learner(self, state: State) -> update.Learner:
         """What the gradient steps of an iteration start from."""
-        stopped = jnp.zeros((), bool)
         return update.Learner(
-            state.params, state.optimizer, state.prox, state.gradient_steps, stopped, state.learning_rate
+            state.params,
+            state.optimizer,
+            state.prox,
+            state.gradient_steps,
+            stopped=jnp.zeros((), bool),
+            has_moved=jnp.asarray(self.config.staleness > 0),
+            learning_rate=state.learning_rate,
         )
 
     def _update(self, state: State, batch: Batch, hypers: Hypers, key: PRNGKeyArray):
@@ -396,11 +402,8 @@ class Algorithm:
 
     def _wait(self, state: State):
         """An iteration that only fills the staleness queue: no update, so nothing to report of one."""
-        shapes = jax.eval_shape(
-            lambda s: self._update(s, jax.tree.map(lambda q: q[0], s.queue), hypers_of(self.config), s.key)[1],
-            state,
-        )
-        return state, jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes)
+        oldest = lambda s: jax.tree.map(lambda q: q[0], s.queue)
+        return state, absent(lambda s: self._update(s, oldest(s), hypers_of(self.config), s.key)[1], state)
 
     def _proximal(self, state: State, batch: Batch, hypers: Hypers) -> tuple[Batch, update.Proximal]:
         """The proximal policy of each sample (an EWMA replaces it step by step), and the batch as it is weighted."""
@@ -477,9 +480,3 @@ class Algorithm:
                 reward_scale, rows.reward, done, valid, hypers["norm_reward_gamma"]
             )
         return replace(state, obs_stats=obs_stats, reward_scale=reward_scale, iteration=state.iteration + 1)
-
-
-def replace(state: State, **changes) -> State:
-    """A copy of `state` with some fields changed."""
-    fields = {name: getattr(state, name) for name in State.__dataclass_fields__}
-    return State(**(fields | changes))

@@ -12,7 +12,6 @@ from trimtab.algorithms import ADAPTIVE_RATES
 Hypers = dict[str, Float[Array, ""]]
 
 LOWEST_RATE, HIGHEST_RATE = ADAPTIVE_RATES
-ROUNDING = 1e-6  # of the KL between a policy and itself, computed in two shapes
 
 
 class Rates(NamedTuple):
@@ -72,10 +71,11 @@ def schedule(kind: str, progress: Float[Array, ""]) -> Float[Array, ""]:
 def adapted(rate: Float[Array, ""], kl: Float[Array, ""], desired_kl: Float[Array, ""]) -> Float[Array, ""]:
     """A step size that steers the KL: ÷ 1.5 above twice the desired one, × 1.5 below half of it, within bounds.
 
-    The rule of rsl_rl (Rudin et al. 2022, arXiv 2109.11978); a KL of 0 says nothing, nor does its rounding.
+    The rule of rsl_rl (Rudin et al. 2022, arXiv 2109.11978), where a KL of 0 says nothing. One that is so small that
+    rounding takes it below 0 is small.
     """
     slower, faster = jnp.maximum(LOWEST_RATE, rate / 1.5), jnp.minimum(HIGHEST_RATE, rate * 1.5)
-    small = (kl < desired_kl / 2.0) & (kl > ROUNDING)
+    small = (kl < desired_kl / 2.0) & (kl != 0.0)
     return jnp.where(kl > 2.0 * desired_kl, slower, jnp.where(small, faster, rate))
 
 

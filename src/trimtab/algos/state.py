@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from trimtab.algos.rollout import Carry
@@ -72,3 +75,8 @@ class Info(NamedTuple):
     episode_return: Array
     episode_length: Array
     finite: dict[str, Array]
+
+
+def absent(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What `function` returns, with NaN in the place of every number: of iterations that have nothing to report."""
+    return jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), jax.eval_shape(function, *arguments))

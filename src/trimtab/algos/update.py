@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from trimtab import across, ewma, minibatch, objectives
 from trimtab.algos.optimizer import Hypers, Rates, adapted, clip_factor, descend, global_norm
-from trimtab.algos.state import Batch, Optimizer
+from trimtab.algos.state import Batch, Optimizer, absent
 from trimtab.config import Config
 from trimtab.ewma import Ewma
 from trimtab.nets.agent import Agent, Params
@@ -51,7 +51,8 @@ class Learner(NamedTuple):
     optimizer: Optimizer
     prox: Ewma | None
     gradient_steps: Int[Array, ""]
-    stopped: Array
+    stopped: Bool[Array, ""]
+    has_moved: Bool[Array, ""]  # its policy from the one that acted
     learning_rate: Float[Array, ""] | None = None  # an adaptive one
 
 
@@ -187,7 +188,9 @@ def minibatch_step(
 
     adaptive, rate, value_rate = learner.learning_rate, rates.learning_rate, rates.value_learning_rate
     if adaptive is not None:
-        adaptive = adapted(adaptive, watched["kl_behavior"], hypers["desired_kl"]) if train_policy else adaptive
+        if train_policy:  # the KL of a policy to itself is rounding and says nothing
+            steered = adapted(adaptive, watched["kl_behavior"], hypers["desired_kl"])
+            adaptive = jnp.where(learner.has_moved, steered, adaptive)
         rate = adaptive * rates.share
         value_rate = rate if config.value_learning_rate is None else value_rate
     policy, policy_state = params.policy, learner.optimizer.policy
@@ -207,6 +210,7 @@ def minibatch_step(
         prox,
         learner.gradient_steps + int(train_policy),
         stopped,
+        learner.has_moved | train_policy,
         adaptive,
     )
     if config.target_kl is not None and train_policy:
@@ -344,8 +348,8 @@ def _epochs(config, agent, hypers, rates, which, learner, batch, proximal, key, 
 
         if config.target_kl is None or not which[0]:
             return take(learner)
-        nothing = jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), jax.eval_shape(take, learner)[1])
-        return jax.lax.cond(learner.stopped, lambda learner: (learner, nothing), take, learner)
+        nothing = lambda learner: (learner, absent(lambda learner: take(learner)[1], learner))
+        return jax.lax.cond(learner.stopped, nothing, take, learner)
 
     keys = jax.random.split(unrolled(key), epochs)
     order = jax.vmap(lambda k: epoch_order(config, k, batch.weight.shape[0]))(keys)

@@ -6,13 +6,13 @@ repetition draws fresh rows; the share of 95% intervals that hold the truth is t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
-from trimtab.algos.algorithm import Algorithm, hypers_of, replace
+from trimtab.algos.algorithm import Algorithm, hypers_of
 from trimtab.algos.gradients import PerSample
 from trimtab.anatomy import bias, exact
 from trimtab.anatomy.measure import Measurer, measure

@@ -29,19 +29,20 @@ from trimtab.anatomy.options import ProbeOptions, check
 from trimtab.anatomy.sampling import Rows, rows_of, tail_length, with_lambda
 from trimtab.anatomy.variance import Decomposition, decompose_rows, gradient_statistics
 from trimtab.config import Config, ConfigError
+from trimtab.envs.base import derived_seed
 from trimtab.estimate import UNRESOLVED, Estimate
 from trimtab.nets.agent import Params
 from trimtab.runs.sharding import first_devices
 
 CORRELATED = 2048  # samples whose pairwise products are looked at
 SHOWN_REPLICATES = 5
+PROBES = 2_000_000  # what seeds of probes are derived with where they must not be a run's
 
 
 def static_key(config: Config, options: ProbeOptions, iteration: int) -> tuple:
     """What the compiled pieces of a probe depend on: runs, checkpoints and options with equal keys share a prober."""
-    shapes = tuple(item for item in config.static_key() if item[0] != "seed")
     return (
-        shapes,
+        config.shape,
         tail_length(config.gamma),
         _full(config, options, iteration),
         dataclasses.replace(options, replicates=2),
@@ -128,13 +129,17 @@ class Prober:
     def close(self) -> None:
         self.sampler.close()
 
+    def _seed(self, seed: int) -> int:
+        """Of what is drawn: the run's own seed would draw again what the run learned from."""
+        return derived_seed(PROBES, seed) if seed == self.config.seed else seed
+
     def rows(self, replicate: int, gae_lambda: float | None) -> Rows:
         device = self._devices[replicate % len(self._devices)]
-        rows = self.sampler.draw(self.options.seed, replicate, gae_lambda, device)
+        rows = self.sampler.draw(self._seed(self.options.seed), replicate, gae_lambda, device)
         if self.options.advantages == "raw":
             return rows
         if self.options.advantages == "fixed" and gae_lambda not in self._fixed:
-            self._fixed[gae_lambda] = moments(self.sampler.draw(self.options.seed + 1, 0, gae_lambda))
+            self._fixed[gae_lambda] = moments(self.sampler.draw(self._seed(self.options.seed + 1), 0, gae_lambda))
         mean, std = self._fixed[gae_lambda] if self.options.advantages == "fixed" else moments(rows)
         advantage = (rows.samples.advantage - mean) / std
         return rows._replace(samples=rows.samples._replace(advantage=advantage))

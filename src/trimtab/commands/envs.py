@@ -26,6 +26,8 @@ def envs(argv: list[str]) -> int:
     if arguments.backend not in (None, *BACKENDS):
         close = nearest(arguments.backend, BACKENDS) or BACKENDS
         raise ConfigError("backend", arguments.backend, f"no such backend; nearest: {', '.join(close)}")
+    if ":" in arguments.filter:
+        raise ConfigError("filter", arguments.filter, f"not listed here; `trimtab plan {arguments.filter}` shows it")
     fragment = arguments.filter.lower()
     rows = [
         row

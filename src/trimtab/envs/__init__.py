@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from trimtab.wording import nearest
@@ -217,7 +218,10 @@ def _refuse_missing(backend: str) -> None:
 
 
 def _suggestion(env_id: str) -> str:
-    """The nearest ids that exist, or why a known one was left out."""
+    """The nearest ids that exist, or why a known one was left out, or how to name what is in a module here."""
+    if Path(f"{env_id.removesuffix('.py')}.py").is_file():
+        module = env_id.removesuffix(".py").replace("/", ".").lstrip(".")
+        return f"; of the module that is here, name the environment too: {module}:MyEnv"
     if env_id in NATIVE_LEFT_OUT:
         return f": {NATIVE_LEFT_OUT[env_id]}"
     from .table import rows

@@ -105,7 +105,7 @@ def _mismatched_array(space: spaces.Box, obs: Any, where: str) -> str:
         return f"returned an observation of shape {values.shape}, declared is {space.shape}{where}"
     if not np.can_cast(values.dtype, space.dtype, "same_kind"):
         return f"returned an observation of type {values.dtype}, declared is {space.dtype}{where}"
-    if values.dtype.kind == "f" and not (in_range := np.abs(values) <= LARGEST).all():
+    if values.dtype.kind == "f" and not (in_range := np.abs(values.astype(float)) <= LARGEST).all():
         return f"returned an observation with {float(values[~in_range].reshape(-1)[0]):g}{where}"
     return ""
 

@@ -6,20 +6,30 @@ in `infos["final_obs"]`. No row is lost, so every row is valid.
 
 from __future__ import annotations
 
-import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Num, Shaped
 
-from .base import AtOnce, EnvError, HostStep, Spec, refuse_bad_time_limit, refuse_unknown_options, spread_seeds
+from .base import AtOnce, EnvError, HostStep, Spec, refuse_bad_time_limit, spread_seeds
 from .layout import actions_of, layout_of_space, without_precision_warnings
-from .own import Constructor, close_quietly, described, name_of, registered, told
+from .own import (
+    Constructor,
+    close_quietly,
+    described,
+    name_of,
+    refuse_unknown_arguments,
+    registered,
+    say_once,
+    told,
+)
+from .vectors import VectorEnv
 
 VECTORIZATIONS = ("sync", "async", "vector_entry_point")
+LEARNING_WRAPPERS = {"NormalizeObservation": "--norm-obs true", "NormalizeReward": "--norm-reward true"}
 
 
 def make_gym(
@@ -37,8 +47,6 @@ def make_gym(
     if way not in VECTORIZATIONS:
         raise EnvError(f"env_kwargs: vectorization is {', '.join(map(repr, VECTORIZATIONS))}, not {way!r}")
     if way == "vector_entry_point":
-        from .vectors import VectorEnv
-
         return VectorEnv(env_id, env_spec, num_envs, options, time_limit, seed)
     return GymEnv(env_id, num_envs, options, time_limit, seed, way, env_spec)
 
@@ -63,7 +71,10 @@ class GymEnv(AtOnce):
         options = dict(env_kwargs or {})
         refuse_unknown_arguments(env_id, env_spec.entry_point, options)
         make_one = partial(_make_one, env_id, env_spec, time_limit, options)
-        limit, self._layout, self._actions = _probe(make_one)
+        limit, self._layout, self._actions = _probe(env_id, make_one)
+        if time_limit is not None and limit is not None and limit < time_limit:
+            problem = f"{time_limit}: {env_id} ends its episodes after {limit} steps by itself; nearest: {limit}"
+            raise EnvError(f"time_limit: {problem}")
         with without_precision_warnings():
             self._vector = _vectorize(partial(_make_checked, make_one, env_id), num_envs, vectorization)
         observed = self._vector.single_observation_space
@@ -146,12 +157,12 @@ def _make_checked(make_one: Any, env_id: str) -> Any:
     return Checked(make_one(), env_id)
 
 
-def _probe(make_one: Any) -> tuple[int | None, Any, Any]:
+def _probe(env_id: str, make_one: Any) -> tuple[int | None, Any, Any]:
     """Make one and close it: the errors a user can cause surface here. Its limit, layout and actions."""
     env = make_one()
-    env_id = make_one.args[0]
     try:
-        limit = getattr(env.spec, "max_episode_steps", None)
+        limit = _limit_of(env)
+        _say_what_is_lost(env_id, env)
         for name in ("observation_space", "action_space"):
             if getattr(env, name, None) is None:
                 raise EnvError(f"env_id: {env_id} has no {name}; Gymnasium's environments declare one")
@@ -160,20 +171,29 @@ def _probe(make_one: Any) -> tuple[int | None, Any, Any]:
         close_quietly(env_id, env.close)
 
 
-def refuse_unknown_arguments(env_id: str, entry_point: Any, options: dict[str, Any]) -> None:
-    """Check options against the constructor, unless it takes any."""
+def _wrappers(env: Any) -> Iterator[Any]:
+    """An environment with all that it is wrapped in, the outermost first."""
     import gymnasium
 
-    if not options:
-        return
-    try:
-        is_name = isinstance(entry_point, str)
-        creator = gymnasium.envs.registration.load_env_creator(entry_point) if is_name else entry_point
-    except (Exception, SystemExit) as error:  # whatever the environment's own module raises
-        raise EnvError(f"env_id: Gymnasium cannot make {env_id}: {told(error)}") from error
-    parameters = inspect.signature(creator).parameters
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        refuse_unknown_options(env_id, options, parameters)
+    yield env
+    while isinstance(env, gymnasium.Wrapper):
+        env = env.env
+        yield env
+
+
+def _limit_of(env: Any) -> int | None:
+    """The shortest of the limits it has: one that its constructor wrapped it in holds whatever is asked for here."""
+    limits = [getattr(env.spec, "max_episode_steps", None)]
+    limits += [getattr(layer, "_max_episode_steps", None) for layer in _wrappers(env)]
+    return min((limit for limit in limits if limit), default=None)
+
+
+def _say_what_is_lost(env_id: str, env: Any) -> None:
+    """Statistics that a wrapper gathers are in no checkpoint, and returns that it changes are not the task's."""
+    for layer in _wrappers(env):
+        if (ours := LEARNING_WRAPPERS.get(type(layer).__name__)) is not None:
+            lost = "gathers statistics that no checkpoint keeps: evaluations, probes and resumed runs begin without"
+            say_once(f"{env_id}: its wrapper {type(layer).__name__} {lost}; {ours} does the same and keeps them")
 
 
 def _vectorize(make_one: Any, num_envs: int, vectorization: str) -> Any:

@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -159,12 +159,15 @@ class Actions:
     shape: tuple[int, ...]
     dtype: Any
     first: int | tuple[int, ...] = 0
+    bounds: tuple[np.ndarray, np.ndarray] | None = field(default=None, compare=False)  # finer than float32
 
     def convert(self, actions: Num[np.ndarray, "N ..."]) -> Num[np.ndarray, "N ..."]:
         actions = _array(actions)
         if self.first != 0:
             actions = actions + np.asarray(self.first)
-        return actions.reshape(len(actions), *self.shape).astype(self.dtype)
+        actions = actions.reshape(len(actions), *self.shape).astype(self.dtype)
+        # A policy clips in float32, whose 0.1 is above that of float64.
+        return actions if self.bounds is None or not isinstance(actions, np.ndarray) else actions.clip(*self.bounds)
 
 
 def actions_of(env_id: str, space: Any) -> Actions:
@@ -185,7 +188,8 @@ def actions_of(env_id: str, space: Any) -> Actions:
         low, high = (bound.reshape(-1).astype(float) for bound in (space.low, space.high))
         low = np.where((low < -_UNBOUNDED) | (low == np.finfo(space.dtype).tiny), -np.inf, low)
         high = np.where(high > _UNBOUNDED, np.inf, high)
-        return Actions(Continuous(tuple(low.tolist()), tuple(high.tolist())), space.shape, space.dtype)
+        finer = (space.low, space.high) if np.dtype(space.dtype) == np.float64 else None
+        return Actions(Continuous(tuple(low.tolist()), tuple(high.tolist())), space.shape, space.dtype, bounds=finer)
     if isinstance(space, spaces.Box):
         low, high = (bound.reshape(-1).tolist() for bound in (space.low, space.high))  # Python's: none overflows
         sizes = tuple(int(last) - int(first) + 1 for first, last in zip(low, high))

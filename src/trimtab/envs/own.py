@@ -6,19 +6,24 @@ directory on the path, as `python -m` puts it.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
-import itertools
 import os
 import re
 import sys
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import PurePath
+from types import CodeType
 from typing import Any
 
-from .base import EnvError, nearest
+from .base import EnvError, nearest, refuse_unknown_options
 
 Constructor = Callable[..., Any]
-_NOT_CLOSED: set[str] = set()  # of which it has been said: they are made and closed several times
+_PROGRAM = uuid.uuid4().hex
+_SAID: set[str] = set()  # lines about environments, which are made and closed several times
 _HANDED_OVER: dict[str, Constructor] = {}  # by their names: what was made in a notebook can be made again there
 
 
@@ -60,8 +65,8 @@ def described(constructor: Constructor, name: str) -> Any:
 def name_of(constructor: Constructor) -> str:
     """`module:name` of a constructor; other processes can import it from there unless it is in __main__ or inside.
 
-    Lambdas, partials and what is made inside functions share names: they are numbered. This process knows it by its
-    name from now on.
+    Lambdas, partials and what is made inside functions share names: a digest of what they are made of tells them
+    apart, also in another program. This process knows it by its name from now on.
     """
     if not callable(constructor):
         raise EnvError(f"env: {constructor!r:.60} is not a class or function that makes an environment")
@@ -69,10 +74,37 @@ def name_of(constructor: Constructor) -> str:
     inner = constructor.__qualname__ if plain else type(constructor).__qualname__
     first = f"{constructor.__module__ if plain else '__main__'}:{inner}"
     if not plain or "<" in inner:
-        names = itertools.chain([first], (f"{first}#{k}" for k in itertools.count(2)))
-        first = next(name for name in names if _HANDED_OVER.get(name, constructor) is constructor)
+        first += f"#{hashlib.sha256(_made_of(constructor).encode()).hexdigest()[:8]}"
     hand_over(first, constructor)
     return first
+
+
+def _made_of(value: Any) -> str:
+    """What a constructor without a name is made of: its code and all that went into it."""
+    if isinstance(value, partial):
+        return f"partial {_made_of((value.func, value.args, *sorted(value.keywords.items())))}"
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(_made_of, value))})"
+    if isinstance(value, CodeType):
+        return f"{value.co_code.hex()} {value.co_names} {_made_of(value.co_consts)}"
+    if inspect.isfunction(value) and ("<" in value.__qualname__ or value.__module__ == "__main__"):
+        return _made_of((value.__code__, value.__defaults__ or (), *_outside(value)))
+    if inspect.isfunction(value) or isinstance(value, type):
+        return f"{value.__module__}:{value.__qualname__}"
+    if inspect.ismodule(value):
+        return value.__name__
+    text = repr(value)  # where that is an address, it is of this program alone
+    return f"{text} {_PROGRAM}" if " at 0x" in text else text
+
+
+def _outside(function: Any) -> list[tuple[str, Any]]:
+    """The variables that a function takes from around it; of other functions their names are enough."""
+    try:
+        variables = inspect.getclosurevars(function)
+    except ValueError:  # one has no value yet
+        return [("unknown", _PROGRAM)]
+    used = {**variables.nonlocals, **variables.globals}
+    return sorted((name, value.__qualname__ if inspect.isfunction(value) else value) for name, value in used.items())
 
 
 def refuse_of_this_program(env_id: str) -> None:
@@ -92,8 +124,12 @@ def _imported(env_id: str, module_name: str) -> Any:
     if module_name == "__main__":
         raise EnvError(
             f"env_id: {env_id} exists only in the Python program that made it: give it again "
-            "(trimtab.resume(run, env=...)), or move it to a module"
+            "(trimtab.load(run, env=...)), or move it to a module"
         )
+    if module_name.endswith(".py") or "/" in module_name:
+        stem = PurePath(module_name).stem
+        problem = f"a module, not a file: from the directory of {stem}.py give {stem}:{env_id.rpartition(':')[2]}"
+        raise EnvError(f"env_id: {env_id} must name {problem}")
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)
@@ -111,7 +147,8 @@ def _imported(env_id: str, module_name: str) -> Any:
 def _attribute(module: Any, name: str) -> Any:
     for part in name.split("."):
         if "<" in part:
-            raise EnvError(f"env_id: {module.__name__}:{name} is inside a function: give it again with env=...")
+            problem = "is inside a function: give it again (trimtab.load(run, env=...))"
+            raise EnvError(f"env_id: {module.__name__}:{name} {problem}")
         module = getattr(module, part, None)
     return module
 
@@ -120,6 +157,34 @@ def _lives_in(spec: Any, module_name: str) -> bool:
     point = spec.entry_point or spec.vector_entry_point
     where = point.split(":")[0] if isinstance(point, str) else getattr(point, "__module__", "")
     return where == module_name or where.startswith(f"{module_name}.")
+
+
+def takes(entry_point: Any, name: str) -> bool:
+    """Whether what makes an environment takes an argument of this name."""
+    parameters = _parameters(entry_point)
+    return name in parameters or _takes_any(parameters)
+
+
+def refuse_unknown_arguments(env_id: str, entry_point: Any, options: dict[str, Any]) -> None:
+    """Check options against the constructor, unless it takes any."""
+    if not options:
+        return
+    try:
+        parameters = _parameters(entry_point)
+    except (Exception, SystemExit) as error:  # whatever the environment's own module raises
+        raise EnvError(f"env_id: Gymnasium cannot make {env_id}: {told(error)}") from error
+    if not _takes_any(parameters):
+        refuse_unknown_options(env_id, options, parameters)
+
+
+def _parameters(entry_point: Any) -> Mapping[str, inspect.Parameter]:
+    from gymnasium.envs.registration import load_env_creator
+
+    return inspect.signature(load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point).parameters
+
+
+def _takes_any(parameters: Mapping[str, inspect.Parameter]) -> bool:
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
 
 
 def _is_environment(value: Any) -> bool:
@@ -134,9 +199,14 @@ def close_quietly(env_id: str, close: Callable[[], Any]) -> None:
     try:
         close()
     except (Exception, SystemExit) as error:  # whatever the environment's own code raises
-        if env_id not in _NOT_CLOSED:
-            _NOT_CLOSED.add(env_id)
-            print(f"trimtab: closing {env_id} raised {told(error)}", file=sys.stderr)
+        say_once(f"closing {env_id} raised {told(error)}")
+
+
+def say_once(line: str) -> None:
+    """Tell something that stops nothing, the first time it happens."""
+    if line not in _SAID:
+        _SAID.add(line)
+        print(f"trimtab: {line}", file=sys.stderr)
 
 
 def told(error: BaseException) -> str:

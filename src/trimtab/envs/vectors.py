@@ -14,9 +14,8 @@ import numpy as np
 from jaxtyping import Bool, Num, Shaped
 
 from .base import LARGEST, AtOnce, EnvError, HostStep, Spec, refuse_bad_time_limit, spread_seeds
-from .gym import refuse_unknown_arguments
 from .layout import Layout, actions_of, layout_of_space, without_precision_warnings
-from .own import close_quietly, told
+from .own import close_quietly, refuse_unknown_arguments, told
 
 
 class VectorEnv(AtOnce):

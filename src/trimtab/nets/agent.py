@@ -170,8 +170,16 @@ class Agent:
     ) -> Float[Array, " V"]:
         """Value parameters whose predictions are scale · V + shift."""
         net = self._value_unravel(value)
-        head = (scale * net.head.weight, scale * net.head.bias + shift)
-        return ravel_pytree(eqx.tree_at(lambda n: (n.head.weight, n.head.bias), net, head))[0]
+        return ravel_pytree(eqx.tree_at(lambda n: n.head, net, _rescaled(net.head, scale, shift)))[0]
+
+    def rescale_auxiliary(
+        self, policy: Float[Array, " P"], scale: Float[Array, ""], shift: Float[Array, ""]
+    ) -> Float[Array, " P"]:
+        """Policy parameters whose auxiliary values (PPG), if there are any, are scale · V + shift."""
+        net = self._policy_unravel(policy)
+        if net.auxiliary is None:
+            return policy
+        return ravel_pytree(eqx.tree_at(lambda n: n.auxiliary, net, _rescaled(net.auxiliary, scale, shift)))[0]
 
     def both(self, params: Params, obs: Num[Array, "B ..."]) -> tuple[Float[Array, "B outputs"], Float[Array, " B"]]:
         """Distribution parameters and values, sharing the trunk where it is shared; `detach` cuts its gradient."""
@@ -213,6 +221,11 @@ def distribution_for(space) -> Distribution:
     if hasattr(space, "sizes"):
         return MultiCategorical(tuple(space.sizes))
     return Bernoullis(space.switches) if hasattr(space, "switches") else Gaussian(tuple(space.low), tuple(space.high))
+
+
+def _rescaled(head: Dense, scale: Float[Array, ""], shift: Float[Array, ""]) -> Dense:
+    """A head whose outputs are scaled and shifted."""
+    return eqx.tree_at(lambda h: (h.weight, h.bias), head, (scale * head.weight, scale * head.bias + shift))
 
 
 def _layout(module) -> tuple:

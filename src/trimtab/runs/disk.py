@@ -23,6 +23,12 @@ def usual_checkpoints(size: int) -> int:
     return max(FEWEST, min(USUAL, MOST_BYTES // max(size, 1) - 1))
 
 
+def checkpoint_iterations(iterations: int, count: int) -> list[int]:
+    """The iterations after which a run of so many leaves its `count` checkpoints, spread evenly; its last is one."""
+    count = max(1, min(count, iterations))
+    return sorted({round(k * iterations / count) for k in range(1, count + 1)})
+
+
 def run_bytes(config: Config, size: int, checkpoints: int) -> int:
     """All of a run: its checkpoints with the one at the start, and a line of metrics for each iteration."""
     return (checkpoints + 1) * size + config.iterations * ROW

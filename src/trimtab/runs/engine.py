@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -13,8 +14,7 @@ import numpy as np
 
 from trimtab import envs
 from trimtab.algos import rollout
-from trimtab.algos.algorithm import Algorithm, hypers_of, replace
-from trimtab.algos.light import light_probe
+from trimtab.algos.algorithm import Algorithm, hypers_of
 from trimtab.algos.optimizer import Hypers
 from trimtab.algos.rollout import Carry, Rollout
 from trimtab.algos.state import Info, State
@@ -22,7 +22,7 @@ from trimtab.config import Config, ConfigError
 from trimtab.envs.base import derived_seed
 from trimtab.nets.choice import SMALLEST_IMAGE, choose_network, fits
 from trimtab.runs import device, sharding
-from trimtab.runs.programs import Flat, exported, shape_of
+from trimtab.runs.programs import Flat, exported
 
 Waiting = Callable[[], Info]  # blocks until iterations are done; their Infos, stacked on a leading axis
 
@@ -92,7 +92,7 @@ def _around(environments: Any, make: Callable[..., Any], config: Config) -> Engi
     if config.stagger_resets and not getattr(environments, "resets_some", True):
         problem = f"{config.env_id} cannot reset some of its environments; nearest: false"
         raise ConfigError("stagger_resets", True, problem)
-    algorithm = Algorithm(config, environments, make, light_probe)
+    algorithm = Algorithm(config, environments, make)
     if config.devices == 1:
         return CompiledEngine(algorithm) if environments.spec.compiled else HostEngine(algorithm)
     from trimtab.runs.sharded import ShardedEngine, ShardedHostEngine  # they build on this module
@@ -156,7 +156,7 @@ class CompiledEngine:
             begin = lambda key, hypers: strong(self.algorithm.init(jax.random.wrap_key_data(key), hypers))
             flat = self._flat = Flat(jax.eval_shape(begin, key, self.hypers))
             begin_flat = lambda key, hypers: flat.flatten(begin(key, hypers))
-            self._init = exported("init", shape_of(self.algorithm.config), begin_flat, (key, self.hypers))
+            self._init = exported("init", self.algorithm.config.shape, begin_flat, (key, self.hypers))
         return self._flat.unflatten(self._init(key, self.hypers))
 
     def template(self, seed: int) -> State:
@@ -178,7 +178,7 @@ class CompiledEngine:
         leaves = self._flat.flatten(state)
         arguments = (jnp.int32(1), self.hypers, *leaves)
         donated = tuple(range(2, len(arguments)))  # the state's buffers become the next state's
-        self._run = exported("loop", (*shape_of(self.algorithm.config), self.chunk), loop, arguments, donated)
+        self._run = exported("loop", (*self.algorithm.config.shape, self.chunk), loop, arguments, donated)
         self.compile_seconds += time.perf_counter() - start_time
 
     def _loop(self, state: State, hypers, count):

@@ -26,9 +26,8 @@ class Engines:
     def get(self, config: Config) -> Engine:
         """An engine for a configuration, compiled already where its shape is known."""
         from trimtab.runs.engine import build  # JAX, which jobs that train nothing do without
-        from trimtab.runs.programs import shape_of
 
-        shape = shape_of(config)
+        shape = config.shape
         engine = self._kept.pop(shape, None)
         if engine is None:
             engine = build(config)

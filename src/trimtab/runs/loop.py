@@ -331,8 +331,7 @@ class _Loop:
         if num_checkpoints is None:
             size = disk.checkpoint_bytes(self.config, parameters_of(self.engine))
             num_checkpoints = disk.usual_checkpoints(size)
-        count = max(1, min(num_checkpoints, self.config.iterations))
-        return {round(k * self.config.iterations / count) for k in range(1, count + 1)} | {self.last}
+        return {*disk.checkpoint_iterations(self.config.iterations, num_checkpoints), self.last}
 
     def _next(self, stops: set[int], iteration: int) -> int:
         return min(s for s in stops if s > iteration)

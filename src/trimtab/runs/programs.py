@@ -1,9 +1,9 @@
 """Traced programs kept between processes, beside the compiled ones that JAX keeps.
 
 Tracing and lowering a training loop takes longer than loading its compiled code. So a program is exported once (JAX's
-own format, no pickle) under a key of everything it depends on: the static fields of the configuration, this library's
-source, the versions of what it is made with, and the device. A program is always run from its exported form, also when
-it has just been made, so that the first run and all later ones run the same code and give the same bits.
+own format, no pickle) under a key of everything it depends on: the shape of the configuration, this library's source,
+the versions of what it is made with, and the device. A program is always run from its exported form, also when it has
+just been made, so that the first run and all later ones run the same code and give the same bits.
 """
 
 from __future__ import annotations
@@ -22,17 +22,11 @@ from jax import export
 from jaxtyping import Array
 
 import trimtab
-from trimtab.config import Config
 from trimtab.runs.device import cache_dir
 from trimtab.runs.records import write_atomically
 
 PLAYGROUND = ("mujoco", "mujoco-mjx", "playground")
 MADE_WITH = ("jax", "jaxlib", "equinox", "gymnax", "gymnasium", "numpy", "pgx", "xminigrid", *PLAYGROUND)
-
-
-def shape_of(config: Config) -> tuple:
-    """What a compiled program depends on: every static field but the seed, which only starts it."""
-    return tuple(item for item in config.static_key() if item[0] != "seed")
 
 
 @cache
@@ -89,18 +83,16 @@ def exported(
     file = cache_dir().parent / "programs" / f"{name}-{hashlib.sha256(words).hexdigest()[:32]}.bin"
     program = _read(file)
     if program is None:
-        exported_program = export.export(jit(function))(*arguments)
-        program = export.deserialize(exported_program.serialize())
-        _keep(file, bytes(exported_program.serialize()))
+        data = export.export(jit(function))(*arguments).serialize()
+        program = export.deserialize(data)
+        _keep(file, bytes(data))
     return jit(program.call).lower(*arguments).compile()
 
 
 def _read(file: Path) -> Any:
     try:
         return export.deserialize(bytearray(file.read_bytes()))
-    except OSError:
-        return None
-    except Exception:  # written by another version, or damaged: made again
+    except Exception:  # not there, written by another version, or damaged: made again
         return None
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trimtab import config as configuration
 from trimtab import markup
 from trimtab.config import Config
+from trimtab.envs.own import Constructor, hand_over
 from trimtab.runs.curve import Curve, learning_curve
 from trimtab.runs.policy import Policy, policy_of
 from trimtab.runs.records import Checkpoint, RunDir
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -51,19 +55,20 @@ class Run:
         return configuration.from_dict(self.files.config())
 
     @property
-    def metrics(self):
+    def metrics(self) -> pl.DataFrame:
         """Polars frame, one row per iteration."""
         import polars as pl
 
         return pl.DataFrame(self.files.metrics(), infer_schema_length=None)
 
     @property
-    def episodes(self):
+    def episodes(self) -> pl.DataFrame:
         """Polars frame of finished episodes: step, env, return, length."""
         return self.files.episodes()
 
     @property
-    def evaluations(self):
+    def evaluations(self) -> pl.DataFrame:
+        """Polars frame, one row per evaluation."""
         import polars as pl
 
         return pl.DataFrame(self.files.evaluations(), infer_schema_length=None)
@@ -128,9 +133,16 @@ class Run:
         } | ({"interval": self.timing["interval"]} if self.timing else {})
 
 
-def load(path: str | PathLike[str]) -> Run:
-    """Open a run directory."""
-    return Run(RunDir.open(path).path)
+def load(path: str | PathLike[str], env: Constructor | None = None) -> Run:
+    """Open a run directory.
+
+    `env` makes the environments of a run that was given a lambda or another constructor that only its program knew:
+    in this one, too, it can then be evaluated, probed, watched and resumed.
+    """
+    run = Run(RunDir.open(path).path)
+    if env is not None:
+        hand_over(run.config.env_id, env)
+    return run
 
 
 def learning_frame(runs: list[tuple[str, int, Path]]):

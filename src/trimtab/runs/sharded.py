@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from trimtab.algos import rollout
-from trimtab.algos.algorithm import Algorithm, replace
+from trimtab.algos.algorithm import Algorithm
 from trimtab.algos.rollout import Carry, Rollout
 from trimtab.algos.state import Info, State
 from trimtab.envs.base import derived_seed
 from trimtab.runs import sharding
 from trimtab.runs.engine import CompiledEngine, HostEngine, Waiting, strong
-from trimtab.runs.programs import Flat, Placement, exported, shape_of
+from trimtab.runs.programs import Flat, Placement, exported
 
 
 class Places:
@@ -73,7 +74,7 @@ class ShardedEngine(CompiledEngine):
             places.know(jax.eval_shape(begin, *arguments))
             begin_flat = lambda key, hypers: places.flat.flatten(begin(key, hypers))
             placement = Placement(places.same(arguments), places.leaves)
-            self._init = exported("init", shape_of(self.algorithm.config), begin_flat, arguments, placement=placement)
+            self._init = exported("init", self.algorithm.config.shape, begin_flat, arguments, placement=placement)
         return places.flat.unflatten(self._init(*arguments))
 
     def compile(self, state: State) -> None:
@@ -93,7 +94,7 @@ class ShardedEngine(CompiledEngine):
         here = (places.everywhere, places.same(self.hypers), *places.leaves)
         placement = Placement(here, (places.leaves, places.same(info)._asdict(), places.everywhere))
         donated = tuple(range(2, len(arguments)))
-        key = (*shape_of(self.algorithm.config), self.chunk)
+        key = (*self.algorithm.config.shape, self.chunk)
         self._run = exported("loop", key, shared, arguments, donated, placement)
         self.compile_seconds += time.perf_counter() - start_time
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -10,7 +11,6 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from trimtab.across import DEVICES
-from trimtab.algos.algorithm import replace
 from trimtab.algos.state import Info, State
 from trimtab.config import Config, ConfigError
 

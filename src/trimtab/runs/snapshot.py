@@ -6,11 +6,13 @@ queue can be far larger than all the rest, so they go into shards of their own, 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trimtab.algos.algorithm import Algorithm, replace
+from trimtab.algos.algorithm import Algorithm
 from trimtab.algos.state import State
 from trimtab.runs.records import Damaged, RunDir
 from trimtab.runs.sharding import gathered
@@ -33,7 +35,7 @@ def _plain(leaf: jax.Array) -> np.ndarray:
 def pack(algorithm: Algorithm, state: State) -> dict[str, np.ndarray]:
     """Everything but the buffers, by name."""
     layouts = {"policy": algorithm.agent.policy_layout, "value": algorithm.agent.value_layout}
-    rest = replace(state, params=None, queue=None, phase=None)
+    rest = replace(state, params=None, queue=None, phase=None)  # type: ignore[arg-type]
     tensors = {f"state.{path}": _plain(leaf) for path, leaf in paths(rest)}
     for network in NETWORKS:
         vector, start = gathered(getattr(state.params, network)), 0
@@ -54,7 +56,7 @@ def unpack(algorithm: Algorithm, template: State, tensors: dict[str, np.ndarray]
         if absent:
             raise Damaged(f"the checkpoint lacks params.{network}.{absent[0]}")
         params[network] = vector(layouts[network], tensors, network)
-    rest = replace(template, params=None, queue=None, phase=None)
+    rest = replace(template, params=None, queue=None, phase=None)  # type: ignore[arg-type]
     names = [f"state.{path}" for path, _ in paths(rest)]
     missing = [name for name in names if name not in tensors]
     if missing:

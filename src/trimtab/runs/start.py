@@ -7,7 +7,7 @@ that the same steps can be done again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ import numpy as np
 
 from trimtab import config as configuration
 from trimtab import ewma, normalize
-from trimtab.algos.algorithm import replace
 from trimtab.algos.state import State
 from trimtab.config import Config, ConfigError
 from trimtab.envs.base import Spec

@@ -118,20 +118,27 @@ class Drawn:
         import gymnasium
 
         from trimtab.envs.layout import actions_of, layout_of_space, without_precision_warnings
-        from trimtab.envs.own import registered, told
+        from trimtab.envs.own import registered, takes, told
 
         if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
             os.environ.setdefault("MUJOCO_GL", "egl")  # MuJoCo would look for a screen
         options = dict(config.env_kwargs)
-        options.pop("vectorization", None)
+        if options.pop("vectorization", None) == "vector_entry_point":
+            raise RunError(f"{config.env_id} cannot be watched: it comes as a vector of environments")
         if options and env.get("backend") not in ("gymnasium", "tabular"):
             raise RunError(f"{config.env_id} cannot be watched: env_kwargs={options} are not Gymnasium's own options")
         try:
+            spec = registered(config.env_id)
+            if spec.entry_point is None:
+                raise RunError(f"{config.env_id} cannot be watched: it comes as a vector of environments")
+            if takes(spec.entry_point, "render_mode"):  # what takes none may draw all the same
+                options["render_mode"] = "rgb_array"
             with without_precision_warnings():
-                spec = registered(config.env_id) if ":" in config.env_id else config.env_id
                 gym_env = gymnasium.make(
-                    spec, max_episode_steps=env.get("time_limit"), render_mode="rgb_array", **options
+                    spec, max_episode_steps=env.get("time_limit"), disable_env_checker=True, **options
                 )
+        except RunError:
+            raise
         except Exception as error:  # whatever its constructor raises
             raise RunError(f"{config.env_id} cannot be watched: Gymnasium cannot draw it ({told(error)})") from None
         self._env, self._env_id = gym_env, config.env_id
@@ -150,7 +157,7 @@ class Drawn:
         for _ in range(longest):
             action = self._actions.convert(policy(self._layout.convert(_batched(obs))[0])[None])[0]
             obs, reward, terminated, truncated, _ = self._run("step", partial(self._env.step, action))
-            yield Moment(self._picture(), float(reward), bool(terminated or truncated))
+            yield Moment(self._picture(), float(np.reshape(reward, ())), bool(terminated or truncated))
             if terminated or truncated:
                 return
 

@@ -145,7 +145,7 @@ class Train(Job):
 
     @cached_property
     def shape(self) -> Hashable:
-        return self.config.replace(seed=Config.seed).static_key()
+        return self.config.shape
 
     @property
     def label(self) -> str:
@@ -203,7 +203,7 @@ class Probe(Job):
     gae_lambda: tuple[float, ...] = ()
     sha256: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def config(self) -> Config:
         return self.run.config if isinstance(self.run, Train) else load(self.run).config
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,6 +26,7 @@ from trimtab.envs.own import refuse_of_this_program
 from trimtab.fields import divisors
 from trimtab.runs.curve import rise
 from trimtab.runs.device import cores
+from trimtab.runs.disk import checkpoint_iterations
 from trimtab.runs.records import RunDir, write_parquet
 from trimtab.runs.run import learning_frame, load
 from trimtab.studies.job import Probe, Train
@@ -151,7 +153,7 @@ class Split(Study):
 
     def __post_init__(self) -> None:
         check_split(self.options)
-        self._steps_probed()  # refuses a run that has nothing to probe
+        _ = self._steps_probed  # refuses a run that has nothing to probe
 
     @property
     def title(self) -> str:
@@ -173,7 +175,7 @@ class Split(Study):
 
     # What is done ------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def splits(self) -> list[tuple[int, int]]:
         options = self.options
         return parse_splits(options.splits, self.batch) if options.splits else default_splits(self.batch, options.quick)
@@ -184,15 +186,17 @@ class Split(Study):
         config = self.config.replace(num_envs=num_envs, num_steps=num_steps, seed=self.config.seed + seed)
         return Train(config, CHECKPOINTS)
 
-    @property
+    @cached_property
     def base(self) -> Train | str:
         """The run that is probed: the one that was named, or the longest split's first seed."""
         run = self.options.run
         return str(Path(run).resolve()) if run else self.trained(self.splits[0], 0)
 
+    @cached_property
     def _base_config(self) -> Config:
         return load(self.base).config if isinstance(self.base, str) else self.base.config
 
+    @cached_property
     def _steps_probed(self) -> list[int]:
         """The checkpoints of the stages: early is the first that was trained, late the last."""
         if isinstance(self.base, str):
@@ -202,17 +206,17 @@ class Split(Study):
             if not steps:
                 raise ConfigError("run", self.base, "has no checkpoint after the first step")
         else:
-            iterations, batch = self.base.config.iterations, self.base.config.batch
-            count = max(1, min(CHECKPOINTS, iterations))
-            steps = sorted({round(k * iterations / count) * batch for k in range(1, count + 1)})
+            config = self.base.config
+            steps = [k * config.batch for k in checkpoint_iterations(config.iterations, CHECKPOINTS)]
         middle = steps[(len(steps) - 1) // 2]
         chosen = {1: [middle], 2: [steps[0], steps[-1]], 3: [steps[0], middle, steps[-1]]}[self.options.points]
         return sorted(set(chosen))
 
+    @cached_property
     def probes(self) -> dict[tuple[int, int], list[Probe]]:
         """Probes of every split at every stage. Shorter rows are predicted from the longest at one stage, the one that
         the table shows."""
-        steps = self._steps_probed()
+        steps = self._steps_probed
         probes = {split: [self._probe(split, steps)] for split in self.splits}
         if blocks := tuple(self.between()):
             first, shown = self.splits[0], steps[len(steps) // 2]
@@ -241,7 +245,7 @@ class Split(Study):
 
     def _probed(self, split: tuple[int, int], outcomes: Outcomes) -> list[dict[str, Any]]:
         """What the probes of a split found, stage by stage."""
-        probes = [probe for job in self.probes()[split] for probe in outcomes.of(job).result["probes"]]
+        probes = [probe for job in self.probes[split] for probe in outcomes.of(job).result["probes"]]
         return sorted(probes, key=lambda probe: probe["step"])
 
     def between(self) -> list[int]:
@@ -254,7 +258,7 @@ class Split(Study):
         return smaller[:1] if self.options.quick else smaller[:3]
 
     def expected_steps(self) -> int:
-        probes = [probe for each in self.probes().values() for probe in each]
+        probes = [probe for each in self.probes.values() for probe in each]
         runs = sum(self.trained(s, 0).steps for s in self.splits) * self.options.seeds
         return (
             runs + sum(p.steps for p in probes) + (0 if self.options.seeds or self.options.run else self.config.steps)
@@ -273,7 +277,7 @@ class Split(Study):
         return MOST_SEEDS if self.options.budget else self.options.max_seeds
 
     def work(self, out: Path) -> Work:
-        probes = [probe for each in self.probes().values() for probe in each]
+        probes = [probe for each in self.probes.values() for probe in each]
         seeds = {split: self.options.seeds for split in self.splits}
         jobs = lambda: [self.trained(split, s) for split in self.splits for s in range(seeds[split])]
         first = [self.trained(split, s) for s in range(self.options.seeds) for split in self.splits]
@@ -318,7 +322,7 @@ class Split(Study):
     # The answer --------------------------------------------------------------------------------------------
 
     def _answer(self, rows: list[dict[str, Any]], outcomes: Outcomes) -> Answer:
-        config, steps = self._base_config(), self._steps_probed()
+        config, steps = self._base_config, self._steps_probed
         failed = [f"{o.job} failed, and does not count: {o.error}" for o in outcomes.values() if not o.done]
         middle = len(steps) // 2
         probes = {split: self._probed(split, outcomes) for split in self.splits}
@@ -375,7 +379,7 @@ class Split(Study):
         from trimtab.report.files import write_page
         from trimtab.report.split import page
 
-        config, probes = self._base_config(), [probe for each in self.probes().values() for probe in each]
+        config, probes = self._base_config, [probe for each in self.probes.values() for probe in each]
         tables = [outcomes.of(probe).path / "measurements.parquet" for probe in probes]
         measurements = pl.concat([pl.read_parquet(table) for table in tables])
         write_parquet(out / "measurements.parquet", measurements)

@@ -68,7 +68,7 @@ class Adam(Declared):
             base = suite.phasic(environment, self.size)
             for stage, share in SHARES.items():
                 steps = base.total_timesteps // share
-                for seed in range(self.seed, self.seed + suite.num_seeds(self.size)):
+                for seed in range(self.seed, self.seed + suite.SEEDS):
                     run = Train(base.replace(seed=seed, total_timesteps=steps), checkpoints=1)
                     entries.append((environment, stage, seed, Steps(run, SIZES)))
         return entries

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -64,6 +64,8 @@ class Cell:
 class Trained(Declared):
     """A study of scores: subclasses name the cells."""
 
+    full_seeds: ClassVar[int] = suite.SEEDS
+
     @property
     def differs(self) -> str:
         return SAME_SCALE if self.size == "full" else DIFFERENT
@@ -74,7 +76,7 @@ class Trained(Declared):
 
     @property
     def seeds(self) -> range:
-        return range(self.seed, self.seed + suite.num_seeds(self.size))
+        return range(self.seed, self.seed + (self.full_seeds if self.size == "full" else suite.SEEDS))
 
     def job(self, cell: Cell, seed: int) -> Train:
         return Train(cell.config.replace(seed=seed), checkpoints=1)

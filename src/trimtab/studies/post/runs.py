@@ -11,6 +11,7 @@ import polars as pl
 from trimtab import stats
 from trimtab.config import Config
 from trimtab.estimate import Estimate
+from trimtab.runs.disk import checkpoint_iterations
 from trimtab.runs.records import RunError
 from trimtab.studies.declared import Size
 from trimtab.studies.job import Job, Train
@@ -73,9 +74,9 @@ def trained(size: Size, first: int) -> list[Train]:
 
 def step_at(config: Config, share: float, checkpoints: int = CHECKPOINTS) -> int:
     """The checkpoint nearest to a share of the run, in environment steps."""
-    count = min(checkpoints, config.iterations)
-    k = min(max(1, round(share * count)), count)
-    return round(k * config.iterations / count) * config.batch
+    iterations = checkpoint_iterations(config.iterations, checkpoints)
+    k = min(max(1, round(share * len(iterations))), len(iterations))
+    return iterations[k - 1] * config.batch
 
 
 def directions(run: Train, split: tuple[int, int], at: Iterable[float], size: Size, **options) -> Directions:
