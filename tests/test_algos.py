@@ -1,6 +1,7 @@
 """One iteration of every algorithm: first minibatches, frozen statistics, masks, phases, queues, traced numbers."""
 
 import functools
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ import twins
 
 from trimtab import minibatch, objectives
 from trimtab.algos import auxiliary, update
-from trimtab.algos.algorithm import hypers_of, replace
+from trimtab.algos.algorithm import hypers_of
 from trimtab.nets.agent import Agent
 from trimtab.nets.heads import Categorical
 

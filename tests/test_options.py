@@ -1,6 +1,7 @@
 """Options of training against what they are said to do: adaptive step sizes, PopArt, clips that fall, first weights."""
 
 import math
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ import tiny
 
 from trimtab import normalize
 from trimtab.algos import update
-from trimtab.algos.algorithm import hypers_of, replace
+from trimtab.algos.algorithm import hypers_of
 from trimtab.algos.gradients import FullObjective, PerSample
 from trimtab.algos.optimizer import adapted
 from trimtab.anatomy.hosting import sampler

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -15,8 +16,9 @@ import numpy as np
 import pytest
 import tiny
 
+import trimtab
 from trimtab import cli, envs
-from trimtab.algos.algorithm import hypers_of, replace
+from trimtab.algos.algorithm import hypers_of
 from trimtab.config import from_dict
 from trimtab.runs import device, loop, opening, snapshot
 from trimtab.runs.engine import HostEngine, build
@@ -289,6 +291,16 @@ def test_evaluations_follow_their_schedule(tmp_path):
     assert [row["time/total_timesteps"] for row in rows] == [48, 80, 128, 160]  # first iterations past 40, 80, 120, 160
     assert all(row["eval/episodes"] == 3 and row["eval/mean_reward"] == row["eval/mean_ep_length"] for row in rows)
     assert run.evaluations.height == 4
+
+
+def test_an_evaluation_that_was_asked_for_is_remembered_beside_the_run(tmp_path):
+    run = loop.train(tiny.config(total_timesteps=32, num_steps=8, num_envs=2), tmp_path / "run")
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    assert "never evaluated" in next(f for f in trimtab.diagnose(run).findings if f.check == "evaluation").seen
+    result = trimtab.evaluate(run, episodes=2)
+    finding = next(f for f in trimtab.diagnose(run).findings if f.check == "evaluation")
+    assert finding.value == result["eval/mean_reward"] and run.evaluations.height == 1
+    assert run.files.evaluations() == [] and (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
 
 
 def test_evaluations_wait_for_the_threshold(tmp_path):

@@ -1,5 +1,7 @@
 """What a probe says of an iteration's updates is what the trainer does, step by step."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ import tiny
 
 from trimtab import envs, ewma, minibatch, normalize, objectives
 from trimtab.algos import update
-from trimtab.algos.algorithm import Algorithm, hypers_of, replace
+from trimtab.algos.algorithm import Algorithm, hypers_of
 from trimtab.anatomy import minibatches
 from trimtab.prng import unrolled
 

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,6 @@ import tiny
 
 import trimtab
 from trimtab import cli
-from trimtab.algos.algorithm import replace
 from trimtab.anatomy import exact
 from trimtab.anatomy.options import ProbeOptions
 from trimtab.anatomy.probe import Prober, probe

@@ -251,6 +251,15 @@ def test_extrapolations_are_marked(large):
     assert kinds["1 × 1024"] == "extrapolated" and kinds["8 × 128"] == "predicted from blocks"
 
 
+def test_a_dot_stands_where_its_bars_end(large):
+    """Where the bias is not resolved it has no bar, and the dot is that of the variance, whatever the error's is."""
+    open_bias = {"value": 5.0, "lo": -1.0, "hi": 9.0, "resolved": False}
+    rows = [row | {"bias_sq": open_bias, "mse": row["variance"] | {"value": 99.0}} for row in large["rows"]]
+    assert {figures._total(row) for row in rows} == {"variance"}
+    resolved = [row | {"bias_sq": open_bias | {"resolved": True}} for row in rows]
+    assert {figures._total(row) for row in resolved} == {"mse"}
+
+
 def test_every_figure_that_compares_splits_saves(result, tmp_path):
     for name, chart in figures.figures(result).items():
         for suffix in (".svg", ".png", ".pdf"):

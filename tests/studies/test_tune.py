@@ -1,6 +1,7 @@
 """`trimtab tune`: what a sweep keeps, what the end says, and the whole job at a tiny size."""
 
 import json
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -175,6 +176,28 @@ def test_values_whose_runs_end_no_episode_are_told_and_take_nothing_with_them(tm
 def test_a_start_that_fails_ends_it_with_why(tmp_path):
     with pytest.raises(RunError, match="not finite"):
         conduct(Tune(Config(learning_rate=3e-3), TuneOptions()), tmp_path, Diverging(), Store(tmp_path))
+
+
+def test_only_what_is_better_takes_the_place_of_the_start(tmp_path):
+    better, _ = tuned(tmp_path, phases="stability")
+    assert better["better"] and better["tuned"] == better["found"]
+    worse, _ = tuned(tmp_path, Config(learning_rate=1e-3), phases="learning_rate")
+    assert not worse["better"] and worse["tuned"]["learning_rate"] == 1e-3 != worse["found"]["learning_rate"]
+
+
+def test_a_sweep_of_nothing_is_refused_before_anything_is_trained():
+    with pytest.raises(ConfigError, match="no value to try"):
+        Tune(Config(), TuneOptions(sweep={"gae_lambda": [0.95]})).refuse()
+    Tune(Config(), TuneOptions(sweep={"gae_lambda": [0.9]})).refuse()
+
+
+def test_the_next_command_is_one_that_a_shell_takes():
+    command = """trimtab tune CartPole-v1 --sweep '{gae_lambda: [0.9]}' --final-seeds 2 --run-dir 'my runs/a'"""
+    gain, sweeps = {"lo": -1, "hi": 1}, [{"kept": 0.9, "before": 0.95}]
+    result = {"better": False, "gain": gain, "sweeps": sweeps, "final": [{"areas": [1.0, 2.0]}], "command": command}
+    words = shlex.split(report._next(result | {"config": "my runs/a/tuned.yaml"})[0])
+    assert words[2:5] == ["CartPole-v1", "--sweep", "{gae_lambda: [0.9]}"]
+    assert words[5:] == ["--final-seeds", "4", "--store", "my runs/a/store"]
 
 
 def test_where_there_is_nothing_to_try_it_says_so(tmp_path, monkeypatch):

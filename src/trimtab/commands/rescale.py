@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -87,20 +88,21 @@ def rescale(argv: list[str]) -> int:
 def _show_rescaled(result, source: str) -> None:
     """What changes, what notably stays, and what to look out for."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     def show(value: Any) -> str:
         return f"{value:,}" if type(value) is int else f"{value:.6g}" if isinstance(value, float) else str(value)
 
     title = f"{source}: c_opt = {result.c_opt:.6g}, c_iter = {result.c_iter:.6g}"
-    table = Table("field", "from", "to", "rule", "why", title=title, title_justify="left")
+    field = Column("field", no_wrap=True)  # it is what one types
+    table = Table(field, "from", "to", "rule", "why", title=title, title_justify="left")
     for unchanged in (False, True):
         for row in (row for row in result.changes if row.changed != unchanged):
             style = "dim" if unchanged else None
             table.add_row(row.field, show(row.before), show(row.after), row.rule, row.why, style=style)
         table.add_section()
     console = Console()
-    if not console.is_terminal:
+    if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 140
     console.print(table)
     console.print("the paper: Hilton, Cobbe & Schulman 2021, arXiv 2110.00641", style="dim", highlight=False)

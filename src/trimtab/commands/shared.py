@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,11 @@ class Output:
     """Show no progress."""
     json: bool = False
     """End with one JSON value on standard output: an object, or a list where there are several."""
+
+
+def as_typed(name: str, argv: list[str]) -> str:
+    """A command as it was typed, and can be again: what a shell would take apart is quoted."""
+    return f"trimtab {name} {shlex.join(argv)}"
 
 
 def parser(name: str, *classes: type, positional: str | None = None, help: str = "") -> Parser:

@@ -10,6 +10,7 @@ from trimtab.answers import print_json
 from trimtab.commands import flags
 from trimtab.commands.shared import (
     Output,
+    as_typed,
     filled,
     layered_config,
     numbered,
@@ -53,7 +54,7 @@ def split(argv: list[str]) -> int:
         config = layered_config(arguments)
     if not hasattr(arguments, "total_timesteps"):
         config = shortened(config, batch, options.quick)
-    study = Split(config, batch, own[0], options, command := "trimtab split " + " ".join(argv))
+    study = Split(config, batch, own[0], options, command := as_typed("split", argv))
     out = Path(arguments.run_dir) if arguments.run_dir else numbered(f"split-{config.env_id.replace('/', '-')}")
     return finish_split(begin(study, out, filled(Where, arguments), command, output.quiet or output.json), output)
 

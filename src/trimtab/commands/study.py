@@ -10,7 +10,7 @@ from typing import Any
 
 from trimtab.answers import print_json
 from trimtab.commands.flags import Parser
-from trimtab.commands.shared import Output, filled, numbered, parser
+from trimtab.commands.shared import Output, as_typed, filled, numbered, parser
 from trimtab.config import ConfigError
 from trimtab.runs.records import RunError
 from trimtab.studies.study import Where
@@ -109,7 +109,7 @@ def _run(argv: list[str]) -> int:
     if size.quick and size.full:
         raise ConfigError("full", True, "a study is quick or full, not both")
     name: Size = "quick" if size.quick else "full" if size.full else "default"
-    command = f"trimtab study run {' '.join(argv)}"
+    command = as_typed("study run", argv)
     declaration = DECLARED[arguments.name](
         size=name, seed=size.seed, command=command, **_chosen(arguments.name, size.only)
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trimtab import presets
 from trimtab.answers import print_json
-from trimtab.commands.shared import Output, add_source, config_from, filled, numbered, parser, preset_of
+from trimtab.commands.shared import Output, add_source, as_typed, config_from, filled, numbered, parser, preset_of
 from trimtab.commands.together import HostFlags, asked, together
 from trimtab.config import Config, ConfigError
 from trimtab.studies.study import Where
@@ -65,7 +65,7 @@ def train(argv: list[str]) -> int:
     if options.seeds == 1:
         refuse_for_one_run(arguments)
     else:
-        return _train_seeds(config, options, output, filled(Where, arguments), f"trimtab train {' '.join(argv)}")
+        return _train_seeds(config, options, output, filled(Where, arguments), as_typed("train", argv))
 
     work = partial(_train_one, arguments, config, options, output, everything)
     return together(hosts, work) if hosts.hosts else work(True)

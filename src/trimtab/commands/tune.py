@@ -9,6 +9,7 @@ from trimtab.answers import print_json
 from trimtab.commands.shared import (
     Output,
     add_source,
+    as_typed,
     config_from,
     filled,
     numbered,
@@ -30,7 +31,7 @@ def tune(argv: list[str]) -> int:
     own_steps = config.total_timesteps
     if not hasattr(arguments, "total_timesteps"):
         config = config.replace(total_timesteps=min(own_steps, SHORT))
-    study = Tune(config, options, command := f"trimtab tune {' '.join(argv)}", own_steps)
+    study = Tune(config, options, command := as_typed("tune", argv), own_steps)
     out = Path(arguments.run_dir) if arguments.run_dir else numbered(f"tune-{config.env_id.replace('/', '-')}")
     return finish_tuning(begin(study, out, filled(Where, arguments), command, output.quiet or output.json), output)
 

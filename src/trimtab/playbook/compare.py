@@ -94,7 +94,7 @@ def compare(runs: list[Run]) -> Comparison:
 
 
 def _entry(name: str, run: Run) -> dict[str, Any]:
-    evaluations = run.files.evaluations()
+    evaluations = run.files.all_evaluations()
     last = evaluations[-1]["eval/mean_reward"] if evaluations else None
     return {
         "name": name,

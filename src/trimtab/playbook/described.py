@@ -18,7 +18,7 @@ def described(run: Run, name: str | None = None) -> dict[str, Any]:
         "config": run.config.as_dict(),
         "manifest": run.files.manifest(),
         "metrics": run.files.metrics(),
-        "evaluations": run.files.evaluations(),
+        "evaluations": run.files.all_evaluations(),
         "checkpoints": [checkpoint.step for checkpoint in run.checkpoints],
         "findings": [finding.as_dict() | {"series": finding.series} for finding in diagnosis.findings],
         "sentence": diagnosis.sentence,

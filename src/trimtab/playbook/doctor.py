@@ -154,7 +154,10 @@ def _noise(run: Run) -> Finding:
     newest = run.newest("noise_scale_trajectory")
     if newest is None:
         return Finding(
-            "noise scale", "unknown", "not measured, or not resolved", f"trimtab probe {run.path} measures it"
+            "noise scale",
+            "unknown",
+            "not measured, or not resolved",
+            f"trimtab probe {quote(str(run.path))} measures it",
         )
     value, lo, hi = newest["value"], newest["lo"], newest["hi"]
     statement = f"{value:.3g} samples ({lo:.2g} to {hi:.2g}) at step {newest['step']:,}; a batch has {batch:,}"
@@ -169,9 +172,10 @@ def _noise(run: Run) -> Finding:
 
 
 def _evaluation(run: Run) -> Finding:
-    rows = run.files.evaluations()
+    rows = run.files.all_evaluations()
     if not rows:
-        return Finding("evaluation", "unknown", "never evaluated with exploration off", f"trimtab eval {run.path}")
+        command = f"trimtab eval {quote(str(run.path))}"
+        return Finding("evaluation", "unknown", "never evaluated with exploration off", command)
     last = rows[-1]
     statement = (
         f"mean {last['eval/mean_reward']:.4g}, IQR {last['eval/iqr_low']:.4g} to {last['eval/iqr_high']:.4g} "

@@ -65,7 +65,8 @@ def quartiles(values: np.ndarray) -> tuple[float, float, float]:
 
 
 def _too_few(check: str, what: str) -> Finding:
-    return Finding(check, "unknown", f"too few iterations recorded {what}; {FEWEST} are needed")
+    """Rules look at the middle half of training."""
+    return Finding(check, "unknown", f"too few iterations recorded {what}; {2 * FEWEST} are needed")
 
 
 # Stability -------------------------------------------------------------------------------------------------

@@ -84,7 +84,8 @@ def _minibatch(config: Config, action: Action | None) -> Finding:
     if action is None:
         return Finding("minibatch", "unknown", "the action space of this environment is not known without loading it")
     least = SAMPLES_PER_ACTION * action.size
-    statement = f"{config.minibatch:,} samples for {action.size} policy outputs"
+    outputs = "1 policy output" if action.size == 1 else f"{action.size} policy outputs"
+    statement = f"{config.minibatch:,} samples for {outputs}"
     if config.minibatch >= least:
         return Finding("minibatch", "fine", statement, source="notes", value=config.minibatch)
     advice = f"take at least {least} samples (10 per output) in a gradient step"

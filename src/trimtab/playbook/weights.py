@@ -111,6 +111,8 @@ def read(field: str, source: str | PathLike[str]) -> Any:
 
 def _of_torch(path: Path) -> Any:
     content = path.read_bytes()
+    if not content.startswith((b"PK", b"\x80")):  # an archive, or a pickle of before PyTorch 1.6
+        raise ValueError("not of PyTorch")
     try:
         import torch
     except ImportError:

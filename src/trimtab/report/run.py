@@ -13,7 +13,7 @@ from trimtab.runs.records import RunDir
 def show_run(path: str, as_json: bool, save: str | None, page: str | None = None) -> int:
     """A run in a terminal, or its last row and evaluations as JSON; `save` is a file for its learning curve."""
     run = RunDir.open(path)
-    rows, evaluations = run.metrics(), run.evaluations()
+    rows, evaluations = run.metrics(), run.all_evaluations()
     if save:
         from trimtab.report import style
 

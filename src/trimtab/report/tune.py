@@ -41,7 +41,10 @@ def print_tuning(result: dict[str, Any]) -> None:
     console.print(f"[bold]{result['sentence']}[/bold]\n")
     for failure in result.get("failed", ()):
         console.print(f"failed: {failure}", style="red", markup=False)
-    console.print(f"configuration: {result['config']}    page: {result['page']}", soft_wrap=True)
+    which = "" if result["better"] else " (the start's)"
+    console.print(f"configuration: {result['config']}{which}    page: {result['page']}", soft_wrap=True)
+    if not result["better"]:
+        console.print(f"what was found: {Path(result['config']).with_name('found.yaml')}", soft_wrap=True)
 
 
 def _measured(row: dict[str, Any]) -> list[str]:
@@ -129,8 +132,9 @@ def _next(result: dict[str, Any]) -> tuple[str, str]:
     if result["gain"]["hi"] < 0 or all(sweep["kept"] == sweep["before"] for sweep in result["sweeps"]):
         return f"trimtab train {result['env_id']}", "Nothing better was found: train with the start."
     seeds = 2 * len(result["final"][0]["areas"])
-    command = re.sub(r" --(final-seeds|run-dir|store)[ =]\S+", "", result["command"])
-    store = Path(result["config"]).parent / "store"
+    quoted = r"'(?:[^']|'\"'\"')*'|\S+"  # a word as a shell takes it
+    command = re.sub(rf" --(final-seeds|run-dir|store)[ =]({quoted})", "", result["command"])
+    store = quote(str(Path(result["config"]).parent / "store"))
     why = "Not decided: compare on more new seeds; what was done is kept."
     return f"{command} --final-seeds {seeds} --store {store}", why
 

@@ -12,6 +12,7 @@ import numpy as np
 from trimtab.algos.algorithm import Algorithm
 from trimtab.algos.state import State
 from trimtab.runs.opening import opened
+from trimtab.runs.records import RunDir
 from trimtab.runs.sharding import one_copy
 
 EVALUATION_SEEDS = 1_000_000  # `trimtab eval` starts here plus the run's seed, away from the seeds of training
@@ -98,10 +99,12 @@ def _host(algorithm: Algorithm, state: State, hypers, episodes: int, seed: int) 
 
 
 def evaluate_run(path: str | Path, episodes: int, step: int | None = None, seed: int | None = None) -> dict[str, Any]:
-    """Evaluate a checkpoint with exploration off."""
+    """Evaluate a checkpoint with exploration off; the run's directory remembers it."""
     config, engine, state, at = opened(path, step)
     seed = EVALUATION_SEEDS + config.seed if seed is None else seed
     try:
-        return {"step": at, **evaluate(engine.algorithm, state, engine.hypers, episodes, seed).summary()}
+        summary = evaluate(engine.algorithm, state, engine.hypers, episodes, seed).summary()
     finally:
         engine.close()
+    RunDir.open(path).keep_evaluation({"time/total_timesteps": at, "seed": seed, **summary})
+    return {"step": at, **summary}

@@ -4,7 +4,8 @@
     manifest.json      with which versions, on what machine, how repeatable
     metrics.jsonl      one object per iteration; only keys under time/ may differ between identical runs
     episodes/          Parquet shards of finished episodes
-    evaluations.jsonl  one object per evaluation
+    evaluations.jsonl  one object per evaluation of training
+    evaluated.jsonl    the same, of `trimtab eval`: no part of the run, which does not know of it
     checkpoints/STEP/  state.safetensors and checkpoint.json
     buffers/           data an unfinished PPG phase or staleness queue still needs, one shard per iteration
     probes/            measurements, one Parquet table each
@@ -24,7 +25,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from os import PathLike
 from pathlib import Path
@@ -207,6 +208,17 @@ class RunDir:
 
     def evaluations(self) -> list[dict[str, Any]]:
         return self._read("evaluations.jsonl")
+
+    def all_evaluations(self) -> list[dict[str, Any]]:
+        """Those of training and those that were asked for later, in order of steps; of one step the latest last."""
+        return sorted(
+            [*self.evaluations(), *self._read("evaluated.jsonl")], key=lambda row: row["time/total_timesteps"]
+        )
+
+    def keep_evaluation(self, row: dict[str, Any]) -> None:
+        """Remember what `trimtab eval` saw; where nothing can be written, it was seen all the same."""
+        with suppress(OSError):
+            self._append("evaluated.jsonl", [row])
 
     def _read(self, name: str) -> list[dict[str, Any]]:
         """Whole lines only: a kill may leave the last one unfinished."""

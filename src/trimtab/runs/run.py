@@ -68,10 +68,10 @@ class Run:
 
     @property
     def evaluations(self) -> pl.DataFrame:
-        """Polars frame, one row per evaluation."""
+        """Polars frame, one row per evaluation, those by `trimtab eval` among them; in order of steps."""
         import polars as pl
 
-        return pl.DataFrame(self.files.evaluations(), infer_schema_length=None)
+        return pl.DataFrame(self.files.all_evaluations(), infer_schema_length=None)
 
     @property
     def checkpoints(self) -> list[Checkpoint]:

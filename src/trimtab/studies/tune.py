@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 import yaml
@@ -208,6 +208,12 @@ class Tune(Study):
     def refuse(self) -> None:
         refuse_of_this_program(self.start.env_id)
         choose(self.start.env_id, self.start.backend)
+        if all({getattr(self.start, s.name)} >= set(s.values(self.start)) for s in sweeps_of(self.options, self.start)):
+            self._refuse_nothing_to_try()
+
+    def _refuse_nothing_to_try(self) -> NoReturn:
+        name, given = ("phases", self.options.phases) if self.options.phases else ("sweep", self.options.sweep)
+        raise ConfigError(name, given, "holds no value to try beside the start's own")
 
     def expected_steps(self) -> int:
         """Runs there will be, more or less: a value that a sweep starts from is not trained twice."""
@@ -255,8 +261,7 @@ class Tune(Study):
             before, best = best, max([best, *(trial for _, trial in tried)], key=lambda t: t.area)
             sweeps.append(self._swept(sweep, before, best, tried))
         if len(trials) == 1:
-            name, given = ("phases", self.options.phases) if self.options.phases else ("sweep", self.options.sweep)
-            raise ConfigError(name, given, "holds no value to try beside the start's own")
+            self._refuse_nothing_to_try()
         best_few = trials.best(self.options.finalists)
         if not best_few:
             raise RunError(f"every value that was tried failed; the last: {trials[-1].failed}")
@@ -328,7 +333,8 @@ class Tune(Study):
         best = max(others, key=lambda t: t.area)
         # The best of several is picked by the areas it is then judged by: the interval allows for the choice.
         gain = stats.mean_interval(np.subtract(best.areas, start.areas), 1 - 0.05 / len(others))
-        config = configuration.from_dict(best.changes, self.compared)
+        config, better = configuration.from_dict(best.changes, self.compared), gain.lo > 0
+        whole = lambda one: one.replace(total_timesteps=max(one.total_timesteps, self.own_steps)).as_dict()
         return {
             "env_id": config.env_id,
             "algo": config.algo,
@@ -336,12 +342,13 @@ class Tune(Study):
             "final_timesteps": config.total_timesteps,
             "changes": best.changes,
             "gain": gain.as_dict(),
-            "better": gain.lo > 0,
+            "better": better,
             "sentence": _sentence(best, start, gain, len(others)) + self._length(),
             "sweeps": sweeps,
             "final": [_compared(t) for t in final],
             "failed": [f"{report.changed(t.changes)}: {t.failed}" for t in trials if t.failed],
-            "tuned": config.replace(total_timesteps=max(config.total_timesteps, self.own_steps)).as_dict(),
+            "found": whole(config),
+            "tuned": whole(config if better else self.compared),
             "command": self.command,
         }
 
@@ -354,7 +361,8 @@ class Tune(Study):
         return f"{short}: what learns fastest need not end best (--final-timesteps {self.own_steps})."
 
     def present(self, answer: Answer, outcomes: Outcomes, out: Path) -> None:
-        write_atomically(out / "tuned.yaml", yaml.safe_dump(answer["tuned"], sort_keys=False).encode())
+        for name in ("tuned", "found"):
+            write_atomically(out / f"{name}.yaml", yaml.safe_dump(answer[name], sort_keys=False).encode())
         chosen = {"start": Trial(0, {}), "tuned": Trial(1, answer["changes"])}
         runs = [
             (name, job.config.seed, outcomes.of(job).path)

@@ -40,7 +40,9 @@ class Details:
     def of(self, id: str, path: Path) -> dict[str, Any]:
         """Everything the page shows of one run."""
         files = RunDir(path)
-        stamp = [_stamp(file) for file in (files.log, path / "evaluations.jsonl", path / "probes")]
+        stamp = [
+            _stamp(file) for file in (files.log, path / "evaluations.jsonl", path / "evaluated.jsonl", path / "probes")
+        ]
         with self._lock:
             entry = self._known.get(id)
             if entry and (entry[0] == stamp or time.monotonic() < entry[1]):
@@ -109,7 +111,7 @@ def _diagnosed(path: Path) -> dict[str, Any]:
     nothing: dict[str, Any] = {"findings": [], "sentence": None, "next": None, "evaluations": []}
     try:
         run = load(path)
-        evaluations = run.files.evaluations()[-100:]
+        evaluations = run.files.all_evaluations()[-100:]
         if not run.files.metrics():
             return nothing | {"evaluations": evaluations}
         diagnosis = diagnose(run)

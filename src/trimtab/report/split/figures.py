@@ -116,7 +116,8 @@ def _drawn(row: dict[str, Any], name: str) -> bool:
 
 
 def _total(row: dict[str, Any]) -> str:
-    return "mse" if row["mse"].get("resolved") else "variance"
+    """The error where both of its parts are drawn, else what is drawn of it."""
+    return "mse" if row["mse"].get("resolved") and _drawn(row, "bias_sq") else "variance"
 
 
 def _scaled(row: dict[str, Any], name: str, part: str, unit: float) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def _write_torch(policy: Policy, out: Path, obs_dtype: str) -> tuple[Path, Outpu
     write_atomically(path, save(tensors, metadata=header))
     if importlib.util.find_spec("torch") is None:
         weights = from_torch(load(path.read_bytes()), header)
-        return path, lambda obs: standalone_numpy.outputs(weights, obs), "NumPy, PyTorch not being installed"
+        return path, lambda obs: standalone_numpy.outputs(weights, obs), "NumPy (PyTorch is not installed)"
     import torch
 
     from trimtab.runs.export.standalone_torch import Policy as Module
