@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 import tiny
 
-import trimtab
-from trimtab import cli, envs
+from trimtab import api, cli, envs
 from trimtab.algos.algorithm import hypers_of
 from trimtab.config import from_dict
 from trimtab.runs import device, loop, opening, snapshot
@@ -296,9 +295,9 @@ def test_evaluations_follow_their_schedule(tmp_path):
 def test_an_evaluation_that_was_asked_for_is_remembered_beside_the_run(tmp_path):
     run = loop.train(tiny.config(total_timesteps=32, num_steps=8, num_envs=2), tmp_path / "run")
     before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
-    assert "never evaluated" in next(f for f in trimtab.diagnose(run).findings if f.check == "evaluation").seen
-    result = trimtab.evaluate(run, episodes=2)
-    finding = next(f for f in trimtab.diagnose(run).findings if f.check == "evaluation")
+    assert "never evaluated" in next(f for f in api.diagnose(run).findings if f.check == "evaluation").seen
+    result = api.evaluate(run, episodes=2)
+    finding = next(f for f in api.diagnose(run).findings if f.check == "evaluation")
     assert finding.value == result["eval/mean_reward"] and run.evaluations.height == 1
     assert run.files.evaluations() == [] and (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
 
