@@ -251,10 +251,11 @@ def test_a_policy_of_another_environment_is_refused_before_anything_is_written(t
 
 
 def test_files_of_pytorch_say_what_they_need_and_damaged_ones_what_they_are(tmp_path, monkeypatch):
-    (tmp_path / "model.pt").write_bytes(b"nothing")
-    (tmp_path / "model.npz").write_bytes(b"nothing")
-    with pytest.raises(ConfigError, match="holds no weights that can be read without running"):
-        weights.read("policy", tmp_path / "model.npz")
+    (tmp_path / "model.pt").write_bytes(b"PK and more")
+    for name in ("model.npz", "other.pt", "broken.zip"):  # of nobody: nothing to install helps
+        (tmp_path / name).write_bytes(b"nothing")
+        with pytest.raises(ConfigError, match="holds no weights that can be read without running"):
+            weights.read("policy", tmp_path / name)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(weights.MissingPackage, match=r"trimtab\[torch\]"):
         weights.read("policy", tmp_path / "model.pt")
