@@ -7,6 +7,7 @@ from trimtab.wording import horizon, nearest, plain, steps
 
 def test_horizons():
     assert math.isclose(horizon(0.9), 10.0) and math.isinf(horizon(1.0))
+    assert steps(2.5) == "2.5" and steps(27_000) == "27,000"
     assert steps(horizon(0.9)) == "10" and steps(horizon(1.0)) == steps(None) == "∞"
 
 

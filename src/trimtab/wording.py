@@ -33,8 +33,10 @@ def horizon(discount: float) -> float:
 
 
 def steps(count: float | None) -> str:
-    """A number of steps in three digits; none and infinity are ∞."""
-    return "∞" if count is None or not math.isfinite(count) else f"{count:.3g}"
+    """A number of steps in three digits, or as many as it has; none and infinity are ∞."""
+    if count is None or not math.isfinite(count):
+        return "∞"
+    return f"{count:,.0f}" if count >= 1000 else f"{count:.3g}"
 
 
 def split_name(num_envs: int, num_steps: int) -> str:

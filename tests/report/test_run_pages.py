@@ -90,7 +90,7 @@ PAGES = {
     "doctor": lambda: run_page.doctor_page(run("a"), SYMPTOMS),
     "compare": lambda: compare.compare_page([run("a"), run("b", 90.0, learning_rate=1e-3), run("c", 80.0)]),
     "probe": lambda: probe_page(measured(steps=(1000, 2000, 4000)), Config().as_dict(), {"trimtab": "0"}),
-    "tune": lambda: tune.tune_page(tuning(), tune.figures(tuning(), curves_of(["start", "tuned"])), {"trimtab": "0"}),
+    "tune": lambda: tune.tune_page(tuning(), tune.figures(tuning(), curves_of(["start", "found"])), {"trimtab": "0"}),
 }
 
 
@@ -116,7 +116,7 @@ def test_pages_are_whole_on_a_screen_and_on_a_phone(browser, which, tmp_path):
 
 def test_what_to_type_after_a_tuning_follows_from_what_it_found():
     page_of = lambda **changes: tune.tune_page(
-        tuning() | changes, tune.figures(tuning(), curves_of(["start", "tuned"])), {}
+        tuning() | changes, tune.figures(tuning(), curves_of(["start", "found"])), {}
     )
     assert "<strong>Better</strong>" in page_of() and "trimtab train --config runs/tune/tuned.yaml" in page_of()
     rows = [row | {"areas": [1.0, 2.0]} for row in tuning()["final"]]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from trimtab.config import Config
 from trimtab.playbook import ladders
 from trimtab.playbook.finding import Finding, feasible
+from trimtab.wording import steps
 
 FEWEST_MINIBATCHES = 4
 MOST_PASSES = 2  # over a batch, where no ratio corrects for the policy having moved on
@@ -37,7 +38,7 @@ class Length(NamedTuple):
     is_limit: bool = False
 
     def __str__(self) -> str:
-        return f"{'at most ' * self.is_limit}{self.steps:,.0f}"
+        return f"{'at most ' * self.is_limit}{steps(self.steps)}"
 
 
 def check_sizes(config: Config, action: Action | None, length: Length | None) -> Iterator[Finding]:
@@ -160,8 +161,8 @@ def _rollout(config: Config) -> Finding:
     if share >= 1:
         return Finding("rollout", "fine", statement, source="post", value=share)
     advice = "most advantages are cut short and lean on the critic: bias; trimtab split measures what that costs"
-    steps = 2 ** math.ceil(math.log2(reach))
-    return Finding("rollout", "watch", statement, advice, {"num_steps": steps}, "post", share)
+    longer = 2 ** math.ceil(math.log2(reach))
+    return Finding("rollout", "watch", statement, advice, {"num_steps": longer}, "post", share)
 
 
 def _discount(config: Config, length: Length | None) -> Finding:
@@ -170,11 +171,11 @@ def _discount(config: Config, length: Length | None) -> Finding:
     horizon = config.horizon
     low, high = (share * length.steps for share in SHARES_OF_EPISODE)
     least = 0.0 if length.is_limit else low  # episodes may be far shorter than their limit
-    statement = f"1/(1-γ) = {horizon:.3g} steps; episodes last {length}"
+    statement = f"1/(1-γ) = {steps(horizon)} steps; episodes last {length}"
     fitting = [g for g in ladders.GAMMAS if low <= 1 / (1 - g) <= high * 1.0001]
     if least / NEARLY <= horizon <= high * NEARLY:
         return Finding("discount", "fine", statement, source="notes", value=horizon)
     change = {"gamma": min(fitting, key=lambda g: abs(g - config.gamma))} if fitting else {}
     way = "too short-sighted is cured by a higher γ" if horizon < low else "fuzzy credit is cured by a lower γ"
-    advice = f"a quarter to all of an episode is usual ({low:,.0f} to {high:,.0f}): {way}"
+    advice = f"a quarter to all of an episode is usual ({steps(low)} to {steps(high)}): {way}"
     return Finding("discount", "watch", statement, advice, change, "notes", horizon)

@@ -108,9 +108,9 @@ def figures(result: dict[str, Any], curves: pl.DataFrame) -> dict[str, Any]:
     seeds = curves["seed"].n_unique()
     learning = style.learning_curves(
         curves,
-        "Start and tuned, on seeds that no sweep has seen",
+        "The start and what was found, on seeds that no sweep has seen",
         f"Mean over {seeds} seeds; bands from the lowest to the highest.",
-        ["start", "tuned"],
+        ["start", "found"],
     )
     charts = {"learning_curves": learning, "sweeps": sweeps_chart(result)}
     return {name: chart for name, chart in charts.items() if chart is not None}

@@ -363,7 +363,7 @@ class Tune(Study):
     def present(self, answer: Answer, outcomes: Outcomes, out: Path) -> None:
         for name in ("tuned", "found"):
             write_atomically(out / f"{name}.yaml", yaml.safe_dump(answer[name], sort_keys=False).encode())
-        chosen = {"start": Trial(0, {}), "tuned": Trial(1, answer["changes"])}
+        chosen = {"start": Trial(0, {}), "found": Trial(1, answer["changes"])}
         runs = [
             (name, job.config.seed, outcomes.of(job).path)
             for name, trial in chosen.items()
