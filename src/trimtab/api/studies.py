@@ -93,13 +93,13 @@ def tune(
 
     `sweep` is for values of your own, of any field: `sweep={"gae_lambda": [0.9, 0.98]}`.
     """
-    from trimtab.studies.tune import SHORT, Tune, TuneOptions
+    from trimtab.studies.tune import Tune, TuneOptions, shortened
 
     refuse_constructor(fields)
     config = configure(source, preset=preset, **fields)
     own_steps = config.total_timesteps
     if "total_timesteps" not in fields:
-        config = config.replace(total_timesteps=min(own_steps, SHORT))
+        config = shortened(config)
     options = TuneOptions(phases, sweep or {}, seeds, final_seeds, final_timesteps, finalists)
     asked: dict[str, Any] = {
         "phases": phases,

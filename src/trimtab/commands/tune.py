@@ -20,7 +20,7 @@ from trimtab.config import Config
 
 def tune(argv: list[str]) -> int:
     from trimtab.studies.study import Where, begin
-    from trimtab.studies.tune import SHORT, Tune, TuneOptions
+    from trimtab.studies.tune import Tune, TuneOptions, shortened
 
     command_parser = parser("tune", TuneOptions, Output, Where, Config)
     add_source(command_parser)
@@ -30,7 +30,7 @@ def tune(argv: list[str]) -> int:
     config = config_from(arguments)
     own_steps = config.total_timesteps
     if not hasattr(arguments, "total_timesteps"):
-        config = config.replace(total_timesteps=min(own_steps, SHORT))
+        config = shortened(config)
     study = Tune(config, options, command := as_typed("tune", argv), own_steps)
     out = Path(arguments.run_dir) if arguments.run_dir else numbered(f"tune-{config.env_id.replace('/', '-')}")
     return finish_tuning(begin(study, out, filled(Where, arguments), command, output.quiet or output.json), output)

@@ -64,9 +64,8 @@ def quartiles(values: np.ndarray) -> tuple[float, float, float]:
     return float(median), float(lo), float(hi)
 
 
-def _too_few(check: str, what: str) -> Finding:
-    """Rules look at the middle half of training."""
-    return Finding(check, "unknown", f"too few iterations recorded {what}; {2 * FEWEST} are needed")
+def _too_few(check: str, what: str, needed: int = FEWEST) -> Finding:
+    return Finding(check, "unknown", f"too few iterations recorded {what}; {needed} are needed")
 
 
 # Stability -------------------------------------------------------------------------------------------------
@@ -249,7 +248,7 @@ def swing(values: np.ndarray, width: int = 10) -> float:
 def _advantages(records: Evidence) -> Finding:
     values = records.middle("train/adv_std")
     if len(values) < FEWEST:
-        return _too_few("advantages", "their standard deviation")
+        return _too_few("advantages", "their standard deviation", 2 * FEWEST)  # of which the middle half is looked at
     factor = swing(values)
     statement = f"their standard deviation goes up and down by a factor of {factor:.3g}"
     numbers = dict(value=factor, source="paper", series=records.series("train/adv_std"))

@@ -176,6 +176,11 @@ def _beside(own: tuple[Any, ...], name: str, config: Config) -> tuple[Any, ...]:
     return (*own, getattr(config, name))
 
 
+def shortened(config: Config) -> Config:
+    """The configuration as a trial trains it where no length was asked for."""
+    return config.replace(total_timesteps=min(config.total_timesteps, SHORT))
+
+
 @dataclass(frozen=True)
 class Tune(Study):
     """The playbook's sweeps from a configuration on, and the comparison at the end."""
