@@ -154,8 +154,8 @@ MUTANTS = [
     ),
     Mutant(
         "an adaptive step size moved by rounding",
-        "algos/optimizer.py",
-        (("(kl > ROUNDING)", "(kl > 0.0)"),),
+        "algos/update.py",
+        (("jnp.where(learner.has_moved, steered, adaptive)", "steered"),),
         "tests/test_options.py",
     ),
     Mutant(
@@ -195,8 +195,8 @@ MUTANTS = [
     ),
     Mutant(
         "a stale program is reused for other static fields",
-        "runs/programs.py",
-        (('if item[0] != "seed"', 'if item[0] not in ("seed", "update_epochs")'),),
+        "config.py",
+        (('if part_of(f) == "static")', 'if part_of(f) == "static" and f.name != "update_epochs")'),),
         "tests/studies/test_executor.py::test_programs_are_kept_by_shape_and_by_nothing_less",
     ),
     Mutant(

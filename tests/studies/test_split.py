@@ -295,7 +295,7 @@ def test_a_run_that_fails_is_a_doubt_and_not_the_end(tmp_path, monkeypatch):
 def test_a_run_named_from_here_and_from_elsewhere_is_probed_once(tmp_path, monkeypatch):
     run = RunDir.create(tmp_path / "run", Config(env_id="FrozenLake-v1").as_dict(), {})
     (run.path / "checkpoints" / "64").mkdir(parents=True)
-    monkeypatch.setattr(Split, "_steps_probed", lambda self: [64])
+    monkeypatch.setattr(Split, "_steps_probed", [64])
     monkeypatch.chdir(tmp_path)
     config = Config(env_id="FrozenLake-v1", num_envs=4, num_steps=16, total_timesteps=64)
     study = Split(config, 64, 4, SplitOptions(run="run", splits="4x16", seeds=0))
