@@ -14,7 +14,8 @@ MODULES = {
 }
 # The rooms from the ground up: a room may open doors to the rooms before it, never to one after it.
 ROOMS = (
-    ("estimate", "quantities", "markup"),
+    ("errors", "estimate", "quantities", "markup"),
+    ("reading",),
     ("wording", "algorithms", "answers"),
     ("fields", "across", "keywords"),
     ("shares",),
@@ -35,6 +36,8 @@ ROOMS = (
 )
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 LIGHT = (
+    "errors",
+    "reading",
     "estimate",
     "quantities",
     "wording",
@@ -54,6 +57,8 @@ LIGHT = (
     "__main__",
 )
 NEVER_JAX = (
+    "errors",
+    "reading",
     "estimate",
     "markup",
     "quantities",

@@ -222,10 +222,10 @@ def test_buffers_collected_after_the_checkpoint_resumed_from_are_forgotten(tmp_p
     loop.train(config, tmp_path / "run", checkpoints=3)
     run = RunDir(tmp_path / "run")
     before = run.checkpoints()[-2]
-    assert run.has_buffer("queue", before.meta["iteration"])
+    assert run.has_buffer("queue", before.iteration)
     run.rewind(before)
-    assert not run.has_buffer("queue", before.meta["iteration"])
-    assert run.has_buffer("queue", before.meta["iteration"] - 1)
+    assert not run.has_buffer("queue", before.iteration)
+    assert run.has_buffer("queue", before.iteration - 1)
 
 
 def test_resuming_a_finished_run_changes_nothing(tmp_path):

@@ -13,8 +13,8 @@ from trimtab.commands.flags import fail
 def main(argv: list[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
-            stream.reconfigure(errors="replace")  # a letter that a terminal lacks ends nothing
+        if isinstance(stream, TextIOWrapper):  # for letters that a terminal lacks, and paths that are not UTF-8
+            stream.reconfigure(errors="backslashreplace" if "utf" in stream.encoding.lower() else "replace")
     if not argv or argv[0] in ("-h", "--help", "help"):
         print("usage: trimtab COMMAND [options]\n\nTrain policy-gradient agents and measure how to spend the batch.\n")
         for title, group in GROUPS.items():
@@ -38,15 +38,12 @@ def main(argv: list[str] | None = None) -> int:
 def _guarded(name: str, rest: list[str]) -> int:
     """Run a command; what a user can cause ends in one line and code 2, without a traceback."""
     from trimtab import answers, commands
-    from trimtab.config import ConfigError
-    from trimtab.envs import EnvError
-    from trimtab.runs.records import RunError
-    from trimtab.runs.sinks import MissingPackage
+    from trimtab.errors import UserError
 
     try:
         with answers.alone() if _asks_for_json(rest) else nullcontext():
             return commands.run(name, rest) or 0
-    except (ConfigError, EnvError, RunError, MissingPackage) as error:
+    except UserError as error:
         fail(error)
     except KeyboardInterrupt as interrupt:  # it may carry the command that goes on
         print("; ".join(["trimtab: interrupted", *filter(None, interrupt.args)]), file=sys.stderr)

@@ -16,18 +16,25 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Union
 
+from trimtab.errors import UserError
 from trimtab.wording import nearest, plain
 
 WIDEST = 65_536  # of a layer
 Part = Literal["static", "traced", "around"]
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError, ValueError):
     """A configuration no run can have; the message is one line and names the field and nearby valid values."""
 
     def __init__(self, name: str, value: Any, problem: str):
         self.field = name
-        super().__init__(f"{name}={value!r}: {problem}")
+        super().__init__(f"{name}={shortened(value)}: {problem}")
+
+
+def shortened(value: Any) -> str:
+    """A value as Python writes it, cut where a message would become longer than a line."""
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 # Declaring -------------------------------------------------------------------------------------------------

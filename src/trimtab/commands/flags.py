@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 import yaml
 
+from trimtab import reading
 from trimtab.fields import ConfigError, base_of, choices_of, element_of, optional, types_of
 from trimtab.playbook.libraries.options import here
 from trimtab.wording import nearest, plain
@@ -202,7 +203,7 @@ def parse(name: str, kind: Any, raw: Any) -> Any:
         if base is float:
             return float(raw)
         if base is dict:
-            return yaml.safe_load(raw)
+            return reading.parse_yaml(raw)
     except (ValueError, KeyError, OverflowError, yaml.YAMLError):
         raise ConfigError(name, raw, f"must be {_WANTED[base]}") from None
     return raw

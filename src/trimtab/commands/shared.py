@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from trimtab import presets
+from trimtab import presets, reading
 from trimtab.commands import HELP, flags
 from trimtab.commands.flags import Parser
 from trimtab.commands.groups import GROUPS
@@ -159,10 +159,6 @@ def pairs(words: list[str]) -> dict[str, Any]:
 def parsed(text: str) -> Any:
     """A value as YAML reads it, and 3e-4 as the number it is."""
     try:
-        return (
-            float(text)
-            if re.fullmatch(r"[+-]?[\d.]+e[+-]?\d+", text, re.IGNORECASE)
-            else yaml.load(text, presets.Strict)
-        )
+        return float(text) if re.fullmatch(r"[+-]?[\d.]+e[+-]?\d+", text, re.IGNORECASE) else reading.parse_yaml(text)
     except (ValueError, yaml.YAMLError):
         return text

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 import numpy as np
 from jaxtyping import Bool, Float, Num, Shaped
 
+from trimtab.errors import UserError
 from trimtab.wording import nearest
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ Backend = Literal["tabular", "native", "pgx", "xminigrid", "playground", "envpoo
 LARGEST = float(np.finfo(np.float32).max)  # of what is observed and learned from
 
 
-class EnvError(ValueError):
+class EnvError(UserError, ValueError):
     """An environment was asked for that cannot be given; the message says what can."""
 
 

@@ -12,9 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from trimtab import envs
+from trimtab import envs, reading
 from trimtab.algorithms import kindred
 from trimtab.config import Config, ConfigError, from_dict
 from trimtab.envs.names import PLAYGROUND_ROBOTS, PROCGEN_ALIASES, canonical
@@ -98,7 +96,7 @@ def described(name: str | None, config: Config) -> str:
 
 def load(name: str) -> dict[str, Any]:
     """The fields a preset sets."""
-    return yaml.safe_load(text(name)) or {}
+    return reading.parse_yaml(text(name)) or {}
 
 
 def origin(name: str) -> str:
@@ -169,27 +167,6 @@ def _says_everything(layer: dict[str, Any]) -> bool:
     return not missing or missing in ({"minibatch_size"}, {"num_minibatches"})
 
 
-class Strict(yaml.SafeLoader):
-    """A field given twice is a mistake, not a choice of the last."""
-
-    def construct_mapping(self, node, deep=False):
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        twice = next((key for key in keys if keys.count(key) > 1), None)
-        if twice is not None:
-            raise yaml.YAMLError(f"{twice} is given twice")
-        return super().construct_mapping(node, deep)
-
-
 def read_file(path: str | PathLike[str]) -> dict[str, Any]:
     """The fields of a YAML file."""
-    try:
-        values = yaml.load(Path(path).read_text(), Strict)
-    except OSError as error:
-        raise ConfigError("config", str(path), error.strerror or "cannot be read") from None
-    except UnicodeDecodeError:
-        raise ConfigError("config", str(path), "is not text") from None
-    except yaml.YAMLError as error:
-        raise ConfigError("config", str(path), f"is not YAML ({error})") from None
-    if not isinstance(values, dict):
-        raise ConfigError("config", str(path), "must hold fields and values, for example 'num_envs: 8'")
-    return values
+    return reading.read_yaml_mapping(Path(path))

@@ -124,7 +124,7 @@ class Elsewhere(RunDir):
         return self.path
 
     def rewind(self, checkpoint: Checkpoint) -> None:
-        self._before = checkpoint.meta["iteration"]
+        self._before = checkpoint.iteration
 
     def write_buffer(self, kind: str, iteration: int, tensors: dict[str, np.ndarray]) -> None:
         self._kept.add((kind, iteration))

@@ -417,9 +417,7 @@ class _Loop:
             columns = {key: np.concatenate([p[key] for p in self.pending]) for key in self.pending[0]}
             self.run.write_episodes(self.shard_from, columns)
         self.pending, self.shard_from = [], iteration
-        earlier = [
-            c.meta["iteration"] for c in self.run.checkpoints() if c.meta.get("iteration", iteration) < iteration
-        ]
+        earlier = [c.iteration for c in self.run.checkpoints() if c.sha256 and c.iteration < iteration]
         snapshot.save_buffers(self.run, self.config, state, max(earlier, default=0))
         tensors = snapshot.pack(self.engine.algorithm, state)
         self.run.write_checkpoint(iteration * self.config.batch, iteration, tensors)

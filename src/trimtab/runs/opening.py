@@ -15,7 +15,7 @@ from trimtab.config import Config
 from trimtab.runs import device, hosts, memory, snapshot
 from trimtab.runs.engine import Engine, build
 from trimtab.runs.engines import Engines
-from trimtab.runs.records import Checkpoint, Damaged, RunDir, RunError
+from trimtab.runs.records import LOGS, Checkpoint, Damaged, RunDir, RunError
 from trimtab.runs.start import Start, begin
 from trimtab.shares import shared_by
 
@@ -73,7 +73,7 @@ def restore(run: RunDir, config: Config, engine: Engine, say: Callable[[str], No
         return engine.adopt(state, iteration) if begun_anew else state
     if run.metrics():
         raise RunError(f"no checkpoint of {run.path} can be read, and its records would be lost; begin another run")
-    run.rewind(Checkpoint(0, run.path, {"lengths": {"metrics.jsonl": 0, "evaluations.jsonl": 0}, "iteration": 0}))
+    run.rewind(Checkpoint(0, run.path, 0, lengths=dict.fromkeys(LOGS, 0)))
     begun_from, state = run.manifest().get("started_from"), engine.init(config.seed)
     if begun_from and "start" not in begun_from:
         raise RunError(f"what {run.path} began with is lost with its checkpoint; adopt it again")

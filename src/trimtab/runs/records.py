@@ -12,6 +12,9 @@
 
 The two logs are appended to, and a resume cuts them back to what the newest good checkpoint knew. Everything else is
 written to a temporary name, synced and renamed, so a kill leaves either the old or the new.
+
+Files are read through `trimtab.reading`, as those of a stranger: a damaged line or shard is reported and skipped, and
+nothing in a file names another file to change.
 """
 
 from __future__ import annotations
@@ -20,13 +23,14 @@ import fcntl
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import count
+from itertools import count, islice
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,11 +38,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import yaml
 
+from trimtab import reading
+from trimtab.errors import RunError, UnreadableFile
+
+__all__ = ["RunDir", "RunError"]
+
 SCHEMA = 1
-
-
-class RunError(Exception):
-    """A run directory that cannot be used as asked; one line."""
+LOGS = ("metrics.jsonl", "evaluations.jsonl")  # appended to, and cut back by a resume
+LARGEST = 2**53  # a count of steps or iterations that a file may hold; more is damage
 
 
 class Taken(RunError):
@@ -50,11 +57,57 @@ class Damaged(RunError):
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint on disk: environment steps, and what checkpoint.json says."""
+    """A checkpoint on disk and what its checkpoint.json says; `sha256` is empty where that cannot be read."""
 
     step: int
     path: Path
-    meta: dict[str, Any]
+    iteration: int
+    sha256: str = ""
+    lengths: dict[str, int] = {}  # noqa: RUF012  bytes of each log that the checkpoint speaks for
+
+
+def _checkpoint_from(path: Path) -> Checkpoint:
+    """The checkpoint of a directory, with an empty checksum where its description is missing or damaged."""
+    step, damaged = int(path.name), Checkpoint(int(path.name), path, 0)
+    try:
+        values = reading.read_json_object(path / "checkpoint.json")
+    except UnreadableFile:
+        return damaged
+    lengths, sha256 = values.get("lengths"), values.get("sha256")
+    if not isinstance(lengths, dict) or not isinstance(sha256, str) or not set(lengths) <= set(LOGS):
+        return damaged
+    if values.get("step") != step or not all(map(_is_count, (values.get("iteration"), *lengths.values()))):
+        return damaged
+    return Checkpoint(step, path, values["iteration"], sha256, lengths)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= LARGEST if isinstance(value, int) else math.isfinite(value)
+
+
+def accepted_metrics(row: Any) -> dict[str, Any] | None:
+    """A row of metrics.jsonl with its numbers, and the tensors that were not finite; None for anything else."""
+    if not isinstance(row, dict) or not all(_is_count(row.get(name)) for name in ("iteration", "time/total_timesteps")):
+        return None
+    broken = row.get("not_finite")
+    names = isinstance(broken, list) and all(isinstance(name, str) for name in broken)
+    return {k: v for k, v in row.items() if _is_number(v)} | ({"not_finite": broken} if names else {})
+
+
+def accepted_evaluation(row: Any) -> dict[str, Any] | None:
+    """A row of evaluations.jsonl or evaluated.jsonl with its numbers; None without a step or a mean return."""
+    if not isinstance(row, dict) or not _is_count(row.get("time/total_timesteps")):
+        return None
+    return {k: v for k, v in row.items() if _is_number(v)} if all(_is_number(row.get(k)) for k in EVALUATED) else None
+
+
+EVALUATED = ("eval/mean_reward", "eval/iqr_low", "eval/iqr_high")  # what every evaluation records
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -96,6 +149,40 @@ def first_free(candidates: Iterable[Path]) -> Path:
     return next(path for path in candidates if not path.exists())
 
 
+def _number_of(shard: Path) -> int:
+    """The iteration in a shard's name; -1 for a name that holds none."""
+    digits = shard.stem.rpartition("-")[2]
+    return int(digits) if re.fullmatch(r"\d{1,15}", digits) else -1
+
+
+def _is_environment(value: Any) -> bool:
+    """What `runs.manifest` says of an environment, as far as reading commands rely on it."""
+    if not isinstance(value, dict) or not isinstance(value.get("action", {}), dict):
+        return False
+    action, limit = value.get("action", {"kind": "", "size": 1}), value.get("time_limit")
+    size_holds = _is_count(action.get("size")) and action["size"] > 0 and isinstance(action.get("kind"), str)
+    return size_holds and (limit is None or _is_count(limit)) and isinstance(value.get("observation", {}), dict)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+_MANIFEST = {
+    "machine": _is_object,
+    "packages": _is_object,
+    "environment": _is_environment,
+    "segments": lambda value: (
+        isinstance(value, list)
+        and all(_is_object(s) and _is_count(s.get("step")) and _is_count(s.get("total_timesteps")) for s in value)
+    ),
+    "started_from": lambda value: _is_object(value) and isinstance(value.get("place"), str),
+    "ended": lambda value: value is None or isinstance(value, str),
+    "command": lambda value: isinstance(value, str),
+    "determinism": lambda value: isinstance(value, str),
+}
+
+
 class RunDir:
     """One run on disk."""
 
@@ -133,7 +220,7 @@ class RunDir:
         run = cls(path)
         if not cls.began(path):
             config_files = (file for depth in ("*", "*/*") for file in run.path.glob(f"{depth}/config.yaml"))
-            inside = sorted(str(file.parent.relative_to(run.path)) for file in config_files)
+            inside = sorted(str(file.parent.relative_to(run.path)) for file in islice(config_files, 100))
             hint = f"; there are runs in it: {', '.join(inside[:8])}" if inside else " (no config.yaml)"
             if (run.path / "progress.csv").is_file() or any(run.path.glob("*tfevents*")):
                 hint = ", but holds a log of another library: `trimtab doctor` reads some of them"
@@ -170,19 +257,17 @@ class RunDir:
             yield
 
     def config(self) -> dict[str, Any]:
-        try:
-            values = yaml.safe_load((self.path / "config.yaml").read_text())
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise RunError(f"{self.path}/config.yaml cannot be read: {' '.join(str(error).split())}") from None
-        if not isinstance(values, dict):
-            raise RunError(f"{self.path}/config.yaml holds no fields")
-        return values
+        """The fields of config.yaml."""
+        return reading.read_yaml_mapping(self.path / "config.yaml")
 
     def manifest(self) -> dict[str, Any]:
-        try:
-            return json.loads((self.path / "manifest.json").read_text())
-        except (OSError, json.JSONDecodeError) as error:
-            raise RunError(f"{self.path}/manifest.json cannot be read: {error}") from None
+        """The entries of manifest.json; a known entry of another type than this library writes is left out."""
+        file = self.path / "manifest.json"
+        values = reading.read_json_object(file)
+        wrong = [name for name, holds in _MANIFEST.items() if name in values and not holds(values[name])]
+        if wrong:
+            reading.report(f"{file}: {', '.join(wrong)} damaged and left out")
+        return {name: value for name, value in values.items() if name not in wrong}
 
     def write_config(self, config: dict[str, Any]) -> None:
         write_atomically(self.path / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
@@ -204,28 +289,22 @@ class RunDir:
             file.write("".join(json.dumps(row) + "\n" for row in rows))
 
     def metrics(self) -> list[dict[str, Any]]:
-        return self._read("metrics.jsonl")
+        """The rows of metrics.jsonl, one per iteration."""
+        return reading.read_json_lines(self.log, accepted_metrics)
 
     def evaluations(self) -> list[dict[str, Any]]:
-        return self._read("evaluations.jsonl")
+        """The evaluations that training made."""
+        return reading.read_json_lines(self.path / "evaluations.jsonl", accepted_evaluation)
 
     def all_evaluations(self) -> list[dict[str, Any]]:
         """Those of training and those that were asked for later, in order of steps; of one step the latest last."""
-        return sorted(
-            [*self.evaluations(), *self._read("evaluated.jsonl")], key=lambda row: row["time/total_timesteps"]
-        )
+        later = reading.read_json_lines(self.path / "evaluated.jsonl", accepted_evaluation)
+        return sorted([*self.evaluations(), *later], key=lambda row: row["time/total_timesteps"])
 
     def keep_evaluation(self, row: dict[str, Any]) -> None:
         """Remember what `trimtab eval` saw; where nothing can be written, it was seen all the same."""
         with suppress(OSError):
             self._append("evaluated.jsonl", [row])
-
-    def _read(self, name: str) -> list[dict[str, Any]]:
-        """Whole lines only: a kill may leave the last one unfinished."""
-        path = self.path / name
-        if not path.exists():
-            return []
-        return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
     def write_episodes(self, first_iteration: int, columns: dict[str, np.ndarray]) -> None:
         """One shard of finished episodes: step, environment, return, length."""
@@ -237,13 +316,20 @@ class RunDir:
         """All finished episodes as a polars frame."""
         import polars as pl
 
-        shards = sorted((self.path / "episodes").glob("*.parquet"))
-        empty = pl.DataFrame(schema={"step": pl.Int64, "env": pl.Int64, "return": pl.Float64, "length": pl.Int64})
-        return pl.concat([empty, *(pl.read_parquet(shard) for shard in shards)])
+        schema = {"step": pl.Int64, "env": pl.Int64, "return": pl.Float64, "length": pl.Int64}
+        return reading.read_parquet_shards(sorted((self.path / "episodes").glob("*.parquet")), schema)
 
     def probes(self) -> list[Path]:
         """Tables of measurements, oldest name first."""
         return sorted((self.path / "probes").glob("*.parquet"))
+
+    def measurements(self):
+        """What all probes of the run estimated, as one polars frame."""
+        import polars as pl
+
+        words = dict.fromkeys(("quantity", "split", "unit"), pl.String)
+        numbers = dict.fromkeys(("step", "lag"), pl.Int64) | dict.fromkeys(("value", "lo", "hi"), pl.Float64)
+        return reading.read_parquet_shards(self.probes(), words | numbers | {"resolved": pl.Boolean})
 
     # Checkpoints -----------------------------------------------------------------------------------------
 
@@ -257,7 +343,7 @@ class RunDir:
             "step": step,
             "iteration": iteration,
             "sha256": hashlib.sha256(data).hexdigest(),
-            "lengths": {name: self._synced_length(name) for name in ("metrics.jsonl", "evaluations.jsonl")},
+            "lengths": {name: self._synced_length(name) for name in LOGS},
         }
         final = self.path / "checkpoints" / f"{step:012d}"
         temporary = final.with_name(f".{final.name}.tmp")
@@ -286,27 +372,20 @@ class RunDir:
             return False
 
     def checkpoints(self) -> list[Checkpoint]:
-        """Checkpoints in order of steps; ones whose description cannot be read are listed with empty meta."""
-        checkpoints = []
-        for path in sorted((self.path / "checkpoints").glob("[0-9]*")):
-            try:
-                meta = json.loads((path / "checkpoint.json").read_text())
-            except (OSError, json.JSONDecodeError):
-                meta = {}
-            checkpoints.append(Checkpoint(int(path.name), path, meta))
-        return checkpoints
+        """Checkpoints in order of steps, damaged ones among them."""
+        folders = (self.path / "checkpoints").glob("[0-9]*")
+        return [_checkpoint_from(path) for path in sorted(folders) if re.fullmatch(r"\d{1,15}", path.name)]
 
     def read_checkpoint(self, checkpoint: Checkpoint) -> dict[str, np.ndarray]:
         """The tensors of a checkpoint, checked against what was written."""
-        from safetensors.numpy import load
-
+        file = checkpoint.path / "state.safetensors"
         try:
-            data = (checkpoint.path / "state.safetensors").read_bytes()
-        except OSError as error:
-            raise Damaged(f"checkpoint {checkpoint.step}: {error.strerror}") from None
-        if hashlib.sha256(data).hexdigest() != checkpoint.meta.get("sha256"):
-            raise Damaged(f"checkpoint {checkpoint.step} is damaged (its checksum does not match)")
-        return load(data)
+            data = reading.read_bytes(file)
+            if hashlib.sha256(data).hexdigest() != checkpoint.sha256:
+                raise Damaged(f"checkpoint {checkpoint.step} is damaged (its checksum does not match)")
+            return reading.parse_safetensors(data, file)
+        except UnreadableFile as error:
+            raise Damaged(f"checkpoint {checkpoint.step}: {error}") from None
 
     def checkpoint_at(self, step: int) -> Checkpoint:
         """The checkpoint at exactly `step`; the error names the nearest ones."""
@@ -317,22 +396,36 @@ class RunDir:
         return by_step[step]
 
     def rewind(self, checkpoint: Checkpoint) -> None:
-        """Forget everything recorded after `checkpoint`."""
-        for name, length in checkpoint.meta["lengths"].items():
+        """Forget everything recorded after `checkpoint`; nothing is changed where its records are not all there."""
+        self._refuse_missing_records(checkpoint)
+        for name, length in checkpoint.lengths.items():
             path = self.path / name
             if path.exists():
                 os.truncate(path, length)
         for shard in (self.path / "episodes").glob("*"):
-            if shard.suffix != ".parquet" or int(shard.stem) >= checkpoint.meta["iteration"]:
+            if shard.suffix != ".parquet" or _number_of(shard) >= checkpoint.iteration:
                 shard.unlink()
         for other in self.checkpoints():
             if other.step > checkpoint.step:
                 shutil.rmtree(other.path)
         for shard in (self.path / "buffers").glob("*"):  # host environments will collect other data now
-            if shard.suffix != ".safetensors" or int(shard.stem.split("-")[-1]) >= checkpoint.meta["iteration"]:
+            if shard.suffix != ".safetensors" or _number_of(shard) >= checkpoint.iteration:
                 shard.unlink()
         for leftover in (self.path / "checkpoints").glob(".*.tmp"):
             shutil.rmtree(leftover, ignore_errors=True)
+
+    def _refuse_missing_records(self, checkpoint: Checkpoint) -> None:
+        """Raise where a log is shorter than the checkpoint recorded: a partial copy, or a file that was deleted."""
+        for name, length in checkpoint.lengths.items():
+            path = self.path / name
+            size = path.stat().st_size if path.is_file() else 0
+            if size < length:
+                there = f"has {size:,}" if path.exists() else "is missing; it had all"
+                raise RunError(
+                    f"{path} {there} of the {length:,} bytes that the checkpoint at step {checkpoint.step:,} recorded; "
+                    "nothing was changed. Restore the file, or start a new run from these parameters: "
+                    f"trimtab train --from {self.path}"
+                )
 
     # Buffers: large parts of State kept beside the checkpoints -------------------------------------------
 
@@ -342,13 +435,10 @@ class RunDir:
         write_atomically(self._buffer(kind, iteration), save({k: np.asarray(v, order="C") for k, v in tensors.items()}))
 
     def read_buffer(self, kind: str, iteration: int) -> dict[str, np.ndarray]:
-        from safetensors import SafetensorError
-        from safetensors.numpy import load
-
         try:
-            return load(self._buffer(kind, iteration).read_bytes())
-        except (OSError, SafetensorError):
-            raise Damaged(f"{self._buffer(kind, iteration).name} is missing or damaged") from None
+            return reading.read_safetensors(self._buffer(kind, iteration))
+        except UnreadableFile as error:
+            raise Damaged(str(error)) from None
 
     def has_buffer(self, kind: str, iteration: int) -> bool:
         return self._buffer(kind, iteration).exists()
@@ -356,7 +446,7 @@ class RunDir:
     def prune_buffers(self, kind: str, oldest: int) -> None:
         """Drop shards of iterations before `oldest`."""
         for path in (self.path / "buffers").glob(f"{kind}-*.safetensors"):
-            if int(path.stem.removeprefix(f"{kind}-")) < oldest:
+            if 0 <= _number_of(path) < oldest:
                 path.unlink()
 
     def _buffer(self, kind: str, iteration: int) -> Path:

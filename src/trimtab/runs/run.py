@@ -101,14 +101,8 @@ class Run:
         """The latest resolved measurement of a quantity among the run's probes: value, lo, hi, step and the rest."""
         import polars as pl
 
-        measurements: list[dict[str, Any]] = []
-        for table in self.files.probes():
-            try:
-                rows = pl.read_parquet(table).filter((pl.col("quantity") == quantity) & pl.col("resolved"))
-            except (pl.exceptions.PolarsError, OSError):
-                continue  # not a table of measurements
-            measurements += rows.iter_rows(named=True)
-        return max(measurements, key=lambda row: row["step"] or 0, default=None)
+        rows = self.files.measurements().filter((pl.col("quantity") == quantity) & pl.col("resolved"))
+        return max(rows.iter_rows(named=True), key=lambda row: row["step"] or 0, default=None)
 
     @property
     def finished(self) -> bool:

@@ -6,10 +6,12 @@ import importlib.util
 from pathlib import Path
 from typing import Any, Protocol
 
+from trimtab.errors import UserError
+
 EXTRAS = {"tensorboardX": "tensorboard", "wandb": "wandb"}
 
 
-class MissingPackage(Exception):
+class MissingPackage(UserError):
     """An optional package is needed; the message says which."""
 
 

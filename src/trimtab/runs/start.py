@@ -42,7 +42,7 @@ class Start:
         if not checkpoints:
             raise RunError(f"{run.path} has no checkpoint to start from")
         checkpoint = checkpoints[-1] if step is None else run.checkpoint_at(step)
-        return cls(str(run.path.resolve()), checkpoint.step, checkpoint.meta.get("sha256", ""), optimizer)
+        return cls(str(run.path.resolve()), checkpoint.step, checkpoint.sha256, optimizer)
 
     @property
     def config(self) -> Config:
@@ -56,7 +56,7 @@ class Start:
         """The checkpoint's contents; refused if they are not the ones of then."""
         run = RunDir.open(self.run)
         checkpoint = run.checkpoint_at(self.step)
-        if checkpoint.meta.get("sha256") != self.sha256:
+        if checkpoint.sha256 != self.sha256:
             raise RunError(f"{run.path} has another checkpoint at step {self.step} than the one this run started from")
         return run.read_checkpoint(checkpoint)
 

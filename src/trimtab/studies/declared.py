@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 
 import polars as pl
 
+from trimtab import reading
 from trimtab.runs.device import machine
 from trimtab.runs.records import write_atomically, write_parquet
 from trimtab.studies.claims import Claim, Verdict, explained
@@ -136,7 +137,7 @@ class Declared(Study):
         from trimtab.report.files import write_page
         from trimtab.report.study import study_page
 
-        tables = {file.stem: pl.read_parquet(file) for file in sorted((out / "tables").glob("*.parquet"))}
+        tables = {file.stem: reading.read_parquet(file) for file in sorted((out / "tables").glob("*.parquet"))}
         with style.drawing():
             figures = self.figures(tables)
         times = time_of(out)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from trimtab import config as configuration
-from trimtab import stats
+from trimtab import reading, stats
 from trimtab.anatomy.noise import predict_variance
 from trimtab.anatomy.options import ProbeOptions
 from trimtab.config import Config, ConfigError
@@ -241,7 +241,7 @@ class Split(Study):
         if not isinstance(self.base, str):
             return ()
         run = load(self.base).files
-        return tuple(run.checkpoint_at(step).meta.get("sha256", "") for step in steps)
+        return tuple(run.checkpoint_at(step).sha256 for step in steps)
 
     def _probed(self, split: tuple[int, int], outcomes: Outcomes) -> list[dict[str, Any]]:
         """What the probes of a split found, stage by stage."""
@@ -381,7 +381,7 @@ class Split(Study):
 
         config, probes = self._base_config, [probe for each in self.probes.values() for probe in each]
         tables = [outcomes.of(probe).path / "measurements.parquet" for probe in probes]
-        measurements = pl.concat([pl.read_parquet(table) for table in tables])
+        measurements = pl.concat([reading.read_parquet(table) for table in tables])
         write_parquet(out / "measurements.parquet", measurements)
         runs = [
             (f"{n}x{t}", s, outcomes.of(job).path)

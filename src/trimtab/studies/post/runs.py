@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from trimtab import stats
+from trimtab import reading, stats
 from trimtab.config import Config
 from trimtab.estimate import Estimate
 from trimtab.runs.disk import checkpoint_iterations
@@ -99,7 +99,7 @@ def gathered(jobs: Iterable[Job], outcomes: Outcomes, file: str) -> pl.DataFrame
         if outcome.done:
             config = job.config  # type: ignore[attr-defined]
             columns = pl.lit(config.env_id).alias("environment"), pl.lit(config.seed).alias("seed")
-            tables.append(pl.read_parquet(Path(outcome.path) / file).with_columns(*columns))
+            tables.append(reading.read_parquet(Path(outcome.path) / file).with_columns(*columns))
     if not tables:
         raise RunError(f"nothing to measure, for all jobs of this part failed: {error}")
     return pl.concat(tables)
