@@ -531,3 +531,15 @@ def test_a_run_that_goes_on_forgets_what_had_ended_it(tmp_path):
     assert "ended by an error: an error" in repr(run)
     resumed = loop.resume(tmp_path / "run", say=lambda text: None)
     assert not resumed.files.manifest()["ended"] and "ended" not in repr(resumed)
+
+
+def test_a_resume_that_is_refused_changes_nothing(tmp_path, capsys):
+    loop.train(tiny.config(), tmp_path / "run", checkpoints=2)
+    run = RunDir(tmp_path / "run")
+    os.truncate(run.log, run.log.stat().st_size // 2)
+    read = lambda: {f: f.read_bytes() for f in run.path.rglob("*") if f.is_file() and f.name != ".lock"}
+    before = read()
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["resume", str(run.path), "--total-timesteps", "128", "--quiet"])
+    assert ended.value.code == 2 and read() == before
+    assert "nothing was changed" in capsys.readouterr().err

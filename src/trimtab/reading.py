@@ -83,13 +83,16 @@ def open_regular(path: Path, most: int = MOST_BINARY) -> Iterator[BinaryIO]:
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         reason = getattr(error, "strerror", None) or one_line(error)
         raise UnreadableFile(f"{path} cannot be read: {reason}") from None
+    status = os.fstat(descriptor)
+    problem = ""
+    if not stat.S_ISREG(status.st_mode):
+        problem = "not a regular file"
+    elif status.st_size > most:
+        problem = f"{status.st_size / MB:,.0f} MB is more than the limit of {most / MB:,.0f} MB"
+    if problem:
+        os.close(descriptor)
+        raise UnreadableFile(f"{path} cannot be read: {problem}")
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise UnreadableFile(f"{path} cannot be read: not a regular file")
-        if status.st_size > most:
-            size = f"{status.st_size / MB:,.0f} MB"
-            raise UnreadableFile(f"{path} cannot be read: {size} is more than the limit of {most / MB:,.0f} MB")
         yield file
 
 

@@ -181,20 +181,21 @@ def resume(
     if env is not None:
         hand_over(config.env_id, env)
     prepare(config, env)
-    with run.writing(), _remembered(run), closing(fitting(config, env, engines)) as engine:
-        state = restore(run, config, engine, say)
-        hosts.meet("restored")  # what others read of the run is what is left of it
-        if run.manifest().get("ended"):
-            run.write_manifest(ended=None)
-        step = int(state.iteration) * config.batch
-        segments = going_on(segments_of(run, old), step, config, engine.exact)
-        if config != old:
-            run.write_manifest(segments=segments_of(run, old))  # a run of an older version has none yet
-            run.write_config(config.as_dict())
-            say(_about_change(config, old, step))
-        if step < config.steps and segments != segments_of(run, old):
-            run.write_manifest(segments=segments)
-        return _Loop(config, engine, run, options, until).go(state)
+    with run.writing(), closing(fitting(config, env, engines)) as engine:
+        state = restore(run, config, engine, say)  # refuses before anything is changed
+        with _remembered(run):
+            hosts.meet("restored")  # what others read of the run is what is left of it
+            if run.manifest().get("ended"):
+                run.write_manifest(ended=None)
+            step = int(state.iteration) * config.batch
+            segments = going_on(segments_of(run, old), step, config, engine.exact)
+            if config != old:
+                run.write_manifest(segments=segments_of(run, old))  # a run of an older version has none yet
+                run.write_config(config.as_dict())
+                say(_about_change(config, old, step))
+            if step < config.steps and segments != segments_of(run, old):
+                run.write_manifest(segments=segments)
+            return _Loop(config, engine, run, options, until).go(state)
 
 
 def _refuse_shorter(run: RunDir, config: Config) -> None:

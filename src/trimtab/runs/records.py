@@ -168,6 +168,15 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, dict)
 
 
+_EXAMPLE_START = {"run": "", "step": 0, "sha256": "", "optimizer": False}  # the fields of `runs.start.Start`
+
+
+def _is_start(value: Any) -> bool:
+    return _is_object(value) and {k: type(v) for k, v in value.items()} == {
+        k: type(v) for k, v in _EXAMPLE_START.items()
+    }
+
+
 _MANIFEST = {
     "machine": _is_object,
     "packages": _is_object,
@@ -176,7 +185,9 @@ _MANIFEST = {
         isinstance(value, list)
         and all(_is_object(s) and _is_count(s.get("step")) and _is_count(s.get("total_timesteps")) for s in value)
     ),
-    "started_from": lambda value: _is_object(value) and isinstance(value.get("place"), str),
+    "started_from": lambda value: (
+        _is_object(value) and isinstance(value.get("place"), str) and _is_start(value.get("start", _EXAMPLE_START))
+    ),
     "ended": lambda value: value is None or isinstance(value, str),
     "command": lambda value: isinstance(value, str),
     "determinism": lambda value: isinstance(value, str),
