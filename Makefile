@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PROCGEN_PACKAGES := libqt5gui5
 CHROMIUM_PACKAGES := chromium
 
-.PHONY: help demo test check setup debian bench envs learn results mutations calibrate lint docs dist clean
+.PHONY: help demo test check setup debian bench envs learn results mutations calibrate house quick lint docs dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -76,6 +76,9 @@ mutations: setup  ## break estimators on purpose and see which test goes red
 
 calibrate: setup  ## check every interval against exact answers and write docs/results/calibration.md
 	$(BIN)/python -m benchmarks.calibrate
+
+house: setup  ## the size and shape of the source (BEFORE=REV for a commit beside it)
+	$(BIN)/python -m benchmarks.house $(if $(BEFORE),--before $(BEFORE))
 
 lint: setup  ## format and lint
 	$(BIN)/ruff format src tests benchmarks docs && $(BIN)/ruff check --fix src tests benchmarks docs
