@@ -41,7 +41,8 @@ def commands_page() -> str:
         "# Commands",
         "",
         "`trimtab COMMAND --help` prints the same. `trimtab train Pendulum-v1 --help` also shows the values of that",
-        "environment's preset. A mistake gives a one-line error and exit code 2. `--json` ends a command with one JSON value.",
+        "environment's preset. A mistake gives a one-line error and exit code 2. `--json` ends a command with one JSON",
+        "value.",
         "",
     ]
     lines += [f"- [`{name}`](#{name}): {text}" for name, text in HELP.items()]
