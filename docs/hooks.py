@@ -18,14 +18,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages = {
         "commands.md": commands_page,
         "api.md": api_page,
-        "changes.md": lambda: ROOT.joinpath("CHANGELOG.md").read_text(encoding="utf-8"),
-        "contributing.md": lambda: (
-            ROOT.joinpath("CONTRIBUTING.md").read_text(encoding="utf-8").replace("](docs/", "](")
-        ),
+        "changes.md": lambda: _at_root("CHANGELOG.md"),
+        "contributing.md": lambda: _at_root("CONTRIBUTING.md"),
     }
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text()))
     return files
+
+
+def _at_root(name: str) -> str:
+    """A document of the repository's root, with links that work from docs/."""
+    return ROOT.joinpath(name).read_text(encoding="utf-8").replace("](docs/", "](")
 
 
 def commands_page() -> str:
@@ -37,10 +40,9 @@ def commands_page() -> str:
     lines = [
         "# Commands",
         "",
-        "`trimtab COMMAND --help` says the same; where an environment is named, also the values its",
-    ]
-    lines += [
-        "preset gives. A mistake ends in one line and exit code 2. `--json` ends a command with one JSON value.",
+        "`trimtab COMMAND --help` prints the same. `trimtab train Pendulum-v1 --help` also shows the values of that",
+        "environment's preset. A mistake gives a one-line error and exit code 2. `--json` ends a command with one JSON",
+        "value.",
         "",
     ]
     lines += [f"- [`{name}`](#{name}): {text}" for name, text in HELP.items()]
@@ -54,7 +56,7 @@ def api_page() -> str:
     import trimtab
 
     things = {name: getattr(trimtab, name) for name in trimtab.__all__ if not name.startswith("_")}
-    lines = ["# Python", "", "Names of `trimtab` itself; each is loaded when it is first used.", "", "## Names"]
+    lines = ["# Python", "", "The public names of `trimtab`. Each is imported when it is first used.", "", "## Names"]
     lines += [_shown(thing, name) for name, thing in things.items() if not isinstance(thing, ModuleType)]
     for module in (thing for thing in things.values() if isinstance(thing, ModuleType)):
         lines += ["", f"## {module.__name__}", "", module.__doc__ or ""]

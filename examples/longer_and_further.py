@@ -7,9 +7,9 @@ import trimtab
 
 def main(total_timesteps: int = 50_000) -> trimtab.Comparison:
     run = trimtab.train("CartPole-v1", total_timesteps=total_timesteps)
-    # Twice as long: the annealed step size follows the new length from here on.
+    # Train twice as long. From here on, the annealed learning rate follows the new length.
     run = trimtab.resume(run, total_timesteps=2 * total_timesteps)
-    # Another run from its parameters, with a smaller step size; counters and schedules begin anew.
+    # Another run from its parameters, with a smaller learning rate. Counters and schedules restart.
     fine = trimtab.train(run, start_from=run, learning_rate=1e-4, total_timesteps=total_timesteps)
     comparison = trimtab.compare(run, fine)
     print(comparison)

@@ -6,7 +6,9 @@ import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 
+import trimtab
 from trimtab.commands import HELP
 from trimtab.commands.described import parsers
 
@@ -69,3 +71,60 @@ def test_numbers_of_a_split_in_the_readme_are_those_of_its_page():
     assert len(estimates) >= 4
     assert [e for e in estimates if f"{e[0]}<br>{e[1]} to {e[2]} |" not in page] == []
     assert [share for share in re.findall(r"\d+%", told) if share not in page] == []
+
+
+def plain_numbers(text: str) -> str:
+    """Estimates in one form, 'value [lo, hi]', with ASCII minus signs: split pages write 'value<br>lo to hi'."""
+    return re.sub(r"(-?[\d.]+)<br>(-?[\d.]+) to (-?[\d.]+) \|", r"\1 [\2, \3] |", text.replace("−", "-"))
+
+
+def cited_estimates() -> list[tuple[str, str]]:
+    """Every estimate in the guide with the results pages that its sentence, bullet or row cites."""
+    found = []
+    for block in re.split(r"\n(?=[-|#\n])", (ROOT / "docs/choose.md").read_text()):
+        pages = re.findall(r"\(results/([\w-]+\.md)\)", block)
+        text = "".join((ROOT / "docs/results" / page).read_text() for page in pages)
+        estimates = re.findall(r"-?[\d.]+ \[-?[\d.]+, -?[\d.]+\]", plain_numbers(block))
+        found += [(estimate, plain_numbers(text)) for estimate in estimates]
+    return found
+
+
+def negated(estimate: str) -> str:
+    """The same estimate of the opposite difference: 190 [180, 200] for -190 [-200, -180]."""
+    value, lo, hi = re.findall(r"-?[\d.]+", estimate)
+    flipped = [number[1:] if number.startswith("-") else f"-{number}" for number in (value, hi, lo)]
+    return f"{flipped[0]} [{flipped[1]}, {flipped[2]}]"
+
+
+def test_estimates_of_the_guide_are_on_the_pages_it_cites():
+    cited = cited_estimates()
+    assert len(cited) >= 15
+    assert [estimate for estimate, text in cited if estimate not in text and negated(estimate) not in text] == []
+
+
+def test_the_rule_for_long_enough_rollouts_is_what_its_figure_shows():
+    """Squared bias at some T over that at T = 512, on three environments at three stages."""
+    figure = (ROOT / "docs/results/post-bias-exact.svg").read_text()
+    points = r"bias² / \|true gradient\|²: ([\d.e−]+); series: (\w+); num_steps: (\d+);"
+    bias: dict[tuple[str, int], list[float]] = {}
+    for value, stage, steps in re.findall(points, figure):
+        bias.setdefault((stage, int(steps)), []).append(float(value.replace("−", "-")))
+    ratios = {
+        steps: [
+            short / long
+            for stage in ("early", "middle", "late")
+            for short, long in zip(bias[stage, steps], bias[stage, 512], strict=True)
+        ]
+        for steps in (4, 16, 64, 128)
+    }
+    shown = {steps: f"{min(r):.2g} to {max(r):.2g} times" for steps, r in ratios.items()}
+    assert shown == {4: "6.1 to 15 times", 16: "2.4 to 3.8 times", 64: "1.3 to 1.5 times", 128: "1.1 to 1.2 times"}
+    for page in ("README.md", "docs/index.md", "docs/choose.md"):
+        assert all(shown[steps] in " ".join((ROOT / page).read_text().split()) for steps in (16, 64)), page
+
+
+def test_the_citation_names_this_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys() and citation["license"] == "MIT"
+    assert citation["version"] == trimtab.__version__.partition(".dev")[0]
+    assert len(citation["references"]) == 2
