@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from trimtab import fields, markup, shares
 from trimtab.algorithms import ALGORITHMS, Name, Traits, those
@@ -26,7 +26,13 @@ from trimtab.fields import (
     static,
     traced,
 )
+from trimtab.surrogates import SURROGATES, Surrogate
 from trimtab.wording import horizon, nearest, steps
+
+if TYPE_CHECKING:
+    SurrogateName = str
+else:
+    SurrogateName = Literal[tuple(SURROGATES)]
 
 __all__ = ["Config", "ConfigError", "from_dict", "nearest_divisors"]
 
@@ -36,8 +42,16 @@ MANY = 2**31 - 1
 # When an option has any effect, and what is said where it has none.
 SURROGATE = Need(lambda c: c.has_surrogate, f"does not apply to {those(lambda a: not a.surrogate)}")
 ADVANTAGES = Need(lambda c: c.uses_gae, f"does not apply to {those(lambda a: not a.gae)}")
-CLIPPED = Need(lambda c: c.is_clipped, "needs surrogate=clip and an algorithm with a proximal policy")
-PENALIZED = Need(lambda c: c.has_surrogate and c.surrogate == "kl", "needs surrogate=kl")
+
+
+def _limited_by(name: str) -> Need:
+    """For a field that only the surrogates whose coefficient it is use."""
+    names = " or ".join(s.name for s in SURROGATES.values() if s.coefficient == name)
+    holds = lambda c: c.has_surrogate and SURROGATES[c.surrogate].coefficient == name
+    return Need(holds, f"needs surrogate={names} and an algorithm with a proximal policy")
+
+
+CLIPPED, PENALIZED = _limited_by("clip_coef"), _limited_by("kl_coef")
 OPTIONAL_CRITIC = Need(lambda c: c.traits.may_lack_critic, f"only {those(lambda a: a.may_lack_critic)} can go without")
 CRITIC = Need(lambda c: c.needs_value, "there is no value function without a baseline")
 DUAL = Need(lambda c: c.arch == "dual", "needs arch=dual (separate networks)")
@@ -98,14 +112,14 @@ class Config:
     value_epochs: int | None = static(None, CRITIC, DUAL, low=1, high=10_000)
     """Passes of the value function over each batch, if different (needs arch dual)."""
 
-    surrogate: Literal["clip", "kl"] = static("clip", SURROGATE)
-    """How updates are kept near the proximal policy: clipping the ratio or a KL penalty."""
+    surrogate: SurrogateName = static("clip", SURROGATE, explained={s.name: s.summary for s in SURROGATES.values()})
+    """How updates are kept near the proximal policy."""
     clip_coef: float = traced(0.2, CLIPPED, low=0.0)
-    """Clip the ratio to the proximal policy to 1 ± this."""
+    """Keep the ratio to the proximal policy within 1 ± this."""
     clip_anneal: Literal["constant", "linear"] = static("constant", CLIPPED)
     """How clip_coef falls to 0 over training."""
     kl_coef: float = traced(1.0, PENALIZED, low=0.0)
-    """Weight of the KL penalty (surrogate kl)."""
+    """Weight of the KL penalty."""
     imp_samp_max: float = traced(100.0, SURROGATE, low=1.0)
     """Cap on the importance ratio of current to behavior policy."""
     clip_vloss: float | None = traced(None, CRITIC, low=0.0, positive=True)
@@ -348,9 +362,9 @@ class Config:
         return self.traits.gae
 
     @property
-    def is_clipped(self) -> bool:
-        """Whether the ratio to the proximal policy is clipped."""
-        return self.has_surrogate and self.surrogate == "clip"
+    def limit(self) -> Surrogate | None:
+        """What keeps updates near the proximal policy; None for algorithms that have none."""
+        return SURROGATES[self.surrogate] if self.has_surrogate else None
 
     @property
     def whole_episodes(self) -> bool:

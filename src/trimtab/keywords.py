@@ -29,7 +29,7 @@ class Fields(TypedDict, total=False):
     minibatch_by: Literal["samples", "rows"]
     update_epochs: int
     value_epochs: int | None
-    surrogate: Literal["clip", "kl"]
+    surrogate: str
     clip_coef: float
     clip_anneal: Literal["constant", "linear"]
     kl_coef: float

@@ -278,7 +278,7 @@ def _staying(old: Config, new: Config) -> list[Change]:
         ("warmup_steps", "kept", steps, old.warmup_steps > 0),
         ("gamma", "kept", fixed, True),
         ("gae_lambda", "kept", fixed, old.uses_gae),
-        ("clip_coef" if old.surrogate == "clip" else "kl_coef", "kept", fixed, old.has_surrogate),
+        *((limit.coefficient, "kept", fixed, True) for limit in [old.limit] if limit is not None),
         ("ent_coef", "kept", fixed, True),
         ("vf_coef", "kept", fixed, old.needs_value),
         ("momentum", "kept", "left alone, as Adam's β", old.optimizer == "sgd" and old.momentum > 0),

@@ -42,7 +42,7 @@ def _rules(records: Evidence) -> Iterator[Finding]:
     yield _lasting(records)
     yield from check_course(records)
     yield _gradient(records)
-    if records.config.is_clipped:
+    if (limit := records.config.limit) is not None and limit.clips:
         yield _clipping(records)
     if records.config.anneal_lr == "adaptive":
         yield _step_size(records)
