@@ -18,7 +18,7 @@ import os
 import stat
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -270,12 +270,13 @@ def read_yaml_mapping(path: Path, most: int = MOST_TEXT, python_tags: bool = Fal
 # Tables and arrays ------------------------------------------------------------------------------------------
 
 
-def read_parquet(path: Path, schema: dict[str, Any] | None = None) -> pl.DataFrame:
+def read_parquet(path: Path, schema: dict[str, Any] | None = None, optional: Collection[str] = ()) -> pl.DataFrame:
     """A Parquet table as a polars frame.
 
     Args:
         path: the file, never a pattern.
         schema: columns that the table must have, and their types; other columns are left out.
+        optional: names in the schema that the table may lack; they are filled with nulls.
 
     Returns:
         The frame. A table with more rows or cells than MOST_ROWS and MOST_CELLS is refused from its footer.
@@ -290,22 +291,26 @@ def read_parquet(path: Path, schema: dict[str, Any] | None = None) -> pl.DataFra
             if rows > MOST_ROWS or rows * len(names) > MOST_CELLS:
                 raise UnreadableFile(f"{path} cannot be read: {rows:,} rows of {len(names)} columns are too many")
             file.seek(0)
-            frame = pl.read_parquet(file, columns=None if schema is None else list(schema), n_rows=rows)
-            return frame if schema is None else frame.cast(schema)  # type: ignore[arg-type]
+            if schema is None:
+                return pl.read_parquet(file, n_rows=rows)
+            missing = [name for name in optional if name not in names]
+            frame = pl.read_parquet(file, columns=[name for name in schema if name not in missing], n_rows=rows)
+            nulls = [pl.lit(None).alias(name) for name in missing]
+            return frame.with_columns(nulls).select(list(schema)).cast(schema)  # type: ignore[arg-type]
         except (pl.exceptions.PolarsError, OSError, ValueError, TypeError, MemoryError) as error:
             raise UnreadableFile(f"{path} cannot be read: not such a table ({one_line(error)[:200]})") from None
         except pl.exceptions.PanicException as error:  # polars's own bugs on damaged files; not an Exception
             raise UnreadableFile(f"{path} cannot be read: damaged table ({one_line(error)[:200]})") from None
 
 
-def read_parquet_shards(paths: list[Path], schema: dict[str, Any]) -> pl.DataFrame:
+def read_parquet_shards(paths: list[Path], schema: dict[str, Any], optional: Collection[str] = ()) -> pl.DataFrame:
     """The rows of several Parquet tables of one schema; a damaged table is reported and left out."""
     import polars as pl
 
     frames = [pl.DataFrame(schema=schema)]
     for path in paths:
         try:
-            frames.append(read_parquet(path, schema))
+            frames.append(read_parquet(path, schema, optional))
         except UnreadableFile as error:
             report(f"{error}; it is left out")
     return pl.concat(frames)

@@ -340,7 +340,9 @@ class RunDir:
 
         words = dict.fromkeys(("quantity", "split", "unit"), pl.String)
         numbers = dict.fromkeys(("step", "lag"), pl.Int64) | dict.fromkeys(("value", "lo", "hi"), pl.Float64)
-        return reading.read_parquet_shards(self.probes(), words | numbers | {"resolved": pl.Boolean})
+        schema = words | numbers | {"resolved": pl.Boolean}
+        needed = ("quantity", "value", "resolved")
+        return reading.read_parquet_shards(self.probes(), schema, [name for name in schema if name not in needed])
 
     # Checkpoints -----------------------------------------------------------------------------------------
 
