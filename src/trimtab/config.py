@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from trimtab import fields, markup, shares
 from trimtab.algorithms import ALGORITHMS, Name, Traits, those
@@ -26,13 +26,9 @@ from trimtab.fields import (
     static,
     traced,
 )
-from trimtab.surrogates import SURROGATES, Surrogate
+from trimtab.optimizers import OPTIMIZERS, OptimizerKind, OptimizerName
+from trimtab.surrogates import SURROGATES, Surrogate, SurrogateName
 from trimtab.wording import horizon, nearest, steps
-
-if TYPE_CHECKING:
-    SurrogateName = str
-else:
-    SurrogateName = Literal[tuple(SURROGATES)]
 
 __all__ = ["Config", "ConfigError", "from_dict", "nearest_divisors"]
 
@@ -42,6 +38,12 @@ MANY = 2**31 - 1
 # When an option has any effect, and what is said where it has none.
 SURROGATE = Need(lambda c: c.has_surrogate, f"does not apply to {those(lambda a: not a.surrogate)}")
 ADVANTAGES = Need(lambda c: c.uses_gae, f"does not apply to {those(lambda a: not a.gae)}")
+
+
+def _only_of(name: str) -> Need:
+    """For a field that only some optimizers use."""
+    names = " or ".join(kind.name for kind in OPTIMIZERS.values() if name in kind.fields)
+    return Need(lambda c: name in OPTIMIZERS[c.optimizer].fields, f"needs optimizer={names}")
 
 
 def _limited_by(name: str) -> Need:
@@ -57,9 +59,7 @@ CRITIC = Need(lambda c: c.needs_value, "there is no value function without a bas
 DUAL = Need(lambda c: c.arch == "dual", "needs arch=dual (separate networks)")
 CARRIED = Need(lambda c: not c.whole_episodes, "every iteration starts from reset without a baseline")
 ADV_EWMA = Need(lambda c: c.norm_adv == "ewma", "needs norm_adv=ewma")
-ADAM = Need(lambda c: c.optimizer == "adam", "needs optimizer=adam")
 ADAPTIVE = Need(lambda c: c.anneal_lr == "adaptive", "needs anneal_lr=adaptive")
-SGD = Need(lambda c: c.optimizer == "sgd", "needs optimizer=sgd")
 IMPALA = Need(lambda c: c.network == "impala", "needs network=impala")
 MLP = Need(lambda c: c.network in ("auto", "mlp"), "needs network=mlp (image networks use relu)")
 NORM_OBS = Need(lambda c: c.norm_obs, "needs norm_obs=true")
@@ -143,7 +143,7 @@ class Config:
     baseline: bool = static(True, OPTIONAL_CRITIC)
     """REINFORCE: subtract a learned value baseline."""
 
-    optimizer: Literal["adam", "sgd"] = static("adam")
+    optimizer: OptimizerName = static("adam", explained={kind.name: kind.summary for kind in OPTIMIZERS.values()})
     """The optimizer."""
     learning_rate: float = traced(2.5e-4, low=0.0, high=1e3)
     """Step size."""
@@ -155,13 +155,13 @@ class Config:
     """KL[behavior, current] that anneal_lr adaptive steers to: ÷ 1.5 above twice this, × 1.5 below half of it."""
     warmup_steps: int = traced(0, low=0, high=MANY)
     """Environment steps over which the step size rises linearly from 0."""
-    adam_beta1: float = traced(0.9, ADAM, low=0.0, high=0.999999)
+    adam_beta1: float = traced(0.9, _only_of("adam_beta1"), low=0.0, high=0.999999)
     """Decay of Adam's first moment."""
-    adam_beta2: float = traced(0.999, ADAM, low=0.0, high=0.9999999)  # more would be 1 in float32
+    adam_beta2: float = traced(0.999, _only_of("adam_beta2"), low=0.0, high=0.9999999)  # more would be 1 in float32
     """Decay of Adam's second moment."""
-    adam_eps: float = traced(1e-5, ADAM, low=0.0, high=1.0)
+    adam_eps: float = traced(1e-5, _only_of("adam_eps"), low=0.0, high=1.0)
     """Adam's ε."""
-    momentum: float = traced(0.0, SGD, low=0.0, high=0.999999)
+    momentum: float = traced(0.0, _only_of("momentum"), low=0.0, high=0.999999)
     """Momentum of SGD."""
     weight_decay: float = traced(0.0, low=0.0, high=1e3)
     """Decoupled weight decay."""
@@ -360,6 +360,11 @@ class Config:
     def uses_gae(self) -> bool:
         """Whether λ means anything."""
         return self.traits.gae
+
+    @property
+    def descent(self) -> OptimizerKind:
+        """How gradients become steps."""
+        return OPTIMIZERS[self.optimizer]
 
     @property
     def limit(self) -> Surrogate | None:

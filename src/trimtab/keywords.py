@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any, Literal, TypedDict
 
 from trimtab.algorithms import Name
+from trimtab.optimizers import OptimizerName
+from trimtab.surrogates import SurrogateName
 
 
 class Fields(TypedDict, total=False):
@@ -29,7 +31,7 @@ class Fields(TypedDict, total=False):
     minibatch_by: Literal["samples", "rows"]
     update_epochs: int
     value_epochs: int | None
-    surrogate: str
+    surrogate: SurrogateName
     clip_coef: float
     clip_anneal: Literal["constant", "linear"]
     kl_coef: float
@@ -44,7 +46,7 @@ class Fields(TypedDict, total=False):
     norm_adv: Literal["none", "batch", "minibatch", "ewma"]
     norm_adv_span: float
     baseline: bool
-    optimizer: Literal["adam", "sgd"]
+    optimizer: OptimizerName
     learning_rate: float
     value_learning_rate: float | None
     anneal_lr: Literal["constant", "linear", "cosine", "adaptive"]

@@ -14,10 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from trimtab.objectives import Samples, Scalar
+
+    SurrogateName = str
 
 
 class Terms(NamedTuple):
@@ -57,3 +59,5 @@ def _found() -> dict[str, Surrogate]:
 
 
 SURROGATES = _found()
+if not TYPE_CHECKING:
+    SurrogateName = Literal[tuple(SURROGATES)]
