@@ -26,6 +26,7 @@ from trimtab.fields import (
     static,
     traced,
 )
+from trimtab.nets.families import AUTOMATIC, FAMILIES, NetworkName
 from trimtab.optimizers import OPTIMIZERS, OptimizerKind, OptimizerName
 from trimtab.surrogates import SURROGATES, Surrogate, SurrogateName
 from trimtab.wording import horizon, nearest, steps
@@ -46,6 +47,13 @@ def _only_of(name: str) -> Need:
     return Need(lambda c: name in OPTIMIZERS[c.optimizer].fields, f"needs optimizer={names}")
 
 
+def _only_of_networks(name: str) -> Need:
+    """For a field that only some families of networks use; `auto` is held to it once the observation is known."""
+    names = [family.name for family in FAMILIES.values() if name in family.fields]
+    usable = {*names, *(["auto"] if set(names) & {*AUTOMATIC} else [])}
+    return Need(lambda c: c.network in usable, f"needs network={' or '.join(names)}")
+
+
 def _limited_by(name: str) -> Need:
     """For a field that only the surrogates whose coefficient it is use."""
     names = " or ".join(s.name for s in SURROGATES.values() if s.coefficient == name)
@@ -60,8 +68,6 @@ DUAL = Need(lambda c: c.arch == "dual", "needs arch=dual (separate networks)")
 CARRIED = Need(lambda c: not c.whole_episodes, "every iteration starts from reset without a baseline")
 ADV_EWMA = Need(lambda c: c.norm_adv == "ewma", "needs norm_adv=ewma")
 ADAPTIVE = Need(lambda c: c.anneal_lr == "adaptive", "needs anneal_lr=adaptive")
-IMPALA = Need(lambda c: c.network == "impala", "needs network=impala")
-MLP = Need(lambda c: c.network in ("auto", "mlp"), "needs network=mlp (image networks use relu)")
 NORM_OBS = Need(lambda c: c.norm_obs, "needs norm_obs=true")
 NORM_REWARD = Need(lambda c: c.norm_reward, "needs norm_reward=true")
 EWMA = Need(lambda c: c.is_ewma, f"needs algo={those(lambda a: a.ewma)}")
@@ -168,15 +174,15 @@ class Config:
     max_grad_norm: float | None = traced(0.5, low=0.0, positive=True)
     """Clip the global norm of the gradient (none: off)."""
 
-    network: Literal["auto", "mlp", "nature", "impala"] = static("auto")
+    network: NetworkName = static("auto", explained={f.name: f.summary for f in FAMILIES.values()})
     """Network family; auto takes nature (Mnih et al. 2015) for images of 36 × 36 and more, mlp for all else."""
     hidden_sizes: tuple[int, ...] | None = static(None)
     """Widths of the dense layers; if not given 64 64 (mlp), 512 after nature's convolutions, 256 after impala's."""
-    impala_channels: tuple[int, ...] = static((16, 32, 32), IMPALA)
+    impala_channels: tuple[int, ...] = static((16, 32, 32), _only_of_networks("impala_channels"))
     """Channels of the IMPALA stacks."""
-    activation: Literal["tanh", "relu", "elu", "silu", "gelu"] = static("tanh", MLP)
+    activation: Literal["tanh", "relu", "elu", "silu", "gelu"] = static("tanh", _only_of_networks("activation"))
     """Nonlinearity of the MLP."""
-    ortho_init: bool = static(True, MLP)
+    ortho_init: bool = static(True, _only_of_networks("ortho_init"))
     """Start from orthogonal weights (gains √2, 0.01 for actions, 1 for values), or as PyTorch: U(±1/√inputs)."""
     arch: Literal["dual", "shared", "detach"] = static("dual", CRITIC)
     """Separate policy and value networks, one shared trunk, or a shared trunk the value loss does not train."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypedDict
 
 from trimtab.algorithms import Name
+from trimtab.nets.families import NetworkName
 from trimtab.optimizers import OptimizerName
 from trimtab.surrogates import SurrogateName
 
@@ -58,7 +59,7 @@ class Fields(TypedDict, total=False):
     momentum: float
     weight_decay: float
     max_grad_norm: float | None
-    network: Literal["auto", "mlp", "nature", "impala"]
+    network: NetworkName
     hidden_sizes: tuple[int, ...] | None
     impala_channels: tuple[int, ...]
     activation: Literal["tanh", "relu", "elu", "silu", "gelu"]

@@ -18,7 +18,7 @@ from trimtab.algos.rollout import Acted, Carry, Rollout
 from trimtab.algos.state import Batch, Info, Optimizer, Phase, State, absent
 from trimtab.config import Config
 from trimtab.nets.agent import Agent, Params, distribution_for
-from trimtab.nets.choice import choose_network, widths
+from trimtab.nets.families import choose_network, widths
 from trimtab.normalize import Moments
 
 
