@@ -17,10 +17,11 @@ ROOMS = (
     ("errors", "estimate", "quantities", "markup"),
     ("reading",),
     ("wording", "algorithms", "answers"),
-    ("fields", "across", "keywords"),
+    ("fields", "across"),
     ("shares",),
     ("returns", "objectives", "ewma", "normalize", "minibatch", "prng", "stats", "nets", "envs"),
-    ("config",),
+    ("surrogates", "optimizers"),
+    ("config", "keywords"),
     ("presets",),
     ("algos",),
     ("runs",),
@@ -44,6 +45,7 @@ LIGHT = (
     "algorithms",
     "answers",
     "fields",
+    "surrogates",
     "config",
     "stats",
     "presets",
@@ -142,7 +144,7 @@ def test_light_modules_import_no_jax(module):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_no_module_is_a_mistake_long(module):
-    assert len(MODULES[module].read_text().splitlines()) <= 500
+    assert len(MODULES[module].read_text().splitlines()) <= 700
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if m != "algorithms"])

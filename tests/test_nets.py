@@ -9,7 +9,7 @@ from scipy import integrate, special, stats
 from trimtab.envs import Continuous, Discrete, MultiBinary, MultiDiscrete
 from trimtab.nets import impala, nature
 from trimtab.nets.agent import Agent, distribution_for
-from trimtab.nets.choice import choose_network, parameters, widths
+from trimtab.nets.families import choose_network, parameters, widths
 from trimtab.nets.heads import Bernoullis, Categorical, Gaussian, MultiCategorical, clip_action
 from trimtab.nets.mlp import Dense, product
 

@@ -5,7 +5,8 @@ import numpy as np
 import optax
 import pytest
 
-from trimtab.algos.optimizer import begin, descend
+from trimtab.algos.optimizer import descend
+from trimtab.optimizers import OPTIMIZERS
 
 HYPERS = {
     "adam_beta1": 0.8,
@@ -23,7 +24,7 @@ HYPERS = {
 def test_steps_are_those_of_optax(kind, peer):
     rng = np.random.default_rng(0)
     params = there = jnp.asarray(rng.normal(size=7), jnp.float32)
-    state, other = begin(kind, params), peer.init(there)
+    state, other = OPTIMIZERS[kind].begin(params), peer.init(there)
     hypers = {name: jnp.float32(value) for name, value in HYPERS.items()}
     for _ in range(5):
         gradient = jnp.asarray(rng.normal(size=7), jnp.float32)

@@ -5,7 +5,7 @@ import yaml
 
 from trimtab import cli, envs, presets
 from trimtab.config import Config, from_dict
-from trimtab.nets.choice import choose_network
+from trimtab.nets.families import choose_network
 
 
 @pytest.mark.parametrize("name", presets.names())

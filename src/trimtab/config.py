@@ -26,6 +26,9 @@ from trimtab.fields import (
     static,
     traced,
 )
+from trimtab.nets.families import AUTOMATIC, FAMILIES, NetworkName
+from trimtab.optimizers import OPTIMIZERS, OptimizerKind, OptimizerName
+from trimtab.surrogates import SURROGATES, Surrogate, SurrogateName
 from trimtab.wording import horizon, nearest, steps
 
 __all__ = ["Config", "ConfigError", "from_dict", "nearest_divisors"]
@@ -36,18 +39,35 @@ MANY = 2**31 - 1
 # When an option has any effect, and what is said where it has none.
 SURROGATE = Need(lambda c: c.has_surrogate, f"does not apply to {those(lambda a: not a.surrogate)}")
 ADVANTAGES = Need(lambda c: c.uses_gae, f"does not apply to {those(lambda a: not a.gae)}")
-CLIPPED = Need(lambda c: c.is_clipped, "needs surrogate=clip and an algorithm with a proximal policy")
-PENALIZED = Need(lambda c: c.has_surrogate and c.surrogate == "kl", "needs surrogate=kl")
+
+
+def _only_of(name: str) -> Need:
+    """For a field that only some optimizers use."""
+    names = " or ".join(kind.name for kind in OPTIMIZERS.values() if name in kind.fields)
+    return Need(lambda c: name in OPTIMIZERS[c.optimizer].fields, f"needs optimizer={names}")
+
+
+def _only_of_networks(name: str) -> Need:
+    """For a field that only some families of networks use; `auto` is held to it once the observation is known."""
+    names = [family.name for family in FAMILIES.values() if name in family.fields]
+    usable = {*names, *(["auto"] if set(names) & {*AUTOMATIC} else [])}
+    return Need(lambda c: c.network in usable, f"needs network={' or '.join(names)}")
+
+
+def _limited_by(name: str) -> Need:
+    """For a field that only the surrogates whose coefficient it is use."""
+    names = " or ".join(s.name for s in SURROGATES.values() if s.coefficient == name)
+    holds = lambda c: c.has_surrogate and SURROGATES[c.surrogate].coefficient == name
+    return Need(holds, f"needs surrogate={names} and an algorithm with a proximal policy")
+
+
+CLIPPED, PENALIZED = _limited_by("clip_coef"), _limited_by("kl_coef")
 OPTIONAL_CRITIC = Need(lambda c: c.traits.may_lack_critic, f"only {those(lambda a: a.may_lack_critic)} can go without")
 CRITIC = Need(lambda c: c.needs_value, "there is no value function without a baseline")
 DUAL = Need(lambda c: c.arch == "dual", "needs arch=dual (separate networks)")
 CARRIED = Need(lambda c: not c.whole_episodes, "every iteration starts from reset without a baseline")
 ADV_EWMA = Need(lambda c: c.norm_adv == "ewma", "needs norm_adv=ewma")
-ADAM = Need(lambda c: c.optimizer == "adam", "needs optimizer=adam")
 ADAPTIVE = Need(lambda c: c.anneal_lr == "adaptive", "needs anneal_lr=adaptive")
-SGD = Need(lambda c: c.optimizer == "sgd", "needs optimizer=sgd")
-IMPALA = Need(lambda c: c.network == "impala", "needs network=impala")
-MLP = Need(lambda c: c.network in ("auto", "mlp"), "needs network=mlp (image networks use relu)")
 NORM_OBS = Need(lambda c: c.norm_obs, "needs norm_obs=true")
 NORM_REWARD = Need(lambda c: c.norm_reward, "needs norm_reward=true")
 EWMA = Need(lambda c: c.is_ewma, f"needs algo={those(lambda a: a.ewma)}")
@@ -98,14 +118,14 @@ class Config:
     value_epochs: int | None = static(None, CRITIC, DUAL, low=1, high=10_000)
     """Passes of the value function over each batch, if different (needs arch dual)."""
 
-    surrogate: Literal["clip", "kl"] = static("clip", SURROGATE)
-    """How updates are kept near the proximal policy: clipping the ratio or a KL penalty."""
+    surrogate: SurrogateName = static("clip", SURROGATE, explained={s.name: s.summary for s in SURROGATES.values()})
+    """How updates are kept near the proximal policy."""
     clip_coef: float = traced(0.2, CLIPPED, low=0.0)
-    """Clip the ratio to the proximal policy to 1 ± this."""
+    """Keep the ratio to the proximal policy within 1 ± this."""
     clip_anneal: Literal["constant", "linear"] = static("constant", CLIPPED)
     """How clip_coef falls to 0 over training."""
     kl_coef: float = traced(1.0, PENALIZED, low=0.0)
-    """Weight of the KL penalty (surrogate kl)."""
+    """Weight of the KL penalty."""
     imp_samp_max: float = traced(100.0, SURROGATE, low=1.0)
     """Cap on the importance ratio of current to behavior policy."""
     clip_vloss: float | None = traced(None, CRITIC, low=0.0, positive=True)
@@ -129,7 +149,7 @@ class Config:
     baseline: bool = static(True, OPTIONAL_CRITIC)
     """REINFORCE: subtract a learned value baseline."""
 
-    optimizer: Literal["adam", "sgd"] = static("adam")
+    optimizer: OptimizerName = static("adam", explained={kind.name: kind.summary for kind in OPTIMIZERS.values()})
     """The optimizer."""
     learning_rate: float = traced(2.5e-4, low=0.0, high=1e3)
     """Step size."""
@@ -141,28 +161,28 @@ class Config:
     """KL[behavior, current] that anneal_lr adaptive steers to: ÷ 1.5 above twice this, × 1.5 below half of it."""
     warmup_steps: int = traced(0, low=0, high=MANY)
     """Environment steps over which the step size rises linearly from 0."""
-    adam_beta1: float = traced(0.9, ADAM, low=0.0, high=0.999999)
+    adam_beta1: float = traced(0.9, _only_of("adam_beta1"), low=0.0, high=0.999999)
     """Decay of Adam's first moment."""
-    adam_beta2: float = traced(0.999, ADAM, low=0.0, high=0.9999999)  # more would be 1 in float32
+    adam_beta2: float = traced(0.999, _only_of("adam_beta2"), low=0.0, high=0.9999999)  # more would be 1 in float32
     """Decay of Adam's second moment."""
-    adam_eps: float = traced(1e-5, ADAM, low=0.0, high=1.0)
+    adam_eps: float = traced(1e-5, _only_of("adam_eps"), low=0.0, high=1.0)
     """Adam's ε."""
-    momentum: float = traced(0.0, SGD, low=0.0, high=0.999999)
+    momentum: float = traced(0.0, _only_of("momentum"), low=0.0, high=0.999999)
     """Momentum of SGD."""
     weight_decay: float = traced(0.0, low=0.0, high=1e3)
     """Decoupled weight decay."""
     max_grad_norm: float | None = traced(0.5, low=0.0, positive=True)
     """Clip the global norm of the gradient (none: off)."""
 
-    network: Literal["auto", "mlp", "nature", "impala"] = static("auto")
+    network: NetworkName = static("auto", explained={f.name: f.summary for f in FAMILIES.values()})
     """Network family; auto takes nature (Mnih et al. 2015) for images of 36 × 36 and more, mlp for all else."""
     hidden_sizes: tuple[int, ...] | None = static(None)
     """Widths of the dense layers; if not given 64 64 (mlp), 512 after nature's convolutions, 256 after impala's."""
-    impala_channels: tuple[int, ...] = static((16, 32, 32), IMPALA)
+    impala_channels: tuple[int, ...] = static((16, 32, 32), _only_of_networks("impala_channels"))
     """Channels of the IMPALA stacks."""
-    activation: Literal["tanh", "relu", "elu", "silu", "gelu"] = static("tanh", MLP)
+    activation: Literal["tanh", "relu", "elu", "silu", "gelu"] = static("tanh", _only_of_networks("activation"))
     """Nonlinearity of the MLP."""
-    ortho_init: bool = static(True, MLP)
+    ortho_init: bool = static(True, _only_of_networks("ortho_init"))
     """Start from orthogonal weights (gains √2, 0.01 for actions, 1 for values), or as PyTorch: U(±1/√inputs)."""
     arch: Literal["dual", "shared", "detach"] = static("dual", CRITIC)
     """Separate policy and value networks, one shared trunk, or a shared trunk the value loss does not train."""
@@ -348,9 +368,14 @@ class Config:
         return self.traits.gae
 
     @property
-    def is_clipped(self) -> bool:
-        """Whether the ratio to the proximal policy is clipped."""
-        return self.has_surrogate and self.surrogate == "clip"
+    def descent(self) -> OptimizerKind:
+        """How gradients become steps."""
+        return OPTIMIZERS[self.optimizer]
+
+    @property
+    def limit(self) -> Surrogate | None:
+        """What keeps updates near the proximal policy; None for algorithms that have none."""
+        return SURROGATES[self.surrogate] if self.has_surrogate else None
 
     @property
     def whole_episodes(self) -> bool:

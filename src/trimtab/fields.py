@@ -12,8 +12,8 @@ import functools
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, Union
 
 from trimtab.errors import UserError
@@ -57,11 +57,20 @@ class Declared:
     high: float = math.inf
     positive: bool = False
     needs: tuple[Need, ...] = ()
+    explained: Mapping[str, str] = field(default_factory=dict)  # what each choice does, where choices are registered
 
 
-def static(default: Any, *needs: Need, low: float = -math.inf, high: float = math.inf, positive: bool = False) -> Any:
+def static(
+    default: Any,
+    *needs: Need,
+    low: float = -math.inf,
+    high: float = math.inf,
+    positive: bool = False,
+    explained: Mapping[str, str] | None = None,
+) -> Any:
     """A field that sets a shape or selects code."""
-    return dataclasses.field(default=default, metadata={"declared": Declared("static", low, high, positive, needs)})
+    declared = Declared("static", low, high, positive, needs, explained or {})
+    return dataclasses.field(default=default, metadata={"declared": declared})
 
 
 def traced(default: Any, *needs: Need, low: float = -math.inf, high: float = math.inf, positive: bool = False) -> Any:

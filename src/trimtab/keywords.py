@@ -8,6 +8,9 @@ from __future__ import annotations
 from typing import Any, Literal, TypedDict
 
 from trimtab.algorithms import Name
+from trimtab.nets.families import NetworkName
+from trimtab.optimizers import OptimizerName
+from trimtab.surrogates import SurrogateName
 
 
 class Fields(TypedDict, total=False):
@@ -29,7 +32,7 @@ class Fields(TypedDict, total=False):
     minibatch_by: Literal["samples", "rows"]
     update_epochs: int
     value_epochs: int | None
-    surrogate: Literal["clip", "kl"]
+    surrogate: SurrogateName
     clip_coef: float
     clip_anneal: Literal["constant", "linear"]
     kl_coef: float
@@ -44,7 +47,7 @@ class Fields(TypedDict, total=False):
     norm_adv: Literal["none", "batch", "minibatch", "ewma"]
     norm_adv_span: float
     baseline: bool
-    optimizer: Literal["adam", "sgd"]
+    optimizer: OptimizerName
     learning_rate: float
     value_learning_rate: float | None
     anneal_lr: Literal["constant", "linear", "cosine", "adaptive"]
@@ -56,7 +59,7 @@ class Fields(TypedDict, total=False):
     momentum: float
     weight_decay: float
     max_grad_norm: float | None
-    network: Literal["auto", "mlp", "nature", "impala"]
+    network: NetworkName
     hidden_sizes: tuple[int, ...] | None
     impala_channels: tuple[int, ...]
     activation: Literal["tanh", "relu", "elu", "silu", "gelu"]

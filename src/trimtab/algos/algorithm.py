@@ -13,12 +13,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from trimtab import across, ewma, normalize, returns
 from trimtab.algos import auxiliary, reinforce, rollout, update
 from trimtab.algos.light import light_probe
-from trimtab.algos.optimizer import Hypers, Rates, anneal, begin, schedule, warmup
+from trimtab.algos.optimizer import Hypers, Rates, anneal, schedule, warmup
 from trimtab.algos.rollout import Acted, Carry, Rollout
 from trimtab.algos.state import Batch, Info, Optimizer, Phase, State, absent
 from trimtab.config import Config
 from trimtab.nets.agent import Agent, Params, distribution_for
-from trimtab.nets.choice import choose_network, widths
+from trimtab.nets.families import choose_network, widths
 from trimtab.normalize import Moments
 
 
@@ -93,8 +93,8 @@ class Algorithm:
         return self._with_buffers(state)
 
     def _optimizer(self, params: Params) -> Optimizer:
-        kind = self.config.optimizer
-        return Optimizer(begin(kind, params.policy), begin(kind, params.value))
+        begin = self.config.descent.begin
+        return Optimizer(begin(params.policy), begin(params.value))
 
     def _with_buffers(self, state: State) -> State:
         """Room for the staleness queue and the PPG phase, sized from an abstract batch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from trimtab.algorithms import ADAPTIVE_RATES
 
@@ -21,42 +21,6 @@ class Rates(NamedTuple):
     ent_coef: Float[Array, ""]
     value_learning_rate: Float[Array, ""]
     share: Float[Array, ""]
-
-
-class Adam(NamedTuple):
-    """Moments of gradients so far, and of how many."""
-
-    count: Int[Array, ""]
-    mu: Float[Array, " P"]
-    nu: Float[Array, " P"]
-
-
-class Momentum(NamedTuple):
-    """The decaying sum of gradients."""
-
-    trace: Float[Array, " P"]
-
-
-def begin(kind: str, params: Float[Array, " P"]) -> Adam | Momentum:
-    """The optimizer's state before its first step."""
-    zeros = jnp.zeros_like(params)
-    return Adam(jnp.zeros((), jnp.int32), zeros, zeros) if kind == "adam" else Momentum(zeros)
-
-
-def direction(hypers: Hypers, gradient: Float[Array, " P"], state: Adam | Momentum):
-    """The direction a gradient is turned into, before the step size: Adam's (Kingma & Ba 2015) or momentum's.
-
-    m ← β₁ m + (1−β₁) g,  v ← β₂ v + (1−β₂) g²,  m/(1−β₁ᵏ) / (√(v/(1−β₂ᵏ)) + ε);   or   s ← g + momentum · s
-    """
-    if isinstance(state, Momentum):
-        trace = gradient + hypers["momentum"] * state.trace
-        return trace, Momentum(trace)
-    beta1, beta2 = hypers["adam_beta1"], hypers["adam_beta2"]
-    count = state.count + 1
-    mu = (1 - beta1) * gradient + beta1 * state.mu
-    nu = (1 - beta2) * gradient**2 + beta2 * state.nu
-    unbiased = mu / (1 - beta1**count), nu / (1 - beta2**count)
-    return unbiased[0] / (jnp.sqrt(unbiased[1]) + hypers["adam_eps"]), Adam(count, mu, nu)
 
 
 def schedule(kind: str, progress: Float[Array, ""]) -> Float[Array, ""]:
@@ -99,6 +63,6 @@ def clip_factor(norm: Float[Array, ""], max_norm: Float[Array, ""]) -> Float[Arr
 
 
 def descend(hypers: Hypers, params, gradient, opt_state, learning_rate):
-    """θ ← θ - α (direction(g) + weight_decay · θ)."""
-    towards, opt_state = direction(hypers, gradient, opt_state)
+    """θ ← θ - α (direction(g) + weight_decay · θ), the direction that of the optimizer whose state this is."""
+    towards, opt_state = opt_state.direction(hypers, gradient)
     return params - learning_rate * (towards + hypers["weight_decay"] * params), opt_state

@@ -23,6 +23,7 @@ from trimtab.ewma import Ewma
 from trimtab.nets.agent import Agent, Params
 from trimtab.normalize import standardize
 from trimtab.prng import unrolled
+from trimtab.surrogates import Terms
 
 METRICS = (
     "policy_gradient_loss",
@@ -67,15 +68,16 @@ def policy_objective(
     config: Config, agent: Agent, hypers: Hypers, dist, batch: Batch, proximal: Proximal
 ) -> Float[Array, " B"]:
     """Per sample, to maximise, given the current distribution parameters `dist`; the one the trainer averages."""
-    logp = agent.dist.logp(dist, batch.action)
-    if not config.has_surrogate:
+    logp, limit = agent.dist.logp(dist, batch.action), config.limit
+    if limit is None:
         return objectives.policy_gradient(logp, batch.advantage)
-    if config.surrogate == "kl":
-        kl = agent.dist.kl(proximal.dist, dist)
-        return objectives.kl_penalized(logp, batch.logp, kl, batch.advantage, hypers["kl_coef"], hypers["imp_samp_max"])
-    return objectives.clipped(
-        logp, proximal.logp, batch.logp, batch.advantage, hypers["clip_coef"], hypers["imp_samp_max"]
-    )
+    return limit.objective(_terms(agent, hypers, dist, logp, batch, proximal), hypers[limit.coefficient])
+
+
+def _terms(agent: Agent, hypers: Hypers, dist, logp: Float[Array, " B"], batch: Batch, proximal: Proximal) -> Terms:
+    """What a surrogate may use of each sample."""
+    kl_prox = lambda: agent.dist.kl(proximal.dist, dist)
+    return Terms(logp, proximal.logp, batch.logp, batch.advantage, hypers["imp_samp_max"], kl_prox)
 
 
 def mean_objective(config: Config, agent: Agent, hypers: Hypers, dist, batch: Batch, proximal: Proximal):
@@ -129,14 +131,9 @@ def _watch_policy(config: Config, agent: Agent, hypers: Hypers, dist, batch: Bat
     }
     if config.anneal_lr == "adaptive":
         watched["kl_behavior"] = mean(agent.dist.kl(batch.dist, dist))
-    if config.has_surrogate:
+    if (limit := config.limit) is not None:
         log_prox = logp - proximal.logp
-        outside, zero = objectives.clip_binds(
-            logp,
-            proximal.logp,
-            batch.advantage,
-            hypers["clip_coef"] if config.surrogate == "clip" else jnp.inf,
-        )
+        outside, zero = limit.limits(_terms(agent, hypers, dist, logp, batch, proximal), hypers[limit.coefficient])
         watched |= {
             "approx_kl_prox": mean(jnp.exp(log_prox) - 1.0 - log_prox),
             "kl_prox": mean(agent.dist.kl(proximal.dist, dist)),

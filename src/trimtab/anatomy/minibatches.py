@@ -108,7 +108,9 @@ def follow(
     state = algorithm.keep_values(state, fresh)
     batch, proximal, _ = algorithm.prepared(state, fresh, hypers)
     learner, hypers = algorithm.learner(state), algorithm.annealed(state, hypers)
-    unbounded = hypers | {"clip_coef": jnp.inf, "kl_coef": jnp.zeros(())}
+    limit = config.limit
+    assert limit is not None  # `effects` asks only then
+    unbounded = hypers | {limit.coefficient: jnp.asarray(limit.off)}
 
     def gradient(hypers: Hypers, learner: update.Learner, samples: Batch, near: update.Proximal):
         mean = lambda policy: update.mean_objective(

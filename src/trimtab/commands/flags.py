@@ -139,7 +139,9 @@ def add_fields(group: argparse._ArgumentGroup, cls: type, only: Collection[str] 
             continue
         kind, flag = base_of(kinds[item.name]), "--" + item.name.replace("_", "-")
         choices = choices_of(kinds[item.name])
-        text = _with_default(helps.get(item.name, ""), item.default).replace("%", "%%")
+        explained = item.metadata["declared"].explained if "declared" in item.metadata else {}
+        text = " ".join([helps.get(item.name, ""), *(f"{name}: {what}." for name, what in explained.items())])
+        text = _with_default(text, item.default).replace("%", "%%")
         shared: dict[str, Any] = {"dest": item.name, "default": argparse.SUPPRESS, "help": text}
         if kind is bool:
             group.add_argument(flag, metavar="true|false", **shared)

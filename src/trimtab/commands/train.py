@@ -133,7 +133,7 @@ def describe(preset: str | None, config: Config, spec: Spec) -> None:
     from rich.console import Console
 
     from trimtab.envs.table import action_in_words, observation_in_words
-    from trimtab.nets.choice import choose_network
+    from trimtab.nets.families import choose_network
 
     network = choose_network(config.network, spec.obs_shape)
     why = "" if config.network == network else f" (auto: observes {observation_in_words(spec)})"

@@ -18,11 +18,9 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
-from trimtab.nets import impala, nature
+from trimtab.nets.families import FAMILIES, TrunkShape
 from trimtab.nets.heads import Bernoullis, Categorical, Distribution, Gaussian, MultiCategorical
-from trimtab.nets.impala import Impala
-from trimtab.nets.mlp import MLP, Dense
-from trimtab.nets.nature import Nature
+from trimtab.nets.mlp import Dense
 
 
 class Params(NamedTuple):
@@ -85,20 +83,17 @@ class Agent:
         self._actor_parts, self._critic_parts = actor_parts, critic_parts
         self.dist, self.arch, self.critic, self.auxiliary = dist, arch, critic, auxiliary
         self._obs_shape, self._scale = obs_shape, 1 / 255 if obs_dtype == "uint8" else 1.0
-        self._network, self._hidden, self._channels = network, hidden_sizes, impala_channels
-        self.sees_images = network != "mlp"
+        self._family, self._hidden, self._channels = FAMILIES[network], hidden_sizes, impala_channels
+        self.sees_images = self._family.sees_images
         self._activation, self._log_std_init, self._ortho_init = activation, log_std_init, ortho_init
         policy, value = jax.eval_shape(self._build, jax.random.key(0))
         self._policy_unravel, self.policy_layout = _layout(policy)
         self._value_unravel, self.value_layout = _layout(value)
 
     def _trunk(self, key: PRNGKeyArray, parts: Parts) -> eqx.Module:
-        if self._network == "impala":
-            return Impala(key, self._obs_shape, self._channels, self._hidden, self._scale)
-        if self._network == "nature":
-            return Nature(key, self._obs_shape, self._hidden, self._scale)
         inputs = sum(stop - start for start, stop in parts) if parts else math.prod(self._obs_shape)
-        return MLP(key, inputs, self._hidden, self._activation, self._ortho_init)
+        sizes, start = (self._hidden, self._channels, self._scale), (self._activation, self._ortho_init)
+        return self._family.module.trunk(key, TrunkShape(self._obs_shape, inputs, *sizes, *start))
 
     def _build(self, key: PRNGKeyArray) -> tuple[PolicyNet, ValueNet]:
         trunk_key, head_key, value_key, value_head_key, aux_key = jax.random.split(key, 5)
@@ -135,7 +130,7 @@ class Agent:
         """
         if not self.sees_images or jax.default_backend() != "cpu":
             return count
-        most = impala.CPU_GROUP if self._network == "impala" else nature.CPU_GROUP
+        most = self._family.module.CPU_GROUP
         best = max(size for size in range(1, most + 1) if count % size == 0)
         return best if 2 * best > most or best == count else count
 
@@ -211,7 +206,7 @@ class Agent:
 
 def features_of(trunk: eqx.Module, obs: Num[Array, "B ..."]) -> Float[Array, "B features"]:
     """A trunk's features of a batch: image networks take batches, dense ones single observations."""
-    return trunk(obs) if isinstance(trunk, Impala | Nature) else jax.vmap(trunk)(obs)
+    return trunk(obs) if trunk.takes_batches else jax.vmap(trunk)(obs)
 
 
 def distribution_for(space) -> Distribution:

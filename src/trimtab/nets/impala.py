@@ -8,6 +8,7 @@ pooling gradients run about thirty times slower inside a compiled loop (and all 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
+from trimtab.nets.families import TrunkShape
 from trimtab.nets.mlp import Dense
 
 # Images at a time. On CPU so few that their activations (1.5 MB each) stay in the caches: this wins more than computing
@@ -214,6 +216,7 @@ class Stack(eqx.Module):
 class Impala(eqx.Module):
     """Stacks, then dense layers; a batch at a time, because gradients of weights are fastest over a whole batch."""
 
+    takes_batches: ClassVar[bool] = True
     stacks: tuple[Stack, ...]
     layers: tuple[Dense, ...]
     scale: float = eqx.field(static=True)
@@ -259,3 +262,8 @@ class Impala(eqx.Module):
         for layer in self.layers:
             x = jax.nn.relu(jax.vmap(layer)(x))
         return x
+
+
+def trunk(key: PRNGKeyArray, shape: TrunkShape) -> Impala:
+    """The convolutions and dense layers before the heads."""
+    return Impala(key, shape.obs_shape, shape.channels, shape.hidden_sizes, shape.scale)

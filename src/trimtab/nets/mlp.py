@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num, PRNGKeyArray
+
+from trimtab.nets.families import TrunkShape
 
 ACTIVATIONS = {
     "tanh": jnp.tanh,
@@ -69,6 +72,7 @@ class Dense(eqx.Module):
 class MLP(eqx.Module):
     """Hidden dense layers, each followed by the nonlinearity."""
 
+    takes_batches: ClassVar[bool] = False
     layers: tuple[Dense, ...]
     activation: str = eqx.field(static=True)
 
@@ -84,3 +88,11 @@ class MLP(eqx.Module):
         for layer in self.layers:
             x = ACTIVATIONS[self.activation](layer(x))
         return x
+
+
+CPU_GROUP = 0  # samples are not taken in groups
+
+
+def trunk(key: PRNGKeyArray, shape: TrunkShape) -> MLP:
+    """The dense layers before the heads."""
+    return MLP(key, shape.inputs, shape.hidden_sizes, shape.activation, shape.ortho_init)

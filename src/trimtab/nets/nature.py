@@ -8,13 +8,14 @@ loops (see `impala`), where all training is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
-from trimtab.nets.choice import NATURE_LAYERS
+from trimtab.nets.families import NATURE_LAYERS, TrunkShape
 from trimtab.nets.mlp import Dense
 
 GROUP = 1024  # images at a time: 0.7 GB of patches for those of Atari
@@ -76,6 +77,7 @@ class Conv(eqx.Module):
 class Nature(eqx.Module):
     """Three convolutions and dense layers, each followed by a relu; a batch at a time."""
 
+    takes_batches: ClassVar[bool] = True
     convolutions: tuple[Conv, ...]
     layers: tuple[Dense, ...]
     scale: float = eqx.field(static=True)
@@ -112,3 +114,8 @@ class Nature(eqx.Module):
         for layer in self.layers:
             x = jax.nn.relu(jax.vmap(layer)(x))
         return x
+
+
+def trunk(key: PRNGKeyArray, shape: TrunkShape) -> Nature:
+    """The convolutions and dense layers before the heads."""
+    return Nature(key, shape.obs_shape, shape.hidden_sizes, shape.scale)

@@ -6,7 +6,7 @@ from trimtab import envs
 from trimtab.config import Config
 from trimtab.envs.base import Spec, kind_of, outputs_of
 from trimtab.envs.table import action_in_words, observation_in_words
-from trimtab.nets.choice import choose_network, parameters
+from trimtab.nets.families import choose_network, parameters
 from trimtab.playbook.finding import Finding, ordered
 from trimtab.playbook.sizes import Action, Length, check_sizes
 from trimtab.runs import disk, memory

@@ -42,7 +42,7 @@ def _rules(records: Evidence) -> Iterator[Finding]:
     yield _lasting(records)
     yield from check_course(records)
     yield _gradient(records)
-    if records.config.is_clipped:
+    if (limit := records.config.limit) is not None and limit.clips:
         yield _clipping(records)
     if records.config.anneal_lr == "adaptive":
         yield _step_size(records)
@@ -267,7 +267,8 @@ def _critic(records: Evidence) -> Finding:
     numbers = dict(value=median, lo=lo, hi=hi, source="own", series=records.series("train/explained_variance"))
     if median > 0.2:
         return Finding("critic", "fine", statement, **numbers)
-    change = {"adam_beta2": 0.99} if records.config.optimizer == "adam" and records.config.adam_beta2 > 0.99 else {}
+    slow = "adam_beta2" in records.config.descent.fields and records.config.adam_beta2 > 0.99
+    change = {"adam_beta2": 0.99} if slow else {}
     if median > 0:
         advice = "little: β₂ = 0.99, more value epochs, or normalized rewards may help it keep up"
         return Finding("critic", "watch", statement, advice, change, **numbers)

@@ -68,12 +68,12 @@ def quick_start(
     env: Constructor | None = None,
 ) -> str | None:
     """Where nothing fits: the start for images, continuous or discrete actions, if one of the algorithms has one."""
-    from trimtab.nets.choice import choose_network
+    from trimtab.nets.families import FAMILIES, choose_network
 
     if not isinstance(env_kwargs, dict | None):
         raise ConfigError("env_kwargs", env_kwargs, "must be a mapping, for example {is_slippery: false}")
     spec = envs.look(env_id, backend, env_kwargs, constructor=env)
-    images = choose_network("auto", spec.obs_shape) == "nature"
+    images = FAMILIES[choose_network("auto", spec.obs_shape)].sees_images
     kind = "images" if images else "continuous" if isinstance(spec.action, envs.Continuous) else "discrete"
     return next((name for algo in algos if (name := f"{algo}/{kind}") in names()), None)
 

@@ -13,7 +13,7 @@ from typing import Any
 from trimtab import envs
 from trimtab.config import Config
 from trimtab.envs.own import Constructor
-from trimtab.nets.choice import choose_network
+from trimtab.nets.families import FAMILIES, choose_network
 
 
 def cache_dir() -> Path:
@@ -72,7 +72,7 @@ def threads_for(network: str, devices: int = 1) -> int | None:
 
     Several devices have their share of the cores each; XLA adds the threads that they need at least.
     """
-    if network == "mlp":
+    if not FAMILIES[network].sees_images:
         return 1
     return None if devices == 1 else max(1, cores() // devices)
 
@@ -83,6 +83,11 @@ def network_of(config: Config, constructor: Constructor | None = None) -> str:
         return config.network
     spec = envs.look(config.env_id, config.backend, config.env_kwargs, config.time_limit, constructor)
     return choose_network(config.network, spec.obs_shape)
+
+
+def sees_images(config: Config) -> bool:
+    """Whether the run's network is one for images."""
+    return FAMILIES[network_of(config)].sees_images
 
 
 def cores() -> int:

@@ -13,7 +13,7 @@ ROW = 1_000  # bytes an iteration adds to metrics.jsonl, about
 
 def checkpoint_bytes(config: Config, count: int) -> int:
     """A checkpoint of a run with `count` parameters: they, the optimizer's moments, the EWMA; the rest is small."""
-    moments = 2 if config.optimizer == "adam" else 1
+    moments = config.descent.vectors
     copies = 1 + moments + (1 if config.is_ewma else 0) + (moments if config.is_ppg else 0)
     return FLOAT * count * copies
 

@@ -20,9 +20,10 @@ from trimtab.algos.rollout import Carry, Rollout
 from trimtab.algos.state import Info, State
 from trimtab.config import Config, ConfigError
 from trimtab.envs.base import derived_seed
-from trimtab.nets.choice import SMALLEST_IMAGE, choose_network, fits
+from trimtab.nets.families import FAMILIES, choose_network
 from trimtab.runs import device, sharding
 from trimtab.runs.programs import Flat, exported
+from trimtab.wording import plain
 
 Waiting = Callable[[], Info]  # blocks until iterations are done; their Infos, stacked on a leading axis
 
@@ -104,14 +105,14 @@ def check_against_env(config: Config, spec) -> None:
     """What can only be refused once the environment is known."""
     if config.log_std_init != Config.log_std_init and not isinstance(spec.action, envs.Continuous):
         raise ConfigError("log_std_init", config.log_std_init, f"{spec.env_id} has discrete actions; nearest: 0.0")
-    if config.network in ("impala", "nature") and not fits(config.network, spec.obs_shape):
-        problem = f"needs images{SMALLEST_IMAGE[config.network]}, {spec.env_id} has shape {spec.obs_shape}"
+    family = FAMILIES[choose_network(config.network, spec.obs_shape)]
+    if not family.fits(spec.obs_shape):
+        problem = f"needs {family.needed}, {spec.env_id} has shape {spec.obs_shape}"
         raise ConfigError("network", config.network, f"{problem}; nearest: mlp")
-    network = choose_network(config.network, spec.obs_shape)
-    if network != "mlp" and config.activation != Config.activation:
-        raise ConfigError("activation", config.activation, f"{network} uses relu; nearest: {Config.activation}")
-    if network != "mlp" and config.ortho_init != Config.ortho_init:
-        raise ConfigError("ortho_init", config.ortho_init, f"{network} has a start of its own; nearest: true")
+    for name in {name for other in FAMILIES.values() for name in other.fields} - {*family.fields}:
+        if (value := getattr(config, name)) != getattr(Config, name):
+            problem = f"the network is {family.name}, which does not use it; nearest: {plain(getattr(Config, name))}"
+            raise ConfigError(name, value, problem)
     if config.arch != "dual" and set(config.actor_obs) != set(config.critic_obs):
         raise ConfigError("arch", config.arch, "policy and value see different observations; nearest: dual")
     for name in ("actor_obs", "critic_obs"):

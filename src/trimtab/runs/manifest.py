@@ -15,7 +15,7 @@ import jax
 import trimtab
 from trimtab.config import Config
 from trimtab.envs.base import Continuous, MultiDiscrete, Spec, kind_of, outputs_of
-from trimtab.nets.choice import choose_network
+from trimtab.nets.families import choose_network
 from trimtab.runs import device
 from trimtab.runs.engine import Engine
 

@@ -63,7 +63,7 @@ def _estimate(config: Config, spec: Spec, parameters: int, envs: int, staleness:
     samples = envs * config.num_steps
     rollout, batch, phase_bytes = _sample_bytes(config, spec)
     phase = iterations * samples if config.is_ppg else 0
-    moments = 2 if config.optimizer == "adam" else 1
+    moments = config.descent.vectors
     copies = 2 + moments + (1 if config.is_ewma else 0) + (moments if config.is_ppg else 0)
     parts = {
         "rollout": samples * rollout,

@@ -12,7 +12,7 @@ from jaxtyping import Float, Num, Shaped
 
 from trimtab import config as configuration
 from trimtab.config import Config
-from trimtab.nets.choice import NATURE_LAYERS, choose_network
+from trimtab.nets.families import FAMILIES, choose_network
 from trimtab.runs.export import standalone_numpy
 from trimtab.runs.records import RunDir, RunError
 
@@ -122,13 +122,12 @@ def _weights(config: Config, env: dict[str, Any], tensors: dict[str, np.ndarray]
         if name.startswith(prefix) and ".auxiliary." not in name
     }
     observation, action = env["observation"], env.get("action", {})
-    network = choose_network(config.network, tuple(observation["shape"]))
+    family = FAMILIES[choose_network(config.network, tuple(observation["shape"]))]
     weights["obs.shape"] = np.asarray(observation["shape"], np.int64)
-    weights["activation"] = np.asarray(config.activation if network == "mlp" else "relu")
-    if observation["dtype"] == "uint8" and (network != "mlp" or not config.norm_obs):
+    weights["activation"] = np.asarray("relu" if family.sees_images else config.activation)
+    if observation["dtype"] == "uint8" and (family.sees_images or not config.norm_obs):
         weights["obs.scale"] = np.asarray(1 / 255, np.float32)
-    if network == "nature":
-        weights |= _kernels(weights)
+    weights |= family.kernels(weights)
     if config.actor_obs:
         weights["obs.parts"] = np.asarray(observation["seen"], np.int64)
     if "choices" in action:
@@ -142,16 +141,6 @@ def _weights(config: Config, env: dict[str, Any], tensors: dict[str, np.ndarray]
             bounds = [beyond if bound is None else bound for bound in env["bounds"][name]]
             weights[name] = np.asarray(bounds, np.float32)
     return weights
-
-
-def _kernels(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Nature's convolutions as [row, column, input, output]; training keeps them in the order of its patches."""
-    kernels: dict[str, np.ndarray] = {"strides": np.asarray([stride for _, _, stride in NATURE_LAYERS], np.int64)}
-    for k, (outputs, size, stride) in enumerate(NATURE_LAYERS):
-        cells = size // stride
-        by_cell = weights[f"convolutions.{k}.weight"].reshape(cells, cells, stride, stride, -1, outputs)
-        kernels[f"convolutions.{k}.weight"] = by_cell.transpose(0, 2, 1, 3, 4, 5).reshape(size, size, -1, outputs)
-    return kernels
 
 
 def _plain_name(name: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 from trimtab.config import Config
 from trimtab.envs import EnvError
-from trimtab.runs.device import cores, machine, network_of
+from trimtab.runs.device import cores, machine, sees_images
 from trimtab.studies.declared import Declared
 from trimtab.studies.executor import Inline, Queue
 from trimtab.studies.job import Job, Train
@@ -103,7 +103,7 @@ class Speeds:
         sizes = self.timed.get(_kind(config))
         if sizes is None:
             return self.usual(config.num_envs), "as others"
-        basis = "measured" if config.num_envs in sizes or network_of(config) != "mlp" else "between measured"
+        basis = "measured" if config.num_envs in sizes or sees_images(config) else "between measured"
         return _between(sizes, config.num_envs), basis
 
 
@@ -128,7 +128,7 @@ def _calibrate(configs: Sequence[Config]) -> Speeds:
         if speeds.timed and time.monotonic() > until:
             break
         few, many = (pick(same, key=lambda c: c.num_envs) for pick in (min, max))
-        extremes = {c.num_envs: c for c in ((few, many) if network_of(many) == "mlp" else (many,))}
+        extremes = {c.num_envs: c for c in ((few, many) if not sees_images(many) else (many,))}
         sizes = {num_envs: seconds for num_envs, c in extremes.items() if (seconds := _measured(c))}
         if sizes:
             speeds.timed[kind] = sizes
@@ -148,7 +148,7 @@ def _measured(config: Config) -> float | None:
 
 def _shortened(config: Config) -> Config:
     """The same work for a moment: two iterations or two phases at least."""
-    if network_of(config) != "mlp":
+    if sees_images(config):
         phase = {"policy_iterations": 1} if config.is_ppg else {}
         config = config.replace(**IMAGES, **phase)
         return config.replace(total_timesteps=2 * config.batch)
