@@ -18,6 +18,13 @@ demo: $(BASE)  ## how should 1,024 Pendulum samples be split into N × T? (a few
 test: setup debian check docs  ## set up, check, build the documentation and run the tests
 	$(BIN)/python -m pytest
 
+QUICK := errors reading returns objectives ewma minibatch normalize prng stats estimate quantities wording config options \
+  architecture light optimizer surrogates mutations
+quick: setup  ## lint, types and the tests that take seconds, for use while editing (under a minute)
+	$(BIN)/ruff check --quiet src tests benchmarks docs
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q $(foreach name,$(QUICK),$(wildcard tests/test_$(name).py))
+
 check: setup  ## formatting, lint and types
 	$(BIN)/ruff format --check --quiet src tests benchmarks docs
 	$(BIN)/ruff check --quiet src tests benchmarks docs
