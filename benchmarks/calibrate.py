@@ -12,17 +12,17 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from trimtab.runs.device import cores, machine
+from trimtab.training.device import cores, machine
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 
 
 def one(argument: tuple[int, int]) -> dict[str, Any]:
     """One cell, in a process of its own."""
-    from trimtab.runs import device
+    from trimtab.training import device
 
     device.prepare(1)
-    from trimtab.anatomy.calibration import Bench, cells, coverage
+    from trimtab.gradient.calibration import Bench, cells, coverage
 
     index, repetitions = argument
     cell = cells()[index]
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--only", type=int, nargs="*", help="cells by number")
     given = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from trimtab.anatomy.calibration import cells
+    from trimtab.gradient.calibration import cells
 
     chosen = given.only if given.only is not None else range(len(cells()))
     found = []

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from trimtab.report.style import BLUE, GREY, themed
+from trimtab.show.style import BLUE, GREY, themed
 
 
 def throughput(work: dict[str, Any]) -> alt.TopLevelMixin:

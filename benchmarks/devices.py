@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from trimtab import presets
+from trimtab.advise.planning import look, number_of_parameters
 from trimtab.config import from_dict
-from trimtab.playbook.plan import look, number_of_parameters
-from trimtab.runs import memory
-from trimtab.runs.device import machine
+from trimtab.training import memory_estimate
+from trimtab.training.device import machine
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 STARPILOT = "procgen/starpilot-hard"
@@ -111,7 +111,7 @@ def peak(num_envs: int, num_steps: int, devices: int, channels: Sequence[int]) -
         "channels": list(channels),
         "peak": resident(num_envs, num_steps),
         "small": resident(2, 8),
-        "estimate": memory.estimate(config, spec, number_of_parameters(config, spec)).total,
+        "estimate": memory_estimate.estimate(config, spec, number_of_parameters(config, spec)).total,
     }
 
 
@@ -190,12 +190,11 @@ def _memory(rows: list[dict[str, Any]]) -> list[str]:
     ]
     for row in rows:
         taken = row["peak"] - row["small"]
-        sizes = [memory.human(row[name]) for name in ("peak", "small")] + [memory.human(taken)]
+        sizes = [memory_estimate.human(row[name]) for name in ("peak", "small")] + [memory_estimate.human(taken)]
         channels = "-".join(map(str, row["channels"]))
         named = f"{row['num_envs']} × {row['num_steps']} | {channels} | {row['devices']}"
-        lines.append(
-            f"| {named} | {' | '.join(sizes)} | {memory.human(row['estimate'])} | {taken / row['estimate']:.2f} |"
-        )
+        estimate = memory_estimate.human(row["estimate"])
+        lines.append(f"| {named} | {' | '.join(sizes)} | {estimate} | {taken / row['estimate']:.2f} |")
     return lines
 
 

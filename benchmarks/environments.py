@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from trimtab import envs
-from trimtab.envs import table
+from trimtab.envs import id_table
 from trimtab.envs.base import ActionSpace, EnvError, numbers_in
-from trimtab.envs.names import NATIVE_IDS, PGX_IDS, PLAYGROUND_IDS, XMINIGRID_IDS
-from trimtab.runs.device import cores, processor
+from trimtab.envs.known_ids import NATIVE_IDS, PGX_IDS, PLAYGROUND_IDS, XMINIGRID_IDS
+from trimtab.training.device import cores, processor
 
 PAGE = Path(__file__).parent.parent / "docs" / "results" / "environments.md"
 STEPS, NUM_ENVS = 100, 2
@@ -35,29 +35,29 @@ def write_table() -> None:
     """Ask every package for its ids and spaces."""
     import envpool
 
-    rows = [table.row_of(envs.make(i, num_envs=1, backend="native").spec, "gymnax") for i in NATIVE_IDS]
-    rows += [table.row_of(envs.make(i, num_envs=1, backend="pgx").spec, "pgx") for i in PGX_IDS]
-    rows += [table.row_of(envs.make(i, num_envs=1, backend="xminigrid").spec, "xminigrid") for i in XMINIGRID_IDS]
+    rows = [id_table.row_of(envs.make(i, num_envs=1, backend="native").spec, "gymnax") for i in NATIVE_IDS]
+    rows += [id_table.row_of(envs.make(i, num_envs=1, backend="pgx").spec, "pgx") for i in PGX_IDS]
+    rows += [id_table.row_of(envs.make(i, num_envs=1, backend="xminigrid").spec, "xminigrid") for i in XMINIGRID_IDS]
     rows += [
-        table.row_of(envs.make(i, num_envs=1, backend="playground").spec, "dm_control_suite") for i in PLAYGROUND_IDS
+        id_table.row_of(envs.make(i, num_envs=1, backend="playground").spec, "dm_control_suite") for i in PLAYGROUND_IDS
     ]
     for env_id in envpool.list_all_envs():
         family = envpool.registration.registry.specs[env_id][0].removeprefix("envpool.")
         rows.append(_pool_row(env_id, family))
-    table.write(rows)
-    print(f"{len(rows)} environments in {table.FILE}")
+    id_table.write(rows)
+    print(f"{len(rows)} environments in {id_table.FILE}")
 
 
-def _pool_row(env_id: str, family: str) -> table.TableRow:
-    from trimtab.envs.pool import PoolEnv
+def _pool_row(env_id: str, family: str) -> id_table.TableRow:
+    from trimtab.envs.envpool_backend import PoolEnv
 
     try:
-        return table.row_of(PoolEnv(env_id, 1).spec, family)
+        return id_table.row_of(PoolEnv(env_id, 1).spec, family)
     except EnvError as error:
         reason = str(error).removeprefix(f"env_id: {env_id} ")
     except RuntimeError:  # ViZDoom's own scenario is a file the user brings
         reason = "needs a scenario file of one's own"
-    return table.TableRow("envpool", family, env_id, "", "", "", reason)
+    return id_table.TableRow("envpool", family, env_id, "", "", "", reason)
 
 
 # The sweep -------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def kinds(chosen: list[tuple[str, str]]) -> dict[tuple[str, str, str], tuple[str
             spec = envs.look(env_id, backend)
         except EnvError:  # it was not stepped either, and is told there
             continue
-        key = (backend, table.observation_in_words(spec), table.action_in_words(spec.action))
+        key = (backend, id_table.observation_in_words(spec), id_table.action_in_words(spec.action))
         found.setdefault(key, (env_id, backend))
     return found
 

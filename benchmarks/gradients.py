@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from trimtab.runs.device import machine
+from trimtab.training.device import machine
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 SAMPLES, TURNS = 1024, 7
@@ -40,9 +40,9 @@ def jax_gram() -> tuple[float, Any]:
     import jax
     import jax.numpy as jnp
 
-    from trimtab.algos.gradients import PerSample, Samples
     from trimtab.nets.agent import Agent
     from trimtab.nets.heads import Gaussian
+    from trimtab.training.sample_gradients import PerSample, Samples
 
     agent = Agent((3,), "float32", Gaussian((-2.0,), (2.0,)), hidden_sizes=(64, 64))
     params = agent.init(jax.random.key(0))
@@ -101,12 +101,12 @@ def torch_times(threads: int, state) -> dict[str, float]:
 
 def full_probe_seconds() -> dict[str, float]:
     """A full probe of Pendulum 4 × 256 with 32 replicates and every quantity, before and after compiling."""
-    from trimtab.anatomy.options import ProbeOptions
-    from trimtab.anatomy.probe import Prober
     from trimtab.config import from_dict
+    from trimtab.gradient.probe_options import ProbeOptions
+    from trimtab.gradient.probing import Prober
     from trimtab.presets import load
-    from trimtab.runs.loop import train
-    from trimtab.runs.opening import opened
+    from trimtab.training.loop import train
+    from trimtab.training.opening import opened
 
     with tempfile.TemporaryDirectory() as folder:
         config = from_dict(load("ppo/Pendulum-v1") | {"num_envs": 4, "num_steps": 256, "total_timesteps": 20_480})
@@ -196,7 +196,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=list(PARTS), help="measure one part again, keep the others")
     given = parser.parse_args()
-    from trimtab.runs import device
+    from trimtab.training import device
 
     device.prepare(1)
     file = RESULTS / "gradients.json"

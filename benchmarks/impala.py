@@ -22,7 +22,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from trimtab.runs import device
+from trimtab.training import device
 
 ROOT = Path(__file__).resolve().parents[1]
 CHANNELS, OUTPUTS, SIZE = (16, 32, 32), 256, 64

@@ -30,19 +30,19 @@ class Mutant(NamedTuple):
 MUTANTS = [
     Mutant(
         "M for M − 1",
-        "anatomy/variance.py",
+        "gradient/variance.py",
         (("terms = squares * size / (size - 1)", "terms = squares * 1.0"),),
-        "tests/anatomy/test_variance.py",
+        "tests/gradient/test_variance.py",
     ),
     Mutant(
         "positions pooled (one mean for all t)",
-        "anatomy/variance.py",
+        "gradient/variance.py",
         (("gradients - gradient, 0.0) - means", "gradients - gradient, 0.0) - means.mean(axis=0)"),),
-        "tests/anatomy/test_variance.py",
+        "tests/gradient/test_variance.py",
     ),
     Mutant(
         "C_k cut at episode ends",
-        "anatomy/measure.py",
+        "gradient/moments.py",
         (
             ("samples, reference, valid, mean = inputs", "samples, reference, valid, episode, mean = inputs"),
             (
@@ -51,22 +51,22 @@ MUTANTS = [
             ),
             ("by_row(rows.valid), means if", "by_row(rows.valid), by_row(rows.episode), means if"),
         ),
-        "tests/anatomy/test_probe.py::test_lag_covariances_add_up_to_the_variance",
+        "tests/gradient/test_probe.py::test_lag_covariances_add_up_to_the_variance",
     ),
     Mutant(
         "correlations not cut at episode ends",
-        "anatomy/correlation.py",
+        "gradient/correlation.py",
         (
             (
                 "same = episode[:, : num_steps - lag] == episode[:, lag:]",
                 "same = np.ones((num_envs, num_steps - lag), dtype=bool)",
             ),
         ),
-        "tests/anatomy/test_correlation.py",
+        "tests/gradient/test_correlation.py",
     ),
     Mutant(
         "a percentile interval for |G|²",
-        "anatomy/squares.py",
+        "gradient/squared_means.py",
         (
             (
                 "        low, high = percentile(errors / reported)\n",
@@ -75,23 +75,23 @@ MUTANTS = [
                 "        return Estimate(self.value, *map(float, percentile(drawn)))\n",
             ),
         ),
-        "tests/anatomy/test_bias.py tests/anatomy/test_squares.py",
+        "tests/gradient/test_bias.py tests/gradient/test_squares.py",
     ),
     Mutant(
         "an interval for |G|² that takes the mean's direction as known",
-        "anatomy/squares.py",
+        "gradient/squared_means.py",
         (("np.where((root <= length)[:, None], shorter, stretched(right))", "shorter"),),
-        "tests/anatomy/test_squares.py",
+        "tests/gradient/test_squares.py",
     ),
     Mutant(
         "autoreset rows counted",
-        "anatomy/variance.py",
+        "gradient/variance.py",
         (("    return gradients, valid\n", "    return gradients, np.ones_like(valid)\n"),),
-        "tests/anatomy/test_variance.py",
+        "tests/gradient/test_variance.py",
     ),
     Mutant(
         "rows pooled under carry",
-        "anatomy/variance.py",
+        "gradient/variance.py",
         (
             (
                 "moments = [row_moments(gradients[:, n], sums[n], valid[:, n], gradient) for n in range(num_envs)]",
@@ -99,23 +99,23 @@ MUTANTS = [
                 "    moments = [row_moments(gradients[:, n], pooled, valid[:, n], gradient) for n in range(num_envs)]",
             ),
         ),
-        "tests/anatomy/test_variance.py",
+        "tests/gradient/test_variance.py",
     ),
     Mutant(
         "lag covariances of masked rows by position, not by sample",
-        "anatomy/variance.py",
+        "gradient/variance.py",
         (("(lags - np.arange(lags)) * (lags / self.mean_steps) ** 2", "(lags - np.arange(lags))"),),
-        "tests/anatomy/test_variance.py",
+        "tests/gradient/test_variance.py",
     ),
     Mutant(
         "a light probe whose rows all count as whole ones",
-        "algos/light.py",
+        "training/light_probe.py",
         (("weight.sum(0)[:, None] * mean[None]", "num_steps * mean[None]"),),
         "tests/test_gradients.py",
     ),
     Mutant(
         "the spread of advantages as E[x²] − mean²",
-        "normalize.py",
+        "math/normalize.py",
         (
             (
                 "    return AdvantageMoments(*merge(decayed_moments, advantage.reshape(-1), weight.reshape(-1)))\n",
@@ -130,55 +130,55 @@ MUTANTS = [
     ),
     Mutant(
         "GAE without λ",
-        "returns.py",
+        "math/returns.py",
         (("gamma * gae_lambda * keep", "gamma * keep"),),
         "tests/test_returns.py",
     ),
     Mutant(
         "truncation as termination",
-        "returns.py",
+        "math/returns.py",
         (("jnp.where(terminated, 0.0, next_value)", "jnp.where(terminated | truncated, 0.0, next_value)"),),
         "tests/test_returns.py",
     ),
     Mutant(
         "what lies behind an end is multiplied by 0",
-        "returns.py",
+        "math/returns.py",
         (("jnp.where(terminated, 0.0, next_value)", "(1.0 - terminated) * next_value"),),
         "tests/test_returns.py",
     ),
     Mutant(
         "value targets of a probe in units of rewards",
-        "anatomy/sampling.py",
+        "gradient/row_sampling.py",
         (("algorithm.in_units_of_values(state, target)", "target"),),
         "tests/test_options.py",
     ),
     Mutant(
         "an adaptive step size moved by rounding",
-        "algos/update.py",
+        "training/update.py",
         (("jnp.where(learner.has_moved, steered, adaptive)", "steered"),),
         "tests/test_options.py",
     ),
     Mutant(
         "a critic taken over without its moments",
-        "runs/start.py",
+        "training/warm_start.py",
         (("return agent.rescale_value(value, stats.std, stats.mean), None", "return value, None"),),
         "tests/test_lengths.py",
     ),
     Mutant(
         "the bias of the exact estimator ignores the time limit",
-        "anatomy/exact.py",
+        "gradient/exact.py",
         (("p.time_limit - np.arange(p.time_limit)[None, :]", "num_steps + 0 * np.arange(p.time_limit)[None, :]"),),
-        "tests/anatomy/test_exact.py",
+        "tests/gradient/test_exact.py",
     ),
     Mutant(
         "reference rollouts stop at the time limit",
-        "anatomy/sampling.py",
+        "gradient/row_sampling.py",
         (("env.without_time_limit(), env_state", "env, env_state"),),
-        "tests/anatomy/test_exact.py",
+        "tests/gradient/test_exact.py",
     ),
     Mutant(
         "an outcome is lost",
-        "studies/local.py",
+        "studies/local_workers.py",
         (
             (
                 'yield queue.settle(Outcome(job, store.place(job), word["result"], word["seconds"]))',
@@ -195,7 +195,7 @@ MUTANTS = [
     ),
     Mutant(
         "a stale program is reused for other static fields",
-        "config.py",
+        "config/run_config.py",
         (('if part_of(f) == "static")', 'if part_of(f) == "static" and f.name != "update_epochs")'),),
         "tests/studies/test_executor.py::test_programs_are_kept_by_shape_and_by_nothing_less",
     ),
@@ -207,13 +207,13 @@ MUTANTS = [
     ),
     Mutant(
         "one effect of many contradicts a claim by chance",
-        "studies/claims.py",
+        "experiments/claims.py",
         (("surely = [beyond(e, least, len(part)) for e in part]", "surely = [beyond(e, least) for e in part]"),),
         "tests/studies/test_claims.py",
     ),
     Mutant(
         "half of a claim's parts are enough",
-        "studies/claims.py",
+        "experiments/claims.py",
         (
             (
                 "words = [_word(part, least) for part in parts]",
@@ -224,25 +224,25 @@ MUTANTS = [
     ),
     Mutant(
         "a diverged run keeps its last return",
-        "studies/courses.py",
+        "experiments/run_scores.py",
         (("np.where(curve.step < stop, curve.value, curve.value[0])", "curve.value"),),
         "tests/studies/test_study.py::test_a_run_that_diverged_counts_with_the_return_it_began_with",
     ),
     Mutant(
         "the last observation is the environment's own array",
-        "envs/checked.py",
+        "envs/contract_checks.py",
         (("return np.array(obs)  #", "return np.asarray(obs)  #"),),
         "tests/envs/test_own.py",
     ),
     Mutant(
         "rows after a lost life are learned from",
-        "envs/pool.py",
+        "envs/envpool_backend.py",
         (("valid = step.valid & ~self._ended", "valid = step.valid"),),
         "tests/envs/test_pool.py::test_after_a_lost_life_the_row_that_resets_is_not_experience",
     ),
     Mutant(
         "groups of images are summed, not averaged",
-        "algos/update.py",
+        "training/update.py",
         (("g * (size / count)", "g * 1.0"),),
         "tests/test_algos.py::test_a_gradient_group_by_group_is_that_of_the_whole_minibatch",
     ),

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.devices import DEFAULT, RESULTS
+from trimtab.advise.planning import look, number_of_parameters
 from trimtab.config import Config
-from trimtab.playbook.plan import look, number_of_parameters
-from trimtab.runs.memory import FLOAT, estimate_each, human
-from trimtab.shares import averaged, shared_by
+from trimtab.config.device_shares import averaged, shared_by
+from trimtab.experiments.paper.invariance import Invariance
 from trimtab.studies.job import Train
-from trimtab.studies.paper.invariance import Invariance
+from trimtab.training.memory_estimate import FLOAT, estimate_each, human
 
 COUNTS = (1, 4, 8)
 NETWORKS = {"1 Gbit/s": 1e9 / 8, "10 Gbit/s": 10e9 / 8, "100 Gbit/s": 100e9 / 8}  # bytes per second

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from trimtab.runs.device import machine
+from trimtab.training.device import machine
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -84,7 +84,7 @@ def warm_overhead(jobs: int = 6) -> dict[str, float]:
     """Seconds that a job of a known shape takes in a warm worker beyond its own training."""
     from trimtab import presets
     from trimtab.studies.job import Train
-    from trimtab.studies.local import Local
+    from trimtab.studies.local_workers import Local
     from trimtab.studies.store import Store
 
     config = presets.layered({"env_id": "CartPole-v1", "total_timesteps": 20_480, "num_envs": 4, "num_steps": 128})

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from trimtab.runs.device import machine
+from trimtab.training.device import machine
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -220,7 +220,7 @@ def main() -> None:
 
 def write_page(results: dict[str, Any]) -> None:
     from benchmarks.charts import throughput
-    from trimtab.report import style
+    from trimtab.show import style
 
     style.save(throughput(results["work"]), RESULTS / "bench.svg")
     lines = [

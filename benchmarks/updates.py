@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from trimtab.runs import device
+from trimtab.training import device
 
 device.prepare(1)
 
@@ -20,7 +20,7 @@ import jax  # noqa: E402  (after the number of threads is set)
 import numpy as np  # noqa: E402
 
 from trimtab.config import Config  # noqa: E402
-from trimtab.runs import engine  # noqa: E402
+from trimtab.training import engine  # noqa: E402
 
 PENDULUM = Config(
     env_id="Pendulum-v1",

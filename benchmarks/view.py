@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.runs.device import machine
-from trimtab.stats import mean_interval
+from trimtab.math.stats import mean_interval
+from trimtab.training.device import machine
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"

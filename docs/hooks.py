@@ -34,8 +34,8 @@ def _at_root(name: str) -> str:
 def commands_page() -> str:
     """What every command's `--help` says."""
     os.environ["COLUMNS"] = "100"
-    from trimtab.commands import HELP
-    from trimtab.commands.described import parsers
+    from trimtab.operations import HELP
+    from trimtab.operations.parsers import parsers
 
     lines = [
         "# Commands",

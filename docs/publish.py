@@ -17,19 +17,18 @@ from typing import Any
 
 import polars as pl
 
-from trimtab.estimate import Estimate
-from trimtab.quantities import quantity
-from trimtab.report import verdicts
-from trimtab.report.numbers import raised
-from trimtab.report.split import columns
-from trimtab.report.study import time_taken
-from trimtab.report.tune import changed
-from trimtab.runs.device import machine
-from trimtab.runs.records import write_atomically, write_json
-from trimtab.studies.catalogue import DECLARED
-from trimtab.studies.ledger import counted, judged_rows
-from trimtab.studies.study import time_of
-from trimtab.wording import plain
+from trimtab.core.estimate import Estimate
+from trimtab.core.quantities import quantity
+from trimtab.core.wording import plain
+from trimtab.experiments.catalogue import DECLARED
+from trimtab.experiments.ledger import counted, judged_rows
+from trimtab.show import split_columns, verdicts
+from trimtab.show.numbers import raised
+from trimtab.show.study_page import time_taken
+from trimtab.show.tune_page import changed
+from trimtab.studies.study_engine import time_of
+from trimtab.training.device import machine
+from trimtab.training.records import write_atomically, write_json
 
 RESULTS = Path(__file__).parent / "results"
 LARGEST = 500_000  # bytes of a figure or a table
@@ -255,12 +254,14 @@ def answer_page(folder: Path) -> tuple[str, str]:
 
 def _split(answer: dict[str, Any]) -> list[str]:
     """Every split with what was measured of it, then stage by stage."""
-    power = columns.power(answer["rows"])
+    power = split_columns.power(answer["rows"])
     flat = lambda cell: cell.strip().replace("\n", "<br>")
-    lines = ["| N × T | verdict | " + " | ".join(_text(quantity(name).label) for name in columns.ALL) + " | seeds |"]
-    lines.append("|---" * (len(columns.ALL) + 3) + "|")
+    lines = [
+        "| N × T | verdict | " + " | ".join(_text(quantity(name).label) for name in split_columns.ALL) + " | seeds |"
+    ]
+    lines.append("|---" * (len(split_columns.ALL) + 3) + "|")
     for row in answer["rows"]:
-        cells = [flat(columns.cell(row, name, power)) for name in columns.ALL]
+        cells = [flat(split_columns.cell(row, name, power)) for name in split_columns.ALL]
         split = f"{row['num_envs']} × {row['num_steps']}"
         lines.append(f"| {split} | {row['verdict']} | {' | '.join(map(_text, cells))} | {row['seeds']} |")
     lines += ["", f"Variance, its two terms and bias² in {raised(power)} gradient², at step {answer['at']:,}.", ""]

@@ -19,7 +19,15 @@ os.environ.setdefault("TRIMTAB_CACHE", os.path.join(tempfile.gettempdir(), "trim
 
 from jaxtyping import install_import_hook  # noqa: E402
 
-_CHECKED = ("returns", "objectives", "ewma", "normalize", "minibatch", "nets", "algos.rollout")
+_CHECKED = (
+    "math.returns",
+    "math.objectives",
+    "math.ewma",
+    "math.normalize",
+    "math.minibatch",
+    "nets",
+    "training.rollout",
+)
 install_import_hook([f"trimtab.{name}" for name in _CHECKED], "beartype.beartype")
 
 import hypothesis  # noqa: E402
@@ -27,7 +35,7 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 import tiny  # noqa: E402
 
-from trimtab.runs import device  # noqa: E402
+from trimtab.training import device  # noqa: E402
 
 device.prepare(1)
 jax.config.update("jax_numpy_rank_promotion", "raise")

@@ -14,15 +14,16 @@ import numpy as np
 import tiny
 from jax.sharding import PartitionSpec
 
-from trimtab import across, envs, minibatch
-from trimtab.algos.algorithm import Algorithm, hypers_of
-from trimtab.anatomy.probe import probe
-from trimtab.anatomy.table import frame_of
+from trimtab import envs
 from trimtab.config import Config
-from trimtab.runs import device, sharding
-from trimtab.runs.engine import advance, build
-from trimtab.runs.loop import train
-from trimtab.shares import shared_by
+from trimtab.config.device_shares import shared_by
+from trimtab.gradient.measurements import frame_of
+from trimtab.gradient.probing import probe
+from trimtab.math import across_devices, minibatch
+from trimtab.training import device, sharding
+from trimtab.training.algorithm import Algorithm, hypers_of
+from trimtab.training.engine import advance, build
+from trimtab.training.loop import train
 
 ENVS = 8
 BASE = {"num_envs": ENVS, "total_timesteps": 512, "update_epochs": 2, "learning_rate": 0.003}
@@ -55,8 +56,8 @@ def plan_orders(count: int) -> None:
 
     def planned(original):
         def order(key, size, *more):
-            if across.count() > 1:
-                return original(jax.random.key(jax.lax.axis_index(across.DEVICES)), size, *more)
+            if across_devices.count() > 1:
+                return original(jax.random.key(jax.lax.axis_index(across_devices.DEVICES)), size, *more)
             parts = [original(jax.random.key(d), size // count, *more) for d in range(count)]
             return jnp.concatenate([numbered(part, d, count) for d, part in enumerate(parts)], axis=1)
 

@@ -10,11 +10,11 @@ import pytest
 import tiny
 import twins
 
-from trimtab import minibatch, objectives
-from trimtab.algos import auxiliary, update
-from trimtab.algos.algorithm import hypers_of
+from trimtab.math import minibatch, objectives
 from trimtab.nets.agent import Agent
 from trimtab.nets.heads import Categorical
+from trimtab.training import auxiliary_phase, update
+from trimtab.training.algorithm import hypers_of
 
 PPG = {"policy_iterations": 2, "aux_epochs": 2}
 KINDS = {
@@ -331,10 +331,10 @@ def test_the_value_error_of_a_phase_is_that_of_all_its_environments():
     for environment in range(config.num_envs):  # sample (t, n) of an iteration is at t N + n
         phase = state.phase._replace(target=state.phase.target.at[:, environment :: config.num_envs].set(1e3))
         key, share = jax.random.key(0), jnp.ones(())
-        watched = auxiliary.auxiliary_phase(
+        watched = auxiliary_phase.auxiliary_phase(
             config, algorithm.agent, hypers, state.params, state.auxiliary, phase, key, share
         )[2]
-        assert float(watched[auxiliary.METRICS.index("value_error_before")]) > 1e5
+        assert float(watched[auxiliary_phase.METRICS.index("value_error_before")]) > 1e5
 
 
 def test_the_phase_buffer_holds_the_observations_of_its_iterations():

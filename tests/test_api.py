@@ -16,16 +16,16 @@ import tiny
 
 import trimtab
 from trimtab import api, cli
-from trimtab.anatomy.options import ProbeOptions
-from trimtab.anatomy.probe import probe as measure
-from trimtab.api.source import is_quiet
-from trimtab.commands import HELP
-from trimtab.commands.shared import layered_config
+from trimtab.advise.rescaling import rescale
 from trimtab.config import Config, ConfigError
-from trimtab.keywords import Fields
-from trimtab.playbook.rescale import rescale
-from trimtab.runs.progress import Progress
-from trimtab.runs.records import RunDir, RunError
+from trimtab.config.keywords import Fields
+from trimtab.gradient.probe_options import ProbeOptions
+from trimtab.gradient.probing import probe as measure
+from trimtab.operations import HELP
+from trimtab.operations.shared import layered_config
+from trimtab.operations.source import is_quiet
+from trimtab.training.progress import Progress
+from trimtab.training.records import RunDir, RunError
 
 LATER = {"Constructor": object, "Anatomy": object, "Studied": object}  # what is imported for type checkers only
 
@@ -62,7 +62,9 @@ def test_a_split_refuses_what_it_varies_and_what_contradicts_its_run(run, tmp_pa
 def test_studies_from_python_lie_where_the_command_puts_them(monkeypatch, tmp_path):
     begun = []
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("trimtab.studies.study.begin", lambda study, out, *rest: begun.append(out) or {"run": ""})
+    monkeypatch.setattr(
+        "trimtab.studies.study_engine.begin", lambda study, out, *rest: begun.append(out) or {"run": ""}
+    )
     trimtab.study("paper/published")
     assert begun[0].as_posix() == "runs/study-paper-published-1"
 
@@ -201,7 +203,7 @@ def test_runs_side_by_side(run, tmp_path, capsys):
 def test_a_page_of_the_comparison_is_written(run, tmp_path, monkeypatch, capsys):
     """What the page looks like is the report's; here, that it is given the runs and written where asked."""
     drawn = types.SimpleNamespace(compare_page=lambda runs: " and ".join(run["name"] for run in runs))
-    monkeypatch.setitem(sys.modules, "trimtab.report.compare", drawn)
+    monkeypatch.setitem(sys.modules, "trimtab.show.comparison_page", drawn)
     other = RunDir.create(tmp_path / "other", Config().as_dict(), {"environment": {}})
     page = tmp_path / "page.html"
     assert cli.main(["compare", str(run.path), str(other.path), "--page", str(page)]) == 0
@@ -215,7 +217,7 @@ def test_two_runs_of_one_name_are_told_apart(tmp_path):
 
 
 def test_progress_in_a_notebook_is_one_cell_that_changes(monkeypatch, capsys):
-    progress, cells = importlib.import_module("trimtab.runs.progress"), []
+    progress, cells = importlib.import_module("trimtab.training.progress"), []
 
     class Cell:
         def update(self, bundle, raw):
@@ -273,7 +275,7 @@ def test_arguments_of_the_wrong_kind_are_named(run):
 
 
 def test_a_study_from_python_records_the_call_that_made_it():
-    from trimtab.api.studies import _call
+    from trimtab.operations.python_studies import _call
 
     fields = {"quick": True, "seeds": None, "gamma": 0.9}
     assert (

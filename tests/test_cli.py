@@ -7,10 +7,10 @@ import pytest
 import tiny
 
 from trimtab import cli
-from trimtab.commands import flags
 from trimtab.config import Config, ConfigError
-from trimtab.runs import progress
-from trimtab.runs.records import RunDir
+from trimtab.operations import flags
+from trimtab.training import progress
+from trimtab.training.records import RunDir
 
 WRONG = {
     "unknown command": "trian",
@@ -151,7 +151,7 @@ def test_a_file_of_fields_lies_over_the_preset(runs):
     """What a file does not say comes from the environment's own preset, unless there is to be none."""
     from argparse import Namespace
 
-    from trimtab.commands.shared import layered_config, preset_of
+    from trimtab.operations.shared import layered_config, preset_of
 
     (runs / "few.yaml").write_text("env_id: Pendulum-v1\nnum_steps: 64\n")
     given = Namespace(config="few.yaml", preset=None, total_timesteps="4096")

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trimtab import envs
-from trimtab.algorithms import ALGORITHMS, Name
-from trimtab.algos.algorithm import hypers_of
-from trimtab.commands.shared import layered_config
 from trimtab.config import Config, ConfigError, from_dict
+from trimtab.config.algorithms import ALGORITHMS, Name
 from trimtab.envs.base import Discrete, Spec
-from trimtab.runs import engine
+from trimtab.operations.shared import layered_config
+from trimtab.training import engine
+from trimtab.training.algorithm import hypers_of
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,13 @@ import pytest
 from test_runs import assert_same, flags_of, one_line, recorded, trimtab
 
 from trimtab import cli
+from trimtab.advise.rescaling import rescale
 from trimtab.config import Config, ConfigError
+from trimtab.config.device_shares import averaged, shared_by
 from trimtab.envs.base import Discrete, Spec
-from trimtab.playbook.rescale import rescale
-from trimtab.runs import hosts, memory
-from trimtab.runs.records import Checkpoint, RunDir
-from trimtab.shares import averaged, shared_by
-from trimtab.studies.own.devices import COLUMNS, Devices, _differences
+from trimtab.experiments.own.devices_learning import COLUMNS, Devices, _differences
+from trimtab.training import hosts, memory_estimate
+from trimtab.training.records import Checkpoint, RunDir
 
 HERE = Path(__file__).parent
 SHARED = [
@@ -135,13 +135,13 @@ def test_rescaling_to_devices_and_back_leads_back():
 def test_memory_of_a_device_is_its_share_and_all_parameters(capsys):
     spec = Spec("Box", "native", (3,), "float32", Discrete(2), 200, True)
     one, two = Config(num_envs=8), Config(num_envs=8, devices=2)
-    each, whole = memory.estimate_each(two, spec, 1000), memory.estimate(one, spec, 1000)
+    each, whole = memory_estimate.estimate_each(two, spec, 1000), memory_estimate.estimate(one, spec, 1000)
     assert each.parts["rollout"] * 2 == whole.parts["rollout"]
     assert each.parts["parameters and optimizer"] == whole.parts["parameters and optimizer"]
-    assert memory.estimate(two, spec, 1000).total == 2 * each.total
-    memory.refuse_what_cannot_fit(two, spec, 1000, each.total)  # an accelerator's memory is for its share
+    assert memory_estimate.estimate(two, spec, 1000).total == 2 * each.total
+    memory_estimate.refuse_what_cannot_fit(two, spec, 1000, each.total)  # an accelerator's memory is for its share
     with pytest.raises(ConfigError, match="needs at least"):
-        memory.refuse_what_cannot_fit(two, spec, 1000, each.total - 1)
+        memory_estimate.refuse_what_cannot_fit(two, spec, 1000, each.total - 1)
     assert cli.main(["plan", "CartPole-v1", "--num-envs", "8", "--devices", "2", "--json"]) == 0
     derived = json.loads(capsys.readouterr().out)["derived"]
     assert {"devices", "each of the devices", "averaged between them"} <= derived.keys()

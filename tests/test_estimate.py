@@ -6,7 +6,7 @@ import math
 import pytest
 
 import trimtab
-from trimtab.estimate import UNRESOLVED, Estimate, unresolved
+from trimtab.core.estimate import UNRESOLVED, Estimate, unresolved
 
 
 def test_printing():
@@ -38,4 +38,4 @@ def test_other_units_change_all_three_numbers():
 
 
 def test_the_public_name_is_the_same_class():
-    assert trimtab.anatomy.Estimate is Estimate
+    assert trimtab.gradient.Estimate is Estimate

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import twins
 
-from trimtab import ewma
+from trimtab.math import ewma
 
 
 def average(values, decay):

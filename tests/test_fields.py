@@ -9,8 +9,8 @@ import pytest
 import tiny
 
 from trimtab.config import Config, ConfigError
-from trimtab.fields import part_of
-from trimtab.runs import loop
+from trimtab.core.fields import part_of
+from trimtab.training import loop
 
 HOT = {"update_epochs": 2, "learning_rate": 0.05}  # policies move far enough for clips and caps to bind
 LIMITED = HOT | {"clip_vloss": 10.0, "target_kl": 10.0, "value_learning_rate": 0.01}  # numbers that may be absent

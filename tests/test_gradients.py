@@ -7,15 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trimtab.algos import gradients
-from trimtab.algos.gradients import FullObjective, PerSample, Samples, row_sums
-from trimtab.algos.light import light_probe
-from trimtab.algos.rollout import Rollout
-from trimtab.algos.state import Batch
-from trimtab.anatomy import decompose
-from trimtab.anatomy.measure import lag_sums
+from trimtab.gradient import decompose
+from trimtab.gradient.moments import lag_sums
 from trimtab.nets.agent import Agent
 from trimtab.nets.heads import Bernoullis, Categorical, Gaussian, MultiCategorical
+from trimtab.training import sample_gradients as gradients
+from trimtab.training.light_probe import light_probe
+from trimtab.training.rollout import Rollout
+from trimtab.training.sample_gradients import FullObjective, PerSample, Samples, row_sums
+from trimtab.training.state import Batch
 
 NETWORKS = {
     "dense categorical": dict(obs_shape=(3,), dist=Categorical(4), hidden_sizes=(8, 8)),

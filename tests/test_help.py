@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from trimtab import cli, presets
-from trimtab.commands import HELP
-from trimtab.commands.described import parser_of, parsers
-from trimtab.commands.groups import GROUPS
 from trimtab.config import Config
-from trimtab.playbook.libraries.options import ELSEWHERE
+from trimtab.libraries.option_names import ELSEWHERE
+from trimtab.operations import HELP
+from trimtab.operations.option_groups import GROUPS
+from trimtab.operations.parsers import parser_of, parsers
 
 
 def shown(capsys, *argv: str) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tiny
 
-from trimtab.algos.algorithm import hypers_of
+from trimtab.training.algorithm import hypers_of
 
 pytestmark = pytest.mark.learning
 

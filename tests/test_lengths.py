@@ -11,11 +11,11 @@ from test_runs import Killed, assert_same, compile_once, die_at, recorded  # noq
 
 from trimtab import cli
 from trimtab.config import ConfigError
-from trimtab.runs import loop
-from trimtab.runs.opening import opened
-from trimtab.runs.records import RunDir, RunError
-from trimtab.runs.repeat import repeat
-from trimtab.runs.start import Start, going_on
+from trimtab.training import loop
+from trimtab.training.opening import opened
+from trimtab.training.records import RunDir, RunError
+from trimtab.training.repeat_run import repeat
+from trimtab.training.warm_start import Start, going_on
 
 CONFIG = tiny.config(
     anneal_lr="linear", ent_anneal=0.5, norm_obs=True, norm_reward=True, time_limit=7, total_timesteps=64

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from trimtab.config import Config
-from trimtab.runs.records import RunDir
+from trimtab.training.records import RunDir
 
 CHECK = """
 import contextlib, io, json, sys

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from trimtab import minibatch
+from trimtab.math import minibatch
 
 # One program each: step by step, every shape would compile a dozen.
 epoch = jax.jit(minibatch.epoch, static_argnums=(1, 2))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import twins
 
-from trimtab import normalize
+from trimtab.math import normalize
 
 
 def f32(x):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import twins
 
-from trimtab import objectives
+from trimtab.math import objectives
 
 
 @pytest.fixture(params=range(3))

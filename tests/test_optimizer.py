@@ -5,8 +5,8 @@ import numpy as np
 import optax
 import pytest
 
-from trimtab.algos.optimizer import descend
-from trimtab.optimizers import OPTIMIZERS
+from trimtab.math.optimizers import OPTIMIZERS
+from trimtab.training.parameter_step import descend
 
 HYPERS = {
     "adam_beta1": 0.8,

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 import tiny
 
-from trimtab import normalize
-from trimtab.algos import update
-from trimtab.algos.algorithm import hypers_of
-from trimtab.algos.gradients import FullObjective, PerSample
-from trimtab.algos.optimizer import adapted
-from trimtab.anatomy.hosting import sampler
+from trimtab.gradient.host_rows import sampler
+from trimtab.math import normalize
 from trimtab.nets.mlp import ACTIVATIONS, MLP
-from trimtab.runs import snapshot
+from trimtab.training import snapshot, update
+from trimtab.training.algorithm import hypers_of
+from trimtab.training.parameter_step import adapted
+from trimtab.training.sample_gradients import FullObjective, PerSample
 
 # The adaptive step size ------------------------------------------------------------------------------------
 

@@ -16,16 +16,17 @@ import trimtab
 from trimtab import cli
 from trimtab.config import Config
 from trimtab.envs.base import Continuous, Discrete, MultiBinary, MultiDiscrete, Part, Spec
+from trimtab.extras import play_episodes
+from trimtab.extras.policy_export import export_files, onnx_graph, standalone_onnx
+from trimtab.extras.policy_export.torch_layout import from_torch, to_torch
 from trimtab.nets.agent import Agent, distribution_for
 from trimtab.nets.heads import clip_action
-from trimtab.runs import loop, watch
-from trimtab.runs import policy as policies
-from trimtab.runs.export import onnx_graph, standalone_numpy, standalone_onnx, writing
-from trimtab.runs.export.torch_layout import from_torch, to_torch
-from trimtab.runs.manifest import environment
-from trimtab.runs.opening import opened
-from trimtab.runs.policy import policy_of
-from trimtab.runs.records import RunDir, RunError
+from trimtab.training import loop, standalone_numpy
+from trimtab.training import numpy_policy as policies
+from trimtab.training.manifest import environment
+from trimtab.training.numpy_policy import policy_of
+from trimtab.training.opening import opened
+from trimtab.training.records import RunDir, RunError
 
 KINDS = {
     "discrete": {"env_id": "CartPole-v1", "arch": "detach"},
@@ -44,7 +45,7 @@ def run(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def original(run):
     """Observations and outputs of the network that was trained."""
-    return writing._original(run.path, run.checkpoints[-1].step)
+    return export_files._original(run.path, run.checkpoints[-1].step)
 
 
 def test_outputs_and_actions_are_those_of_the_trained_network(run, original):
@@ -99,9 +100,9 @@ def test_a_process_with_a_policy_never_imports_jax(run):
     assert told.stdout.splitlines()[1] == "[]"
 
 
-@pytest.mark.parametrize("form", writing.FORMATS)
+@pytest.mark.parametrize("form", export_files.FORMATS)
 def test_an_export_is_checked_and_says_by_how_much_it_differs(run, original, form, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(writing, "_original", lambda path, step: original)
+    monkeypatch.setattr(export_files, "_original", lambda path, step: original)
     out = tmp_path / form
     assert cli.main(["export", str(run.path), "--to", form, "--out", str(out), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
@@ -111,14 +112,14 @@ def test_an_export_is_checked_and_says_by_how_much_it_differs(run, original, for
         cli.main(["export", str(run.path), "--to", form, "--out", str(out)])
     assert "already exists" in capsys.readouterr().err
     moved = original._replace(outputs=original.outputs + 0.01)
-    monkeypatch.setattr(writing, "_original", lambda path, step: moved)
+    monkeypatch.setattr(export_files, "_original", lambda path, step: moved)
     with pytest.raises(RunError, match=r"differs from the run by 0\.0"):
-        writing.export(run.files, form, tmp_path / "moved")
+        export_files.export(run.files, form, tmp_path / "moved")
 
 
 def test_the_numpy_export_needs_numpy_only(run, original, tmp_path, monkeypatch):
     """The standalone file acts like the run, in a process that can find nothing else."""
-    monkeypatch.setattr(writing, "_original", lambda path, step: original)
+    monkeypatch.setattr(export_files, "_original", lambda path, step: original)
     trimtab.export(run, "numpy", tmp_path / "out")
     assert zipfile.ZipFile(tmp_path / "out" / "policy.npz").testzip() is None
     np.save(tmp_path / "obs.npy", original.observations)
@@ -133,7 +134,7 @@ def test_the_numpy_export_needs_numpy_only(run, original, tmp_path, monkeypatch)
 
 
 def test_the_onnx_export_acts_like_the_run(run, original, tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "_original", lambda path, step: original)
+    monkeypatch.setattr(export_files, "_original", lambda path, step: original)
     trimtab.export(run, "onnx", tmp_path)
     session = standalone_onnx.load(tmp_path / "policy.onnx")
     np.testing.assert_allclose(
@@ -147,7 +148,7 @@ def test_the_torch_export_names_and_turns_every_tensor_as_its_module_does(run, o
     """PyTorch is not installed for the tests: the file's tensors are computed with as the module would, in NumPy."""
     from safetensors import safe_open
 
-    monkeypatch.setattr(writing, "_original", lambda path, step: original)
+    monkeypatch.setattr(export_files, "_original", lambda path, step: original)
     trimtab.export(run, "torch", tmp_path)
     with safe_open(tmp_path / "policy.safetensors", "np") as file:
         tensors, about = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
@@ -301,29 +302,29 @@ def test_what_cannot_be_done_is_refused_in_one_line(run, line, says, runs, capsy
 
 
 def test_a_film_without_ffmpeg_and_a_window_without_a_display_say_what_is_missing(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(watch.shutil, "which", lambda name: None)
+    monkeypatch.setattr(play_episodes.shutil, "which", lambda name: None)
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(watch.MissingPackage, match="pip install imageio-ffmpeg"):
+    with pytest.raises(play_episodes.MissingPackage, match="pip install imageio-ffmpeg"):
         trimtab.watch(run, tmp_path / "film.mp4")
-    monkeypatch.setattr(watch, "has_display", lambda: False)
+    monkeypatch.setattr(play_episodes, "has_display", lambda: False)
     with pytest.raises(RunError, match="no display"):
-        watch.watch(run, None)
+        play_episodes.watch(run, None)
 
 
 def test_observations_as_pictures():
     marks = np.zeros((10, 10, 4), np.float32)
     marks[2, 3, 0] = marks[5, 5, 2] = 1
-    frame = watch.picture(marks)
+    frame = play_episodes.picture(marks)
     assert frame.shape == (260, 260, 3) and frame.dtype == np.uint8
     colours = {tuple(frame[26 * y + 13, 26 * x + 13]) for y, x in ((2, 3), (5, 5), (0, 0))}
     assert len(colours) == 3
     stacked = np.zeros((84, 84, 4), np.uint8)
     stacked[..., 3] = 200
-    assert (watch.picture(stacked) == 200).all()
+    assert (play_episodes.picture(stacked) == 200).all()
 
 
 def test_what_no_one_draws_is_refused(tmp_path):
     environment = {"backend": "native", "observation": {"shape": [3], "dtype": "float32"}}
     files = RunDir.create(tmp_path / "run", Config(env_id="Reacher-misc").as_dict(), {"environment": environment})
     with pytest.raises(RunError, match="cannot be watched: Gymnasium does not draw it"):
-        watch.scene_of(trimtab.Run(files.path))
+        play_episodes.scene_of(trimtab.Run(files.path))

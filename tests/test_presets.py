@@ -76,7 +76,7 @@ def test_an_algorithm_without_a_preset_takes_one_of_its_kin_and_says_so(algo, en
 
 def test_a_whole_configuration_needs_no_preset(runs):
     """A worker's file, or a run's config.yaml, says everything already."""
-    from trimtab.commands.shared import add_source, parser, preset_of
+    from trimtab.operations.shared import add_source, parser, preset_of
 
     made = parser("plan", Config)
     add_source(made)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trimtab.prng import unrolled
+from trimtab.math.prng import unrolled
 
 DRAWS = {
     "bits": lambda key: jax.random.bits(key, (7, 5)),

@@ -6,14 +6,14 @@ import polars as pl
 import pytest
 from report.examples import measured
 
-from trimtab import quantities
-from trimtab.quantities import QUANTITIES, quantity
+from trimtab.core import quantities
+from trimtab.core.quantities import QUANTITIES, quantity
 
 GLOSSARY = Path(__file__).parent.parent / "docs" / "glossary.md"
 
 
 def test_the_glossary_is_the_registry():
-    """After a change: paste what `python -c "import trimtab.quantities as q; print(q.glossary())"` prints there."""
+    """After a change, paste what `python -c "from trimtab.core import quantities as q; print(q.glossary())"` prints."""
     assert quantities.glossary() in GLOSSARY.read_text()
 
 

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 import yaml
 
-from trimtab import reading
-from trimtab.errors import RunError, UnreadableFile
-from trimtab.runs.records import RunDir
+from trimtab.core import reading
+from trimtab.core.errors import RunError, UnreadableFile
+from trimtab.training.records import RunDir
 
 CONFIG = {"env_id": "CartPole-v1", "total_timesteps": 4096}
 ROWS = [{"iteration": k, "time/total_timesteps": 512 * k, "rollout/ep_rew_mean": 10.0 * k} for k in range(1, 6)]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import twins
 
-from trimtab import returns
+from trimtab.math import returns
 
 
 def random_rows(seed, steps=17, envs=5, masked=True):

@@ -17,14 +17,14 @@ import pytest
 import tiny
 
 from trimtab import api, cli, envs
-from trimtab.algos.algorithm import hypers_of
 from trimtab.config import from_dict
-from trimtab.runs import device, loop, opening, snapshot
-from trimtab.runs.engine import HostEngine, build
-from trimtab.runs.evaluate import evaluate_run
-from trimtab.runs.records import RunDir, RunError
-from trimtab.runs.repeat import repeat
-from trimtab.runs.sinks import MissingPackage
+from trimtab.training import device, loop, opening, snapshot
+from trimtab.training.algorithm import hypers_of
+from trimtab.training.engine import HostEngine, build
+from trimtab.training.evaluation import evaluate_run
+from trimtab.training.records import RunDir, RunError
+from trimtab.training.repeat_run import repeat
+from trimtab.training.sinks import MissingPackage
 
 KINDS = {
     "ppo": {"eval_every": 32, "eval_episodes": 2, "norm_obs": True, "time_limit": 7, "total_timesteps": 96},

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu, norm, ttest_ind
 
-from trimtab import stats
+from trimtab.math import stats
 
 WITH_TIES = [
     ([1, 2, 2, 3, 5], [2, 4, 5, 6]),
@@ -187,6 +187,6 @@ def test_mean_interval_covers_with_three_seeds():
 
 
 def test_array_statistics_import_no_jax():
-    modules = "trimtab.stats, trimtab.anatomy.variance, trimtab.anatomy.noise, trimtab.anatomy.bias"
-    code = f"import sys, {modules}, trimtab.anatomy.correlation; sys.exit('jax' in sys.modules)"
+    modules = "trimtab.math.stats, trimtab.gradient.variance, trimtab.gradient.noise, trimtab.gradient.bias"
+    code = f"import sys, {modules}, trimtab.gradient.correlation; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

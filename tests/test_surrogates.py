@@ -9,7 +9,7 @@ import tiny
 from trimtab.api import rescale
 from trimtab.cli import main
 from trimtab.config import Config, ConfigError
-from trimtab.surrogates import SURROGATES, Terms
+from trimtab.math.surrogates import SURROGATES, Terms
 
 RNG = np.random.default_rng(0)
 LOGP, PROX, BEHAV, ADVANTAGE = (jnp.asarray(x, jnp.float32) for x in RNG.normal(0, 0.3, (4, 64)))

@@ -19,12 +19,12 @@ from report.browser import Browser
 
 from trimtab import cli
 from trimtab.config import Config
-from trimtab.runs.records import RunDir
-from trimtab.view import watch as watching
-from trimtab.view.log import Log
-from trimtab.view.server import LOOPBACK, Viewer
-from trimtab.view.tree import places
-from trimtab.view.watch import POINTS, RETURN, STEPS, Watch
+from trimtab.extras.live_view import watcher as watching
+from trimtab.extras.live_view.growing_log import Log
+from trimtab.extras.live_view.server import LOOPBACK, Viewer
+from trimtab.extras.live_view.tree import places
+from trimtab.extras.live_view.watcher import POINTS, RETURN, STEPS, Watch
+from trimtab.training.records import RunDir
 
 READY = "document.documentElement.dataset.ready === '1'"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"

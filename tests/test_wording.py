@@ -2,7 +2,7 @@
 
 import math
 
-from trimtab.wording import horizon, nearest, plain, steps
+from trimtab.core.wording import horizon, nearest, plain, steps
 
 
 def test_horizons():

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from trimtab import envs
-from trimtab.algos.algorithm import Algorithm, hypers_of
 from trimtab.config import Config
+from trimtab.training.algorithm import Algorithm, hypers_of
 
 BASE: dict[str, Any] = {
     "num_envs": 2,

@@ -10,8 +10,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from trimtab.core import moved_modules
+
 # ruff: noqa: F401
 if TYPE_CHECKING:  # what editors complete
+    from trimtab.advise.comparison import Comparison
+    from trimtab.advise.diagnosis import Diagnosis
+    from trimtab.advise.rescaling import Rescaled
     from trimtab.api import (
         adopt,
         compare,
@@ -34,23 +39,20 @@ if TYPE_CHECKING:  # what editors complete
         watch,
     )
     from trimtab.config import Config, ConfigError
-    from trimtab.playbook.compare import Comparison
-    from trimtab.playbook.doctor import Diagnosis
-    from trimtab.playbook.rescale import Rescaled
-    from trimtab.runs.policy import Policy
-    from trimtab.runs.run import Run
+    from trimtab.training.numpy_policy import Policy
+    from trimtab.training.run import Run
 
 __version__ = "0.2.0.dev0"
 
 # Public names and where they live; imported on first use, so that light commands stay light.
 _PUBLIC = {
-    "Comparison": "trimtab.playbook.compare",
+    "Comparison": "trimtab.advise.comparison",
     "Config": "trimtab.config",
     "ConfigError": "trimtab.config",
-    "Diagnosis": "trimtab.playbook.doctor",
-    "Policy": "trimtab.runs.policy",
-    "Rescaled": "trimtab.playbook.rescale",
-    "Run": "trimtab.runs.run",
+    "Diagnosis": "trimtab.advise.diagnosis",
+    "Policy": "trimtab.training.numpy_policy",
+    "Rescaled": "trimtab.advise.rescaling",
+    "Run": "trimtab.training.run",
     "adopt": "trimtab.api",
     "compare": "trimtab.api",
     "configure": "trimtab.api",
@@ -72,6 +74,8 @@ _PUBLIC = {
     "watch": "trimtab.api",
 }
 _MODULES = ("anatomy", "envs", "ewma", "objectives", "presets", "returns", "stats")
+
+moved_modules.install()
 
 __all__ = ["__version__", *_PUBLIC, *_MODULES]
 

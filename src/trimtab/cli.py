@@ -6,8 +6,8 @@ import sys
 from contextlib import nullcontext
 from io import TextIOWrapper
 
-from trimtab.commands import GROUPS, HELP
-from trimtab.commands.flags import fail
+from trimtab.operations import GROUPS, HELP
+from trimtab.operations.flags import fail
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     name, rest = argv[0], argv[1:]
     if name not in HELP:
-        from trimtab.wording import nearest
+        from trimtab.core.wording import nearest
 
         close = nearest(name, HELP, count=2, cutoff=0.4)
         fail(f"{name}: no such command; nearest: {', '.join(close) or ', '.join(HELP)}")
@@ -37,12 +37,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def _guarded(name: str, rest: list[str]) -> int:
     """Run a command; what a user can cause ends in one line and code 2, without a traceback."""
-    from trimtab import answers, commands
-    from trimtab.errors import UserError
+    from trimtab import operations
+    from trimtab.core import answers
+    from trimtab.core.errors import UserError
 
     try:
         with answers.alone() if _asks_for_json(rest) else nullcontext():
-            return commands.run(name, rest) or 0
+            return operations.run(name, rest) or 0
     except UserError as error:
         fail(error)
     except KeyboardInterrupt as interrupt:  # it may carry the command that goes on

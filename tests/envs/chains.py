@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trimtab.envs.tabular import FiniteMDP
+from trimtab.envs.tabular_backend import FiniteMDP
 
 
 def sticky_chain(stay: float = 0.9, tilt: float = 0.05, time_limit: int | None = None) -> FiniteMDP:

@@ -10,9 +10,9 @@ import gymnasium
 import pytest
 
 from trimtab import envs
-from trimtab.envs import table
+from trimtab.envs import id_table
 from trimtab.envs.base import EnvError
-from trimtab.envs.pool import PoolEnv
+from trimtab.envs.envpool_backend import PoolEnv
 
 LIGHT = """
 import sys
@@ -115,8 +115,8 @@ def test_the_table_is_what_envpool_says():
     """All ids and families; of each family the spaces of its first and last."""
     import envpool
 
-    assert envpool.__version__ == table.ENVPOOL_VERSION
-    known, listed = envpool.registration.registry.specs, table.by_id("envpool")
+    assert envpool.__version__ == id_table.ENVPOOL_VERSION
+    known, listed = envpool.registration.registry.specs, id_table.by_id("envpool")
     assert set(listed) == set(envpool.list_all_envs())
     assert all(known[i][0] == f"envpool.{row.family}" for i, row in listed.items())
     ends = {}
@@ -124,14 +124,14 @@ def test_the_table_is_what_envpool_says():
         if row.spec is not None:
             ends.setdefault(row.family, [row.env_id, row.env_id])[1] = row.env_id
     for env_id in {i for pair in ends.values() for i in pair}:
-        assert table.row_of(PoolEnv(env_id, 1).spec, listed[env_id].family) == listed[env_id]
+        assert id_table.row_of(PoolEnv(env_id, 1).spec, listed[env_id].family) == listed[env_id]
 
 
 @pytest.mark.parametrize("env_id", ["Breakout-MinAtar", "PointRobot-misc", "2048", "MiniGrid-Empty-5x5"])
 def test_the_table_is_what_compiled_environments_say(env_id):
     spec, row = envs.make(env_id, num_envs=1).spec, envs.look(env_id)
     assert (spec.obs_shape, spec.time_limit, spec.backend) == (row.obs_shape, row.time_limit, row.backend)
-    assert table.action_in_words(spec.action) == table.action_in_words(row.action)
+    assert id_table.action_in_words(spec.action) == id_table.action_in_words(row.action)
 
 
 def test_looking_follows_the_backend_the_limit_and_ones_own_environments():
@@ -160,7 +160,7 @@ def test_options_that_change_what_is_seen_are_followed_before_anything_is_made()
 
 def test_an_environment_that_no_installed_version_can_make_is_not_called_available(monkeypatch):
     """Pusher-v4 asks for a MuJoCo below 3."""
-    module = sys.modules["trimtab.envs.catalogue"]
+    module = sys.modules["trimtab.envs.availability"]
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: name)
     for installed, reason in (("3.2.1", "needs mujoco below 3; nearest: Pusher-v5"), ("2.3.7", "")):
         monkeypatch.setattr(module, "version", lambda name, installed=installed: installed)

@@ -11,7 +11,7 @@ import pytest
 
 import trimtab
 from trimtab import envs
-from trimtab.envs import names, playground
+from trimtab.envs import known_ids, playground_backend
 from trimtab.envs.base import EnvError, Part
 
 
@@ -85,7 +85,7 @@ def test_playground_refuses_in_one_line(monkeypatch):
         envs.make("PendulumSwingup", num_envs=1, env_kwargs={"ctrl_d": 0.1})
     with pytest.raises(EnvError, match=r"^env_id: PendulumSwingup cannot be made by MuJoCo Playground: .*impl"):
         envs.make("PendulumSwingup", num_envs=1, env_kwargs={"impl": 3})
-    monkeypatch.setattr(playground, "has_robots", lambda: False)
+    monkeypatch.setattr(playground_backend, "has_robots", lambda: False)
     with pytest.raises(EnvError, match=r"needs the MuJoCo Menagerie, .*; EnvPool has Go1JoystickFlatTerrain-v1$"):
         envs.make("Go1JoystickFlatTerrain", num_envs=1)
 
@@ -93,17 +93,17 @@ def test_playground_refuses_in_one_line(monkeypatch):
 def test_playgrounds_ids_are_those_of_its_package():
     from mujoco_playground import dm_control_suite, registry
 
-    assert set(dm_control_suite.ALL_ENVS) == set(names.PLAYGROUND_IDS)
-    assert set(registry.ALL_ENVS) == {*names.PLAYGROUND_IDS, *names.PLAYGROUND_ROBOTS}
+    assert set(dm_control_suite.ALL_ENVS) == set(known_ids.PLAYGROUND_IDS)
+    assert set(registry.ALL_ENVS) == {*known_ids.PLAYGROUND_IDS, *known_ids.PLAYGROUND_ROBOTS}
 
 
 def test_keys_of_an_observation_lie_in_sorted_order():
     seen = {"state": jnp.arange(4.0).reshape(2, 2), "privileged_state": jnp.full(3, 7)}
-    layout = playground._layout(seen)
+    layout = playground_backend._layout(seen)
     assert layout.shape == (7,) and layout.parts == (Part("privileged_state", 0, 3), Part("state", 3, 7))
     batch = jax.tree.map(lambda x: x[None], seen)
     np.testing.assert_array_equal(jax.jit(layout.convert)(batch)[0], [7, 7, 7, 0, 1, 2, 3])
-    assert playground._layout(jnp.zeros(5)).parts == ()
+    assert playground_backend._layout(jnp.zeros(5)).parts == ()
 
 
 @pytest.mark.parametrize("env_id", ["MiniGrid-Empty-5x5", "2048", "PendulumSwingup"])

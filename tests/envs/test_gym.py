@@ -8,7 +8,7 @@ import pytest
 
 from trimtab import envs
 from trimtab.envs.base import Continuous, Discrete, EnvError, MultiBinary, MultiDiscrete
-from trimtab.envs.gym import GymEnv
+from trimtab.envs.gymnasium_backend import GymEnv
 from trimtab.envs.layout import FlatLayout, Leaf, actions_of, layout_of, layout_of_space
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from trimtab import envs
 from trimtab.envs.base import Continuous, Discrete, EnvError
-from trimtab.envs.names import NATIVE_IDS
-from trimtab.envs.native import _put_off, make_native
+from trimtab.envs.gymnax_backend import _put_off, make_native
+from trimtab.envs.known_ids import NATIVE_IDS
 
 CLASSIC = {
     "CartPole-v1": ("x", "x_dot", "theta", "theta_dot"),

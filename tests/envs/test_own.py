@@ -19,7 +19,7 @@ import trimtab
 from trimtab import envs
 from trimtab.config import Config, ConfigError
 from trimtab.envs.base import EnvError
-from trimtab.runs.records import RunError
+from trimtab.training.records import RunError
 
 HERE = Path(__file__).parent
 IDS = [
@@ -147,12 +147,12 @@ def test_a_run_whose_environment_fails_stays_readable_and_another_process_finds_
 def test_a_function_of_this_program_trains_and_must_be_given_again(runs, monkeypatch):
     from corridors import limited
 
-    from trimtab.envs import own
+    from trimtab.envs import own_environments
 
     config = tiny.config(num_steps=2, total_timesteps=8, num_minibatches=1)
     run = trimtab.train(config, "inside", env=lambda: limited())
     assert run.config.env_id.startswith("test_own:") and run.metrics.height == 2
-    monkeypatch.setattr(own, "_HANDED_OVER", {})  # as in another program
+    monkeypatch.setattr(own_environments, "_HANDED_OVER", {})  # as in another program
     with pytest.raises(EnvError, match="give it again"):
         trimtab.resume("inside")
     assert trimtab.resume("inside", env=limited).finished
@@ -262,9 +262,9 @@ def test_a_vector_that_takes_no_limit_is_refused_one():
 
 @pytest.mark.parametrize("name, words", [("Clinging", "Refused"), ("ClingingVector", "OSError: still open")])
 def test_what_closing_raises_is_said_once_and_fails_nothing(name, words, runs, capsys, monkeypatch):
-    from trimtab.envs import own
+    from trimtab.envs import own_environments
 
-    monkeypatch.setattr(own, "_SAID", set())
+    monkeypatch.setattr(own_environments, "_SAID", set())
     config = tiny.config(env_id=f"corridors:{name}", num_steps=2, total_timesteps=8, num_minibatches=1)
     assert trimtab.train(config, "closed").finished
     assert capsys.readouterr().err.splitlines() == [f"trimtab: closing corridors:{name} raised {words}"]
@@ -330,11 +330,11 @@ def test_constructors_that_share_a_name_are_told_apart(runs):
 def test_what_was_given_at_a_resume_is_known_from_then_on(runs, monkeypatch):
     import corridors
 
-    from trimtab.envs import own
+    from trimtab.envs import own_environments
 
     config = tiny.config(num_steps=2, total_timesteps=16, num_minibatches=1)
     run = trimtab.train(config, "inside", env=lambda: corridors.limited())
-    monkeypatch.setattr(own, "_HANDED_OVER", {})  # as in another program
+    monkeypatch.setattr(own_environments, "_HANDED_OVER", {})  # as in another program
     trimtab.resume("inside", env=corridors.limited)
     assert trimtab.evaluate(run, episodes=1)["eval/mean_reward"] is not None
 
@@ -386,7 +386,7 @@ def test_constructors_without_a_name_are_known_by_what_they_are_made_of():
     """So that a run of one program is not played in what another program happens to call <lambda> too."""
     import corridors
 
-    from trimtab.envs.own import name_of
+    from trimtab.envs.own_environments import name_of
 
     def within(length):
         return lambda: corridors.Corridor(length)
@@ -395,7 +395,8 @@ def test_constructors_without_a_name_are_known_by_what_they_are_made_of():
     assert alike[0] == alike[1] and len(set(alike)) == 3 and "<lambda>#" in alike[3]
     names = [name_of(partial(corridors.Corridor, length=n)) for n in (3, 3, 4)]
     assert names[0] == names[1] != names[2]
-    program = "import corridors; from trimtab.envs.own import name_of; print(name_of(lambda: corridors.Corridor({})))"
+    program = "import corridors; from trimtab.envs import own_environments as own; "
+    program += "print(own.name_of(lambda: corridors.Corridor({})))"
     told = [
         subprocess.run([sys.executable, "-c", program.format(n)], cwd=HERE, capture_output=True, text=True).stdout
         for n in (3, 3, 4)
@@ -406,11 +407,11 @@ def test_constructors_without_a_name_are_known_by_what_they_are_made_of():
 def test_a_run_that_is_loaded_with_its_environment_can_be_evaluated(runs, monkeypatch):
     import corridors
 
-    from trimtab.envs import own
+    from trimtab.envs import own_environments
 
     config = tiny.config(num_steps=2, total_timesteps=16, num_minibatches=1)
     trimtab.train(config, "inside", env=lambda: corridors.limited())
-    monkeypatch.setattr(own, "_HANDED_OVER", {})  # as in another program
+    monkeypatch.setattr(own_environments, "_HANDED_OVER", {})  # as in another program
     with pytest.raises(EnvError, match=r"trimtab.load\(run, env=...\)"):
         trimtab.evaluate("inside", episodes=1)
     run = trimtab.load("inside", env=corridors.limited)
@@ -448,9 +449,9 @@ def test_a_limit_that_the_environment_brings_is_the_limit():
 
 
 def test_wrappers_whose_statistics_would_be_lost_are_named_once(capsys, monkeypatch):
-    from trimtab.envs import own
+    from trimtab.envs import own_environments
 
-    monkeypatch.setattr(own, "_SAID", set())
+    monkeypatch.setattr(own_environments, "_SAID", set())
     for _ in range(2):
         envs.make("corridors:normalized", num_envs=1).close()
     (line,) = capsys.readouterr().err.splitlines()

@@ -13,7 +13,7 @@ import pytest
 
 from trimtab import envs
 from trimtab.envs.base import Discrete, EnvError
-from trimtab.envs.tabular import FiniteMDP, TabularEnv, TabularState
+from trimtab.envs.tabular_backend import FiniteMDP, TabularEnv, TabularState
 
 sys.path.insert(0, str(Path(__file__).parent))
 from chains import sticky_chain

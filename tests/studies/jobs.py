@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from trimtab.runs.records import RunError, write_json
 from trimtab.studies.job import Bench, Job
+from trimtab.training.records import RunError, write_json
 
 
 def note(bench: Bench, text: str) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import polars as pl
 
-from trimtab.studies.notes import reward_to_go
-from trimtab.studies.paper import proximal_age, suite
+from trimtab.experiments.notes import reward_to_go
+from trimtab.experiments.paper import proximal_age, suite
 
 
 def small_grid(patch):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import special
 
-from trimtab.estimate import Estimate, unresolved
-from trimtab.studies.catalogue import DECLARED
-from trimtab.studies.claims import Claim, Evidence, beyond, explained, judge, judge_all
-from trimtab.studies.declared import SIZES
+from trimtab.core.estimate import Estimate, unresolved
+from trimtab.experiments.catalogue import DECLARED
+from trimtab.experiments.claims import Claim, Evidence, beyond, explained, judge, judge_all
+from trimtab.experiments.source_study import SIZES
 
 CLAIM = Claim("P1", "text", "where", "rule")
 ABOVE, BELOW, NEITHER = Estimate(1.0, 0.5, 1.5), Estimate(-1.0, -1.5, -0.5), Estimate(0.5, -0.5, 1.5)

@@ -15,15 +15,15 @@ import tiny
 
 from studies.jobs import Add, Count, Die, Fail, Greedy, Needy, Wide
 from trimtab import config as configuration
-from trimtab.anatomy.options import ProbeOptions
 from trimtab.config import ConfigError
-from trimtab.runs.engines import Engines
-from trimtab.runs.records import RunDir
-from trimtab.studies import local
+from trimtab.gradient.probe_options import ProbeOptions
+from trimtab.studies import local_workers as local
 from trimtab.studies.executor import Inline, Queue, executor
 from trimtab.studies.job import Probe, Train, from_dict
-from trimtab.studies.local import Local
+from trimtab.studies.local_workers import Local
 from trimtab.studies.store import Store
+from trimtab.training.engine_cache import Engines
+from trimtab.training.records import RunDir
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ import pytest
 
 from trimtab import presets
 from trimtab.config import ConfigError
-from trimtab.studies.own.learning import RETURNS, Learning, summarized
-from trimtab.studies.own.rows import FULL, Bar
+from trimtab.experiments.own.preset_learning import RETURNS, Learning, summarized
+from trimtab.experiments.own.preset_targets import FULL, Bar
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ import pytest
 
 from studies.small import small_variances
 from trimtab import cli
-from trimtab.estimate import Estimate
-from trimtab.runs import throughput as measuring
-from trimtab.studies import catalogue, costs
-from trimtab.studies.claims import Claim, Evidence, explained, judge_all
-from trimtab.studies.notes import learning_rate, minibatch, reproducible, reward_to_go
-from trimtab.studies.notes import throughput as speeds
-from trimtab.studies.study import Where, begin
+from trimtab.core.estimate import Estimate
+from trimtab.experiments import catalogue, costs
+from trimtab.experiments.claims import Claim, Evidence, explained, judge_all
+from trimtab.experiments.notes import learning_rate, minibatch_size, reproducible, reward_to_go
+from trimtab.experiments.notes import throughput_study as speeds
+from trimtab.studies.study_engine import Where, begin
+from trimtab.training import speed as measuring
 
 SEEDS = range(1, 5)
 CLAIM = Claim("N1", "a claim", "somewhere", "a rule")
@@ -76,7 +76,7 @@ def test_reward_to_go_must_reduce_and_not_only_equal(to_go, expected):
 def learned(area) -> dict[str, pl.DataFrame]:
     rows = [
         ("CartPole-v1", split, count, seed, area(count, split) + seed)
-        for split, counts in (("8x128", minibatch.COUNTS["quick"]), ("1x1024", (4,)))
+        for split, counts in (("8x128", minibatch_size.COUNTS["quick"]), ("1x1024", (4,)))
         for count in counts
         for seed in SEEDS
     ]
@@ -100,13 +100,13 @@ def learned(area) -> dict[str, pl.DataFrame]:
 
 def test_a_hill_over_minibatches_is_what_the_notes_say():
     hill = learned(lambda count, split: 100 - 20 * abs(math.log2(count) - 3.5) - 50 * (split == "1x1024"))
-    study = minibatch.NotesMinibatch(size="quick")
+    study = minibatch_size.NotesMinibatch(size="quick")
     assert word(study, hill, "N4") == "holds" and word(study, hill, "N7") == "holds"
 
 
 def test_where_the_largest_minibatch_learns_best_it_does_not_slow_learning():
     slope = learned(lambda count, split: 100 - 20 * math.log2(count))
-    assert word(minibatch.NotesMinibatch(size="quick"), slope, "N4") == "does not hold"
+    assert word(minibatch_size.NotesMinibatch(size="quick"), slope, "N4") == "does not hold"
 
 
 @pytest.mark.parametrize(("kept", "expected"), [(1.0, "holds"), (0.5, "does not hold")])

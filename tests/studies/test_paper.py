@@ -10,30 +10,44 @@ import polars as pl
 import pytest
 
 from studies.small import small_grid
-from trimtab import stats
-from trimtab.algos.gradients import PerSample, Samples
 from trimtab.config import Config
-from trimtab.estimate import Estimate
+from trimtab.core.estimate import Estimate
+from trimtab.experiments.paper import (
+    adam_step_size,
+    batch_sizes,
+    ewma_comparison,
+    proximal_age,
+    published,
+    staleness,
+    suite,
+    table5,
+)
+from trimtab.experiments.paper import (
+    gradient_steps as steps,
+)
+from trimtab.experiments.paper.ablations import Betas, Linear
+from trimtab.experiments.paper.invariance import Invariance, differences
+from trimtab.experiments.paper.trained import Groups
+from trimtab.math import stats
 from trimtab.nets.agent import Agent
 from trimtab.nets.heads import Categorical
 from trimtab.studies import job as jobs
-from trimtab.studies.paper import adam, batches, ewma, proximal_age, published, staleness, steps, suite, table5
-from trimtab.studies.paper.ablations import Betas, Linear
-from trimtab.studies.paper.invariance import Invariance, differences
-from trimtab.studies.paper.trained import Groups
-from trimtab.studies.study import Where, begin
+from trimtab.studies.study_engine import Where, begin
+from trimtab.training.sample_gradients import PerSample, Samples
 
 GAMES = [f"game {k}" for k in range(8)]
 SIZES = suite.BATCHES["default"]
 SEEDS = (1, 2, 3)
 
 
-def made(loss, games=GAMES, sizes=SIZES, seeds=SEEDS, variants=(batches.ADJUSTED, *batches.ABLATIONS), spread=0.01):
+def made(
+    loss, games=GAMES, sizes=SIZES, seeds=SEEDS, variants=(batch_sizes.ADJUSTED, *batch_sizes.ABLATIONS), spread=0.01
+):
     """Finals of 0.8 less `loss(variant, num_envs, game)`, with a little noise of each run's own."""
     rng, rows = np.random.default_rng(0), []
     shared: dict[tuple, float] = {}
     for game, variant, n, seed in itertools.product(games, variants, sizes, seeds):
-        same = batches.NO_EWMA if variant == batches.NO_EWMA else ""
+        same = batch_sizes.NO_EWMA if variant == batch_sizes.NO_EWMA else ""
         run = (game, n, seed, same if n == sizes[0] else variant)  # nothing is adjusted at the largest batch
         value = shared.setdefault(run, 0.8 - loss(variant, n, game) + spread * rng.standard_normal())
         rows.append({"environment": game, "variant": variant, "num_envs": n, "seed": seed, "score": value})
@@ -42,7 +56,7 @@ def made(loss, games=GAMES, sizes=SIZES, seeds=SEEDS, variants=(batches.ADJUSTED
 
 def with_reference(finals, value=0.2):
     rows = [
-        {"environment": g, "variant": batches.WEAK, "num_envs": SIZES[0], "seed": s, "score": value + 0.01 * s}
+        {"environment": g, "variant": batch_sizes.WEAK, "num_envs": SIZES[0], "seed": s, "score": value + 0.01 * s}
         for g in GAMES
         for s in SEEDS
     ]
@@ -65,7 +79,7 @@ def costs(variant, n, game):
     """(a) costs 0.3 at every smaller batch, (b) 0.2 at the smallest, (c) and (d) nothing."""
     if n == SIZES[0]:
         return 0.0
-    return {batches.NO_STEP_SIZE: 0.3, batches.NO_NORMALIZATION: 0.2 * (n == 1)}.get(variant, 0.0)
+    return {batch_sizes.NO_STEP_SIZE: 0.3, batch_sizes.NO_NORMALIZATION: 0.2 * (n == 1)}.get(variant, 0.0)
 
 
 def test_table_5_finds_the_cells_that_have_an_effect_and_no_others():
@@ -73,18 +87,18 @@ def test_table_5_finds_the_cells_that_have_an_effect_and_no_others():
     cells = {(row["ablation"], row["num_envs"]): row for row in table.iter_rows(named=True)}
     assert len(cells) == 4 * 3
     significant = {cell for cell, row in cells.items() if row["z"] > table5.THRESHOLD}
-    assert significant == {(batches.NO_STEP_SIZE, n) for n in SIZES[1:]} | {(batches.NO_NORMALIZATION, 1)}
-    assert cells[batches.NO_STEP_SIZE, 4]["effect"] == pytest.approx(0.3, abs=0.02)
-    assert cells[batches.NO_NORMALIZATION, 1]["effect"] == pytest.approx(0.2, abs=0.02)
-    assert cells[batches.NO_EWMA, 1]["effect"] == pytest.approx(0.0, abs=0.02)
+    assert significant == {(batch_sizes.NO_STEP_SIZE, n) for n in SIZES[1:]} | {(batch_sizes.NO_NORMALIZATION, 1)}
+    assert cells[batch_sizes.NO_STEP_SIZE, 4]["effect"] == pytest.approx(0.3, abs=0.02)
+    assert cells[batch_sizes.NO_NORMALIZATION, 1]["effect"] == pytest.approx(0.2, abs=0.02)
+    assert cells[batch_sizes.NO_EWMA, 1]["effect"] == pytest.approx(0.0, abs=0.02)
 
 
 def test_table_5_is_van_elteren_on_the_losses_of_seeds():
     finals = made(costs)
     groups = Groups(finals, "variant", "num_envs")
     losses = lambda g, v: np.subtract(groups(g, v, 64), groups(g, v, 4))
-    strata = [(losses(g, batches.NO_EWMA), losses(g, batches.ADJUSTED)) for g in GAMES]
-    row = table5.table5(finals, SIZES).filter((pl.col("ablation") == batches.NO_EWMA) & (pl.col("num_envs") == 4))
+    strata = [(losses(g, batch_sizes.NO_EWMA), losses(g, batch_sizes.ADJUSTED)) for g in GAMES]
+    row = table5.table5(finals, SIZES).filter((pl.col("ablation") == batch_sizes.NO_EWMA) & (pl.col("num_envs") == 4))
     expected = stats.van_elteren(strata, "greater")
     assert row["z"].item() == pytest.approx(expected.z) and row["p"].item() == pytest.approx(expected.p)
     assert row["max_z"].item() == pytest.approx(stats.max_attainable_z(strata))
@@ -97,10 +111,10 @@ def test_the_threshold_is_the_papers():
 @pytest.mark.parametrize(
     ("loss", "word"),
     [
-        (lambda v, n, g: 0.3 * (v != batches.ADJUSTED and n < 64), "holds"),
+        (lambda v, n, g: 0.3 * (v != batch_sizes.ADJUSTED and n < 64), "holds"),
         (costs, "depends"),
         (lambda v, n, g: 0.0, "not resolved at this size"),
-        (lambda v, n, g: 0.3 * (v == batches.ADJUSTED and n < 64), "does not hold"),
+        (lambda v, n, g: 0.3 * (v == batch_sizes.ADJUSTED and n < 64), "does not hold"),
     ],
 )
 def test_the_claim_of_table_5_is_judged_at_the_smallest_batch(loss, word):
@@ -113,14 +127,14 @@ def test_seeds_are_paired_with_themselves_where_a_run_is_missing():
     """Losses are those of runs of one seed; a seed that lacks a run counts in no pair."""
     finals = made(costs, games=GAMES[:1])
     gone = (pl.col("seed") == SEEDS[0]) & (pl.col("num_envs") == SIZES[0])
-    groups = batches.grouped(finals.filter(~gone))
-    losses = table5._losses(groups, GAMES[0], batches.ADJUSTED, SIZES[0], SIZES[-1])
-    whole = table5._losses(batches.grouped(finals), GAMES[0], batches.ADJUSTED, SIZES[0], SIZES[-1])
+    groups = batch_sizes.grouped(finals.filter(~gone))
+    losses = table5._losses(groups, GAMES[0], batch_sizes.ADJUSTED, SIZES[0], SIZES[-1])
+    whole = table5._losses(batch_sizes.grouped(finals), GAMES[0], batch_sizes.ADJUSTED, SIZES[0], SIZES[-1])
     assert losses == whole[1:]
 
 
 def test_too_few_runs_cannot_resolve_table_5_and_it_says_how_many_could():
-    separated = made(lambda v, n, g: 0.5 * (v != batches.ADJUSTED and n < 64), games=GAMES[:2])
+    separated = made(lambda v, n, g: 0.5 * (v != batch_sizes.ADJUSTED and n < 64), games=GAMES[:2])
     [verdict] = table5.Table5().judge({"table5": table5.table5(separated, SIZES)})
     assert verdict.word == "not resolved at this size"
     seeds = table5.seeds_for(2)
@@ -130,7 +144,7 @@ def test_too_few_runs_cannot_resolve_table_5_and_it_says_how_many_could():
 
 
 def test_where_nothing_could_have_been_significant_an_effect_below_nothing_is_not_resolved_either():
-    worse = made(lambda v, n, g: 0.5 * (v == batches.ADJUSTED and n < 64), games=GAMES[:2])
+    worse = made(lambda v, n, g: 0.5 * (v == batch_sizes.ADJUSTED and n < 64), games=GAMES[:2])
     table = table5.table5(worse, SIZES)
     assert table["hi"].min() < 0 and table["max_z"].min() <= table5.THRESHOLD
     assert table5.Table5().judge({"table5": table})[0].word == "not resolved at this size"
@@ -162,7 +176,7 @@ def test_invariance_does_not_hold_where_small_batches_lose():
 
 
 def test_normalization_must_matter_only_where_estimates_are_noisy():
-    everywhere = lambda v, n, g: 0.3 * (v == batches.NO_NORMALIZATION and n < 64)
+    everywhere = lambda v, n, g: 0.3 * (v == batch_sizes.NO_NORMALIZATION and n < 64)
     tables = {"finals": with_reference(made(everywhere)), "oscillation": oscillation(lambda g, n: 2.0)}
     assert words(Invariance().judge(tables))["H6"] == "does not hold"
 
@@ -174,7 +188,7 @@ def test_normalization_is_not_judged_where_nothing_is_noisy():
 
 
 def test_the_step_size_must_cost_more_than_the_largest_of_the_others():
-    other = lambda v, n, g: (n < 64) * {batches.NO_STEP_SIZE: 0.1, batches.NO_EWMA_ADJUSTMENT: 0.3}.get(v, 0.0)
+    other = lambda v, n, g: (n < 64) * {batch_sizes.NO_STEP_SIZE: 0.1, batch_sizes.NO_EWMA_ADJUSTMENT: 0.3}.get(v, 0.0)
     tables = {"finals": with_reference(made(other)), "oscillation": oscillation(lambda g, n: 2.0)}
     found = words(Invariance().judge(tables))
     assert found["H5"] == "does not hold"
@@ -190,23 +204,30 @@ def test_a_weak_penalty_above_the_rest_is_no_lower_bound():
 )
 def test_the_square_root_rule_against_the_linear_one(linear, word):
     finals = made(
-        lambda v, n, g: linear * (v == batches.LINEAR and n == 1), variants=(batches.ADJUSTED, batches.LINEAR)
+        lambda v, n, g: linear * (v == batch_sizes.LINEAR and n == 1),
+        variants=(batch_sizes.ADJUSTED, batch_sizes.LINEAR),
     )
     assert words(Linear().judge({"finals": finals}))["H12"] == word
 
 
 @pytest.mark.parametrize(("gain", "word"), [(0.0, "holds"), (0.2, "does not hold"), (-0.2, "holds")])
 def test_betas_help_only_by_more_than_a_little(gain, word):
-    variants = (batches.ADJUSTED, batches.ONLY_BETA2, batches.BOTH_BETAS)
-    finals = made(lambda v, n, g: -gain * (v != batches.ADJUSTED and n == 1), variants=variants)
+    variants = (batch_sizes.ADJUSTED, batch_sizes.ONLY_BETA2, batch_sizes.BOTH_BETAS)
+    finals = made(lambda v, n, g: -gain * (v != batch_sizes.ADJUSTED and n == 1), variants=variants)
     assert words(Betas().judge({"finals": finals}))["H13"] == word
 
 
-@pytest.mark.parametrize("variant", [batches.ADJUSTED, batches.NO_STEP_SIZE])
+@pytest.mark.parametrize("variant", [batch_sizes.ADJUSTED, batch_sizes.NO_STEP_SIZE])
 @pytest.mark.parametrize("size", SIZES)
 def test_cells_none_of_whose_runs_finished_leave_the_rest_judged(variant, size):
-    variants = (batches.ADJUSTED, *batches.ABLATIONS, batches.LINEAR, batches.ONLY_BETA2, batches.BOTH_BETAS)
-    gone = pl.col("variant").is_in([variant, batches.LINEAR, batches.ONLY_BETA2]) & (pl.col("num_envs") == size)
+    variants = (
+        batch_sizes.ADJUSTED,
+        *batch_sizes.ABLATIONS,
+        batch_sizes.LINEAR,
+        batch_sizes.ONLY_BETA2,
+        batch_sizes.BOTH_BETAS,
+    )
+    gone = pl.col("variant").is_in([variant, batch_sizes.LINEAR, batch_sizes.ONLY_BETA2]) & (pl.col("num_envs") == size)
     finals = with_reference(made(costs, variants=variants)).filter(~gone)
     tables = {"finals": finals, "oscillation": oscillation(lambda g, n: 2.0), "table5": table5.table5(finals, SIZES)}
     for study in (Invariance(), Linear(), Betas(), table5.Table5()):
@@ -222,22 +243,22 @@ def test_smallness_of_an_effect_has_the_interval_that_follows():
 
 
 def test_an_ablation_leaves_out_one_adjustment_and_no_other():
-    base, whole = (batches.at(batches.ADJUSTED, "CartPole-v1", n, "default") for n in (64, 1))
+    base, whole = (batch_sizes.at(batch_sizes.ADJUSTED, "CartPole-v1", n, "default") for n in (64, 1))
     assert whole.learning_rate == pytest.approx(base.learning_rate / 8) and whole.prox_com == 64 * base.prox_com
     assert whole.norm_adv_span == 64 and whole.policy_iterations == 64 * base.policy_iterations
     kept = {
-        batches.NO_STEP_SIZE: {"learning_rate": base.learning_rate},
-        batches.NO_NORMALIZATION: {"norm_adv_span": 1.0},
-        batches.NO_EWMA_ADJUSTMENT: {"prox_com": base.prox_com},
-        batches.NO_EWMA: {"algo": "ppg", "prox_com": None},
+        batch_sizes.NO_STEP_SIZE: {"learning_rate": base.learning_rate},
+        batch_sizes.NO_NORMALIZATION: {"norm_adv_span": 1.0},
+        batch_sizes.NO_EWMA_ADJUSTMENT: {"prox_com": base.prox_com},
+        batch_sizes.NO_EWMA: {"algo": "ppg", "prox_com": None},
     }
     for ablation, fields in kept.items():
-        assert batches.at(ablation, "CartPole-v1", 1, "default") == whole.replace(**fields)
-        if ablation != batches.NO_EWMA:
-            assert batches.at(ablation, "CartPole-v1", 64, "default") == base
-    only = batches.at(batches.ONLY_BETA2, "CartPole-v1", 1, "default")
+        assert batch_sizes.at(ablation, "CartPole-v1", 1, "default") == whole.replace(**fields)
+        if ablation != batch_sizes.NO_EWMA:
+            assert batch_sizes.at(ablation, "CartPole-v1", 64, "default") == base
+    only = batch_sizes.at(batch_sizes.ONLY_BETA2, "CartPole-v1", 1, "default")
     assert only.replace(adam_beta2=0.999) == whole and only.adam_beta2 == pytest.approx(0.999 ** (1 / 64), rel=1e-9)
-    assert batches.at(batches.LINEAR, "CartPole-v1", 1, "default").learning_rate == pytest.approx(
+    assert batch_sizes.at(batch_sizes.LINEAR, "CartPole-v1", 1, "default").learning_rate == pytest.approx(
         base.learning_rate / 64
     )
 
@@ -247,7 +268,7 @@ def test_studies_of_the_batch_share_their_runs(size):
     of = lambda study: {job.identity for job in study(size=size).jobs()}
     whole = of(Invariance)
     assert of(table5.Table5) < whole
-    assert len(of(Linear) & whole) > len(of(Linear)) // 2 and of(Betas) & whole and of(ewma.Ewma) & whole
+    assert len(of(Linear) & whole) > len(of(Linear)) // 2 and of(Betas) & whole and of(ewma_comparison.Ewma) & whole
 
 
 def test_at_full_size_the_configuration_is_the_papers():
@@ -260,7 +281,9 @@ def test_at_full_size_the_configuration_is_the_papers():
 
 def test_the_cost_of_an_ewma_is_counted_as_in_the_papers_footnote():
     ppg, ppo = suite.phasic(suite.procgen("heist"), "full"), suite.clipped(suite.procgen("heist"), "full")
-    assert ewma.overhead(ppo) == pytest.approx(0.30) and ewma.overhead(ppg) == pytest.approx(1 / 44)
+    assert ewma_comparison.overhead(ppo) == pytest.approx(0.30) and ewma_comparison.overhead(ppg) == pytest.approx(
+        1 / 44
+    )
 
 
 # Staleness, EWMA, proximal age -----------------------------------------------------------------------------
@@ -427,10 +450,10 @@ def test_moments_give_back_the_variance_and_signal_they_were_made_from():
 
 def test_the_slope_is_fitted_well_below_the_noise_scale():
     scale = 64.0
-    rms = [math.sqrt(1 + scale / n) for n in adam.SIZES]
-    rows = pl.DataFrame({"size": adam.SIZES, "rms": rms})
-    assert adam.slope(rows, scale) == pytest.approx(-0.45, abs=0.03)
-    assert adam.slope(rows, math.inf) > -0.35, "sizes beyond it bend the line"
+    rms = [math.sqrt(1 + scale / n) for n in adam_step_size.SIZES]
+    rows = pl.DataFrame({"size": adam_step_size.SIZES, "rms": rms})
+    assert adam_step_size.slope(rows, scale) == pytest.approx(-0.45, abs=0.03)
+    assert adam_step_size.slope(rows, math.inf) > -0.35, "sizes beyond it bend the line"
 
 
 def mechanisms(exponent, apart):
@@ -444,15 +467,15 @@ def mechanisms(exponent, apart):
             "apart": apart,
         }
         for s in SEEDS
-        for n in adam.SIZES
+        for n in adam_step_size.SIZES
     ]
     noise = [{"environment": "game", "stage": "late", "seed": s, "noise_scale": 2000.0, "minibatch": 64} for s in SEEDS]
     return {"steps": pl.DataFrame(rows), "noise": pl.DataFrame(noise)}
 
 
 def test_mechanisms_are_judged():
-    assert words(adam.Adam().judge(mechanisms(-0.5, 0.01))) == {"H15": "holds", "H16": "holds"}
-    assert words(adam.Adam().judge(mechanisms(-0.1, 2.0))) == {"H15": "does not hold", "H16": "does not hold"}
+    assert words(adam_step_size.Adam().judge(mechanisms(-0.5, 0.01))) == {"H15": "holds", "H16": "holds"}
+    assert words(adam_step_size.Adam().judge(mechanisms(-0.1, 2.0))) == {"H15": "does not hold", "H16": "does not hold"}
 
 
 # Figures ---------------------------------------------------------------------------------------------------
@@ -480,20 +503,31 @@ def invariance_tables():
 
 
 def algorithm_tables(score=lambda algorithm: 0.5):
-    names = [ewma.PPO, ewma.PPO_EWMA, ewma.PPG, ewma.PPG_EWMA, *ewma.SMALLER_PAIR]
+    names = [
+        ewma_comparison.PPO,
+        ewma_comparison.PPO_EWMA,
+        ewma_comparison.PPG,
+        ewma_comparison.PPG_EWMA,
+        *ewma_comparison.SMALLER_PAIR,
+    ]
     rows = [
         {"environment": g, "algorithm": a, "seed": s, "score": score(a) + 0.01 * s, "fps": 1000.0 + s}
-        | {"early_kl": 0.03 if a == ewma.PPO_EWMA else 0.01, "final_normalized": 1.0}
+        | {"early_kl": 0.03 if a == ewma_comparison.PPO_EWMA else 0.01, "final_normalized": 1.0}
         for g, a, s in itertools.product(GAMES, names, SEEDS)
     ]
     finals = pl.DataFrame(rows)
-    found = {"finals": finals, "curves": curves_of(finals), "differences": ewma._differences(finals)}
-    return found | {"change": ewma._change(finals), "costs": ewma.Ewma(size="quick")._costs(finals)}
+    found = {"finals": finals, "curves": curves_of(finals), "differences": ewma_comparison._differences(finals)}
+    return found | {
+        "change": ewma_comparison._change(finals),
+        "costs": ewma_comparison.Ewma(size="quick")._costs(finals),
+    }
 
 
 def test_where_the_ewma_falls_behind_it_is_said_how_far_iterations_go_and_what_smaller_steps_change():
-    behind = algorithm_tables(lambda a: 0.2 if a == ewma.PPO_EWMA else 0.9 if a == ewma.PPO_EWMA_SMALLER else 0.5)
-    gain = ewma.Ewma().judge(behind)[0]
+    behind = algorithm_tables(
+        lambda a: 0.2 if a == ewma_comparison.PPO_EWMA else 0.9 if a == ewma_comparison.PPO_EWMA_SMALLER else 0.5
+    )
+    gain = ewma_comparison.Ewma().judge(behind)[0]
     assert gain.word == "does not hold"
     assert "moves the policy 3 to 3 times as far" in gain.differs
     assert "With 1/4 of the step size the difference is 0.4 [" in gain.differs
@@ -505,11 +539,11 @@ def test_where_the_ewma_falls_behind_it_is_said_how_far_iterations_go_and_what_s
     [
         (Invariance(), invariance_tables),
         (table5.Table5(), lambda: {"table5": table5.table5(made(costs), SIZES)}),
-        (Linear(), lambda: _with_curves(made(costs, variants=(batches.ADJUSTED, batches.LINEAR)))),
+        (Linear(), lambda: _with_curves(made(costs, variants=(batch_sizes.ADJUSTED, batch_sizes.LINEAR)))),
         (Betas(), lambda: _with_curves(made(costs, variants=Betas().variants()))),
-        (ewma.Ewma(), algorithm_tables),
+        (ewma_comparison.Ewma(), algorithm_tables),
         (staleness.Staleness(), lambda: stale_finals(lambda loss, k: 0.5)),
-        (adam.Adam(), lambda: mechanisms(-0.5, 0.01)),
+        (adam_step_size.Adam(), lambda: mechanisms(-0.5, 0.01)),
     ],
     ids=lambda value: getattr(value, "kind", ""),
 )

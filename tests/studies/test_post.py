@@ -7,13 +7,21 @@ import polars as pl
 import pytest
 import tiny
 
-from trimtab.anatomy.options import ProbeOptions
-from trimtab.studies.catalogue import KINDS
-from trimtab.studies.declared import SIZES, Declared
+from trimtab.experiments.catalogue import KINDS
+from trimtab.experiments.jobs import Directions, Draws, ExactBias, Minibatches
+from trimtab.experiments.jobs.independent_draws import distances
+from trimtab.experiments.post import (
+    bias_by_steps,
+    env_step_split,
+    frozenlake,
+    gae_lambda,
+    gradient_correlation,
+    minibatches,
+    pendulum_runs,
+)
+from trimtab.experiments.source_study import SIZES, Declared
+from trimtab.gradient.probe_options import ProbeOptions
 from trimtab.studies.job import Probe, Train, from_dict
-from trimtab.studies.jobs import Directions, Draws, ExactBias, Minibatches
-from trimtab.studies.jobs.draws import distances
-from trimtab.studies.post import bias, correlation, frozenlake, gae, minibatch, runs, split
 from trimtab.studies.store import Store
 from trimtab.studies.worker import Workshop
 
@@ -44,14 +52,17 @@ def test_every_claim_has_its_rule_and_notes_say_what_differs(kind):
 
 
 def test_a_study_counts_the_runs_its_jobs_need_once():
-    study = minibatch.Minibatch(size="quick")
-    trained = runs.SEEDS["quick"] * runs.pendulum("quick", 1).steps
+    study = minibatches.Minibatch(size="quick")
+    trained = pendulum_runs.SEEDS["quick"] * pendulum_runs.pendulum("quick", 1).steps
     assert study.expected_steps() == trained + sum(job.steps for job in study.jobs())
 
 
 def test_the_posts_steps_are_checkpoints_of_its_schedule():
-    config = runs.pendulum("default", 1)
-    assert (runs.step_at(config, runs.FIRST), runs.step_at(config, runs.SECOND)) == (399_360, 450_560)
+    config = pendulum_runs.pendulum("default", 1)
+    assert (
+        pendulum_runs.step_at(config, pendulum_runs.FIRST),
+        pendulum_runs.step_at(config, pendulum_runs.SECOND),
+    ) == (399_360, 450_560)
 
 
 # post/correlation ------------------------------------------------------------------------------------------
@@ -60,7 +71,7 @@ def test_the_posts_steps_are_checkpoints_of_its_schedule():
 def cosines(gap: float) -> pl.DataFrame:
     """Within minus across is `gap`, give or take a little from seed to seed."""
     rows = []
-    for stage, lags in correlation.LAGS.items():
+    for stage, lags in gradient_correlation.LAGS.items():
         for seed in SEEDS:
             rows.append((stage, seed, "cosine_across", None, -0.01))
             rows += [(stage, seed, "cosine_within", lag, -0.01 + gap + 0.001 * seed) for lag in lags]
@@ -84,7 +95,7 @@ def covariances(near: float, spread: float, noise: float = 0.0) -> pl.DataFrame:
 )
 def test_more_alike_within_than_across(gap, word):
     tables = {"cosines": cosines(gap), "covariances": covariances(0.02, 0.05)}
-    found = verdicts(correlation.Correlation(size="quick"), tables)["P4"]
+    found = verdicts(gradient_correlation.Correlation(size="quick"), tables)["P4"]
     assert found.word == word and bool(found.needed) == (word == "not resolved at this size")
 
 
@@ -95,7 +106,7 @@ def test_more_alike_within_than_across(gap, word):
 def test_covariance_correlation_near_zero(near, noise, word):
     """The last one's spread over checkpoints is that of its estimates, no more."""
     tables = {"cosines": cosines(0.2), "covariances": covariances(near, 0.05, noise)}
-    assert verdicts(correlation.Correlation(size="quick"), tables)["P5"].word == word
+    assert verdicts(gradient_correlation.Correlation(size="quick"), tables)["P5"].word == word
 
 
 def test_noise_of_checkpoints_that_share_their_randomness():
@@ -108,11 +119,11 @@ def test_noise_of_checkpoints_that_share_their_randomness():
         rows += [(step, 1, "covariance_within", 1, r, v) for r, v in enumerate(values)]
         rows += [(step, 1, "covariance_across", None, r, 0.1 * v) for r, v in enumerate(values)]
     names = ["step", "seed", "quantity", "lag", "replicate", "value"]
-    found = correlation.with_noise(pl.DataFrame(rows, schema=names, orient="row"))
+    found = gradient_correlation.with_noise(pl.DataFrame(rows, schema=names, orient="row"))
     within = found.filter(pl.col("lag") == 1)
     assert len(found) == 2 * steps and within["noise"].n_unique() == 1
     assert within["noise"][0] == pytest.approx(1.2**2 / replicates, rel=0.1)
-    assert correlation._true_spread(within) == pytest.approx(0.5, rel=0.15)
+    assert gradient_correlation._true_spread(within) == pytest.approx(0.5, rel=0.15)
     across = found.filter(pl.col("quantity") == "covariance_across")
     assert across["noise"][0] == pytest.approx(0.12**2 / replicates, rel=0.1)
 
@@ -144,20 +155,24 @@ def batches(long: float, short: float) -> pl.DataFrame:
 
 
 def test_splits_with_a_large_covariance_term():
-    found = verdicts(split.PostSplit(size="quick"), {"variance": variances(0.5), "batches": batches(0.9, 0.2)})
+    found = verdicts(env_step_split.PostSplit(size="quick"), {"variance": variances(0.5), "batches": batches(0.9, 0.2)})
     assert {name: v.word for name, v in found.items()} == dict.fromkeys(("P1", "P2", "P3", "P6", "P17"), "holds")
     assert "+50%" in found["P1"].sentence
 
 
 def test_a_negative_covariance_term_is_large_too():
-    found = verdicts(split.PostSplit(size="quick"), {"variance": variances(-0.5), "batches": batches(0.2, 0.9)})
+    found = verdicts(
+        env_step_split.PostSplit(size="quick"), {"variance": variances(-0.5), "batches": batches(0.2, 0.9)}
+    )
     assert found["P1"].word == "holds" and "-50%" in found["P1"].sentence
     assert found["P6"].word == "does not hold"
     assert found["P17"].word == "does not hold", "where steps cancel, more of them are better than more environments"
 
 
 def test_a_small_covariance_term_is_not_large():
-    found = verdicts(split.PostSplit(size="quick"), {"variance": variances(0.02), "batches": batches(0.5, 0.5)})
+    found = verdicts(
+        env_step_split.PostSplit(size="quick"), {"variance": variances(0.02), "batches": batches(0.5, 0.5)}
+    )
     assert found["P1"].word == "does not hold"
 
 
@@ -169,7 +184,7 @@ def over_lambda(short_power: float = 1.0) -> dict[str, pl.DataFrame]:
     rows = []
     for seed in SEEDS:
         jitter = 1 + 0.01 * seed
-        for value in gae.LAMBDAS:
+        for value in gae_lambda.LAMBDAS:
             for (n, t), power in {(4, 256): 1.0, (16, 64): short_power}.items():
                 place = (seed, f"{n}x{t}", n, t, value)
                 rows += [
@@ -187,27 +202,27 @@ def over_lambda(short_power: float = 1.0) -> dict[str, pl.DataFrame]:
         (seed, name, value, 0, 1, 0.5 - 0.3 * value + 0.01 * seed)
         for seed in SEEDS
         for name in ("4x256", "16x64")
-        for value in gae.LAMBDAS
+        for value in gae_lambda.LAMBDAS
     ]
     return {
-        "numbers": gae.per_sample(pl.DataFrame(rows, schema=schema, orient="row")),
+        "numbers": gae_lambda.per_sample(pl.DataFrame(rows, schema=schema, orient="row")),
         "batches": pl.DataFrame(cosine, schema=["seed", "split", "gae_lambda", "i", "j", "value"], orient="row"),
     }
 
 
 def test_lambda_as_the_post_says():
-    found = verdicts(gae.Lambda(size="quick"), over_lambda())
+    found = verdicts(gae_lambda.Lambda(size="quick"), over_lambda())
     assert {v.word for v in found.values()} == {"holds"}
 
 
 def test_lambda_that_does_more_to_short_rows():
-    assert verdicts(gae.Lambda(size="quick"), over_lambda(short_power=9.0))["P12"].word == "does not hold"
+    assert verdicts(gae_lambda.Lambda(size="quick"), over_lambda(short_power=9.0))["P12"].word == "does not hold"
 
 
 def test_the_lambda_of_equal_variance():
     curve = {0.0: 1.0, 0.5: 2.0, 1.0: 4.0}
-    assert gae.equal_lambda(curve, 3.0) == 0.75 and gae.equal_lambda(curve, 9.0) == 1.0
-    assert gae.equal_lambda({0.0: 1.0, 0.5: 0.9, 1.0: 3.0}, 2.0) == 0.75, "noise must not turn it around"
+    assert gae_lambda.equal_lambda(curve, 3.0) == 0.75 and gae_lambda.equal_lambda(curve, 9.0) == 1.0
+    assert gae_lambda.equal_lambda({0.0: 1.0, 0.5: 0.9, 1.0: 3.0}, 2.0) == 0.75, "noise must not turn it around"
 
 
 # post/bias -------------------------------------------------------------------------------------------------
@@ -218,12 +233,12 @@ def biases(fall: float) -> dict[str, pl.DataFrame]:
         ("FrozenLake-v1", seed, step, t, 1.0 * (1 + 0.1 * seed) / t**fall, 1e-15 if t <= 16 else None)
         for seed in SEEDS
         for step in (1, 2)
-        for t in bias.LENGTHS
+        for t in bias_by_steps.LENGTHS
     ]
     sampled = [
         ("Pendulum-v1", seed, 1, n, t, name, value * (1 + 0.01 * seed))
         for seed in SEEDS
-        for n, t in bias.SPLITS
+        for n, t in bias_by_steps.SPLITS
         for name, value in (
             ("bias_sq", 1.0 / t**fall),
             ("individual", 0.001),
@@ -246,7 +261,7 @@ def biases(fall: float) -> dict[str, pl.DataFrame]:
 
 @pytest.mark.parametrize(("fall", "word"), [(1.0, "holds"), (-1.0, "does not hold")])
 def test_bias_over_the_length_of_rows(fall, word):
-    found = verdicts(bias.Bias(size="quick"), biases(fall))
+    found = verdicts(bias_by_steps.Bias(size="quick"), biases(fall))
     assert found["P7"].word == word and found["P8"].word == "holds"
     assert found["N1"].word == word, "samples of longer rows are more correlated here; the rest is P7"
 
@@ -265,12 +280,12 @@ def test_distances_are_without_the_bias_of_squaring_noise():
 def cut(rows_over_shuffled: float) -> pl.DataFrame:
     found = []
     for split_ in ("4x256", "16x64"):
-        for stage in minibatch.STAGES:
+        for stage in minibatches.STAGES:
             for seed in SEEDS:
                 jitter, place = 1 + 0.01 * seed, (stage, split_, seed)
                 found.append((*place, "batch_variance", None, None, None, 0.0 + 1e-9))
-                found.append((*place, "subsampling", minibatch.SHUFFLED, 32, None, 1.0))
-                found.append((*place, "subsampling", minibatch.ROWS, 32, None, rows_over_shuffled * jitter))
+                found.append((*place, "subsampling", minibatches.SHUFFLED, 32, None, 1.0))
+                found.append((*place, "subsampling", minibatches.ROWS, 32, None, rows_over_shuffled * jitter))
                 found += [(*place, "drift", None, None, epoch, 0.5 - 0.1 * epoch * jitter) for epoch in range(3)]
                 found += [(*place, "clip_bias", None, None, epoch, 0.1 * epoch * jitter) for epoch in range(3)]
     schema = ["stage", "split", "seed", "quantity", "way", "size", "epoch", "value"]
@@ -279,7 +294,7 @@ def cut(rows_over_shuffled: float) -> pl.DataFrame:
 
 @pytest.mark.parametrize(("ratio", "word"), [(2.0, "holds"), (0.5, "does not hold")])
 def test_shuffling_removes_correlation_where_rows_are_noisier(ratio, word):
-    found = verdicts(minibatch.Minibatch(size="quick"), {"minibatches": cut(ratio)})
+    found = verdicts(minibatches.Minibatch(size="quick"), {"minibatches": cut(ratio)})
     assert found["P16"].word == word and found["P9"].word == "holds"
 
 

@@ -11,12 +11,12 @@ import tiny
 from studies.jobs import Add, Count, Fail, Needy
 from studies.small import shown, small_grid, small_variances
 from studies.test_executor import recorded
-from trimtab.runs.records import RunError, write_json
 from trimtab.studies.executor import Inline
 from trimtab.studies.job import Train
-from trimtab.studies.on_ray import OnRay, _refuse_silence, pack, unpack
+from trimtab.studies.ray_workers import OnRay, _refuse_silence, pack, unpack
 from trimtab.studies.store import Store
-from trimtab.studies.study import Where, begin, conduct
+from trimtab.studies.study_engine import Where, begin, conduct
+from trimtab.training.records import RunError, write_json
 
 
 @pytest.fixture(autouse=True)

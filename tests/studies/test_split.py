@@ -14,13 +14,8 @@ import tiny
 import trimtab
 from trimtab import cli
 from trimtab.config import Config, ConfigError
-from trimtab.runs import loop
-from trimtab.runs.device import cores
-from trimtab.runs.records import RunDir
-from trimtab.runs.start import Start
-from trimtab.studies import study
-from trimtab.studies.split import Split, SplitOptions, check_split, default_splits, effort, improved, parse_splits
-from trimtab.studies.weighing import (
+from trimtab.studies import study_engine as study
+from trimtab.studies.elimination import (
     contenders,
     least_error,
     least_gap,
@@ -30,6 +25,11 @@ from trimtab.studies.weighing import (
     stage_sentence,
     weigh,
 )
+from trimtab.studies.split_study import Split, SplitOptions, check_split, default_splits, effort, improved, parse_splits
+from trimtab.training import loop
+from trimtab.training.device import cores
+from trimtab.training.records import RunDir
+from trimtab.training.warm_start import Start
 
 
 def estimate(value, lo=None, hi=None, resolved=True):
@@ -239,7 +239,7 @@ class Formula:
 
 def conducted(study, area, tmp_path):
     from trimtab.studies.store import Store
-    from trimtab.studies.study import conduct
+    from trimtab.studies.study_engine import conduct
 
     formula = Formula(area)
     answer, _ = conduct(study, tmp_path, formula, Store(tmp_path / "store"))
@@ -397,7 +397,7 @@ def test_the_whole_job_interrupted_and_resumed_writes_a_page_and_one_object(tmp_
 def test_the_batch_that_is_split_is_its_own_unless_another_is_asked_for(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(study, "begin", lambda split, *rest: asked.append(split) or {})
-    monkeypatch.setattr("trimtab.commands.split.finish_split", lambda result, output: 0)
+    monkeypatch.setattr("trimtab.operations.split.finish_split", lambda result, output: 0)
     run = loop.train(tiny.config(num_envs=4, num_steps=16), tmp_path / "run")
     words = (
         ["Pendulum-v1"],

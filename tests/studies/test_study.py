@@ -13,17 +13,18 @@ from studies.jobs import Add, Count, Fail, Needy
 from studies.test_executor import done
 from trimtab.config import Config
 from trimtab.envs import EnvError
-from trimtab.runs import loop
-from trimtab.runs.records import RunError
-from trimtab.studies import catalogue, costs, courses, study
-from trimtab.studies.declared import Declared
+from trimtab.experiments import catalogue, costs, run_scores
+from trimtab.experiments.source_study import Declared
+from trimtab.studies import study_engine
 from trimtab.studies.executor import Inline
 from trimtab.studies.job import Train
-from trimtab.studies.seeds import Seeds
-from trimtab.studies.split import Split, SplitOptions
+from trimtab.studies.seeds_study import Seeds
+from trimtab.studies.split_study import Split, SplitOptions
 from trimtab.studies.store import Outcome, Store
-from trimtab.studies.study import Outcomes, Study, Where
-from trimtab.studies.tune import Tune, TuneOptions
+from trimtab.studies.study_engine import Outcomes, Study, Where
+from trimtab.studies.tune_study import Tune, TuneOptions
+from trimtab.training import loop
+from trimtab.training.records import RunError
 
 INLINE = Where(on="inline")
 
@@ -75,7 +76,7 @@ def interrupted(monkeypatch, after: int):
 
 
 def test_rounds_follow_from_outcomes_until_there_is_an_answer(tmp_path):
-    answer = study.begin(Sums((2, 3, 4)), tmp_path / "out", INLINE, command="trimtab sums")
+    answer = study_engine.begin(Sums((2, 3, 4)), tmp_path / "out", INLINE, command="trimtab sums")
     assert answer["sum"] == 6 + 10 and answer["page"] == str(tmp_path / "out" / "page.html")
     assert (tmp_path / "out" / "page.html").read_text() == "16 from 4 jobs"
     assert json.loads((tmp_path / "out" / "result.json").read_text()) == {"sum": 16}
@@ -84,7 +85,7 @@ def test_rounds_follow_from_outcomes_until_there_is_an_answer(tmp_path):
         "command": "trimtab sums"
     }
     with pytest.raises(RunError, match="already exists and is not empty"):
-        study.begin(Sums(), tmp_path / "out", INLINE)
+        study_engine.begin(Sums(), tmp_path / "out", INLINE)
 
 
 @pytest.mark.parametrize("store", [None, "elsewhere"])
@@ -94,8 +95,8 @@ def test_an_interrupted_study_says_how_to_go_on_and_does_what_is_left(store, tmp
     out, kept = tmp_path / "out", Store(tmp_path / (store or "out/store"))
     interrupted(monkeypatch, after=1)
     with pytest.raises(KeyboardInterrupt, match=rf"`trimtab resume {out}` does what is left"):
-        study.begin(Sums((2, 3, 4)), out, Where(on="inline", store=store))
-    assert study.began(out) and not (out / "result.json").exists() and done(kept) == ["count 2"]
+        study_engine.begin(Sums((2, 3, 4)), out, Where(on="inline", store=store))
+    assert study_engine.began(out) and not (out / "result.json").exists() and done(kept) == ["count 2"]
     (tmp_path / "another").mkdir()
     monkeypatch.chdir(tmp_path / "another")
     assert catalogue.resume(out, INLINE)["sum"] == 16
@@ -106,21 +107,21 @@ def test_an_interrupted_study_says_how_to_go_on_and_does_what_is_left(store, tmp
 def test_the_time_of_interrupted_attempts_counts(tmp_path, monkeypatch):
     """On the clock, and the work of all jobs, whoever did them."""
     clock = iter([100.0, 130.0, 500.0, 507.5])
-    monkeypatch.setattr(study.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(study_engine.time, "monotonic", lambda: next(clock))
     interrupted(monkeypatch, after=1)
     with pytest.raises(KeyboardInterrupt):
-        study.begin(Sums((2, 3)), tmp_path / "out", INLINE)
-    assert study.time_of(tmp_path / "out") == {"work": 0.0, "clock": 30.0}
+        study_engine.begin(Sums((2, 3)), tmp_path / "out", INLINE)
+    assert study_engine.time_of(tmp_path / "out") == {"work": 0.0, "clock": 30.0}
     catalogue.resume(tmp_path / "out", INLINE)
-    taken = study.time_of(tmp_path / "out")
+    taken = study_engine.time_of(tmp_path / "out")
     jobs = [json.loads(f.read_text())["seconds"] for f in (tmp_path / "out" / "store").glob("*/outcome.json")]
     assert taken["clock"] == 37.5 and taken["work"] == pytest.approx(sum(jobs), abs=0.01)
 
 
 def test_studies_that_share_a_store_do_a_job_once(tmp_path):
     where = Where(on="inline", store=str(tmp_path / "store"))
-    assert study.begin(Sums((2, 3)), tmp_path / "a", where)["sum"] == 9
-    assert study.begin(Sums((3, 4)), tmp_path / "b", where)["sum"] == 16
+    assert study_engine.begin(Sums((2, 3)), tmp_path / "a", where)["sum"] == 9
+    assert study_engine.begin(Sums((3, 4)), tmp_path / "b", where)["sum"] == 16
     assert done(Store(tmp_path / "store")) == ["add 2+3", "add 3+4", "count 2", "count 3", "count 4"]
     assert not (tmp_path / "a" / "store").exists()
 
@@ -175,7 +176,7 @@ class Some(Declared):
 
 
 def test_jobs_that_fail_are_told_with_their_words_and_the_others_are_measured(tmp_path):
-    answer = study.begin(Some(), tmp_path / "out", INLINE)
+    answer = study_engine.begin(Some(), tmp_path / "out", INLINE)
     assert answer["sentence"] == "9 in all." and answer["jobs"] == 4
     assert sorted(answer["failed"]) == [
         "studies.jobs:Fail on purpose: num_envs: 0 is not positive",
@@ -254,14 +255,14 @@ def test_a_run_that_diverged_counts_with_the_return_it_began_with(tmp_path):
     job = Train(config.replace(total_timesteps=1280), 1)
     run = loop.train(config, tmp_path / "run")
     failed = Outcome(job, run.path, {}, error="not finite")
-    assert courses.course(failed) is None, "it may have failed for any reason"
+    assert run_scores.course(failed) is None, "it may have failed for any reason"
     run.files.append_metrics([run.files.metrics()[-1] | {"not_finite": ["loss"]}])
-    curve, whole = courses.course(failed), courses.course(Outcome(Train(config, 1), run.path, {}))
+    curve, whole = run_scores.course(failed), run_scores.course(Outcome(Train(config, 1), run.path, {}))
     assert len(curve.step) == 50 and curve.step[-1] > 1200 and whole.area == run.area
     first = curve.value[0]
     np.testing.assert_array_equal(curve.value[25:], first)
     assert curve.area != whole.area and (curve.value[:25] != first).any()
-    assert courses.course(Outcome(job, tmp_path / "nowhere", {}, error="its worker ended")) is None
+    assert run_scores.course(Outcome(job, tmp_path / "nowhere", {}, error="its worker ended")) is None
 
 
 def test_an_unknown_environment_leaves_no_study_behind(tmp_path):
@@ -271,12 +272,12 @@ def test_an_unknown_environment_leaves_no_study_behind(tmp_path):
         Split(Config(env_id="Nope-v0"), 512, 4, SplitOptions()),
     ):
         with pytest.raises(EnvError, match="no environment is called 'Nope-v0'"):
-            study.begin(asked, tmp_path / "out")
+            study_engine.begin(asked, tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
 
 def test_an_environment_of_this_program_alone_is_refused_before_any_job(tmp_path):
     for env_id in ("__main__:E", "mymodule:make.<locals>.E"):
         with pytest.raises(EnvError, match="jobs are done in others: move it to a module"):
-            study.begin(Seeds(Config(env_id=env_id), 2), tmp_path / "out")
+            study_engine.begin(Seeds(Config(env_id=env_id), 2), tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -9,13 +9,13 @@ import yaml
 
 from trimtab import cli
 from trimtab.config import Config, ConfigError, from_dict
-from trimtab.estimate import Estimate
-from trimtab.report import tune as report
-from trimtab.runs.records import RunError
-from trimtab.studies import tune
+from trimtab.core.estimate import Estimate
+from trimtab.show import tune_page as report
+from trimtab.studies import tune_study
 from trimtab.studies.store import Outcome, Store
-from trimtab.studies.study import conduct
-from trimtab.studies.tune import PHASES, Trial, Tune, TuneOptions, sweeps_of
+from trimtab.studies.study_engine import conduct
+from trimtab.studies.tune_study import PHASES, Trial, Tune, TuneOptions, sweeps_of
+from trimtab.training.records import RunError
 
 
 class Formula:
@@ -35,9 +35,9 @@ class Formula:
 @pytest.fixture(autouse=True)
 def doctor(monkeypatch):
     """A doctor who acts on step sizes of 1e-3 where there are no records to look at."""
-    asked = tune._acts
+    asked = tune_study._acts
     formula = lambda path: ["clip fraction"] if path.name == "step size 0.001" else []
-    monkeypatch.setattr(tune, "_acts", lambda path: asked(path) if path.exists() else formula(path))
+    monkeypatch.setattr(tune_study, "_acts", lambda path: asked(path) if path.exists() else formula(path))
 
 
 def tuned(tmp_path, config=None, **options):
@@ -211,13 +211,13 @@ def test_where_there_is_nothing_to_try_it_says_so(tmp_path, monkeypatch):
 )
 def test_the_sentence_claims_no_more_than_the_interval(gain, said):
     best, start = Trial(1, {"gamma": 0.9}, [2.0, 3.0]), Trial(0, {}, [1.0, 1.0])
-    assert tune._sentence(best, start, Estimate(*gain), 3).startswith(said)
+    assert tune_study._sentence(best, start, Estimate(*gain), 3).startswith(said)
 
 
 def test_an_outlier_does_not_hide_that_all_seeds_are_above():
     start, gain = Trial(0, {}, [1.0, -9.0]), Estimate(6.5, -60.0, 73.0)
-    assert tune._sentence(Trial(1, {}, [2.0, 3.0]), start, gain, 3).endswith("is above each of the start's.")
-    assert "yet" not in tune._sentence(Trial(1, {}, [1.0, 3.0]), start, gain, 3)
+    assert tune_study._sentence(Trial(1, {}, [2.0, 3.0]), start, gain, 3).endswith("is above each of the start's.")
+    assert "yet" not in tune_study._sentence(Trial(1, {}, [1.0, 3.0]), start, gain, 3)
 
 
 def test_every_field_swept_is_a_field_of_the_configuration_and_its_values_are_valid():
@@ -272,6 +272,6 @@ def test_the_whole_job_writes_a_configuration_a_page_and_one_object_and_can_be_r
 
 
 def test_a_bonus_that_is_not_there_is_not_made_to_fall():
-    values = tune.PHASES["horizon"]["ent_anneal"]
+    values = tune_study.PHASES["horizon"]["ent_anneal"]
     assert set(values(Config(ent_coef=0.0))) == {0.0}
     assert len(set(values(Config(ent_coef=0.01)))) > 2

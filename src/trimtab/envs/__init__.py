@@ -10,9 +10,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from trimtab.wording import nearest
-
-from .base import (
+from trimtab.core.wording import nearest
+from trimtab.envs.availability import CatalogueRow, catalogue, gymnasium_ids, missing_package
+from trimtab.envs.base import (
     Backend,
     CompiledEnv,
     Continuous,
@@ -25,8 +25,7 @@ from .base import (
     Spec,
     Step,
 )
-from .catalogue import CatalogueRow, catalogue, gymnasium_ids, missing_package
-from .names import (
+from trimtab.envs.known_ids import (
     GYMNASIUM_FIRST,
     NATIVE_IDS,
     NATIVE_LEFT_OUT,
@@ -40,8 +39,8 @@ from .names import (
 )
 
 if TYPE_CHECKING:
-    from .own import Constructor
-    from .tabular import FiniteMDP, TabularEnv
+    from trimtab.envs.own_environments import Constructor
+    from trimtab.envs.tabular_backend import FiniteMDP, TabularEnv
 
 __all__ = [
     "Backend",
@@ -96,36 +95,36 @@ def make(
     if constructor is not None:
         if backend not in ("auto", "gymnasium"):
             raise EnvError(f"backend: {backend} cannot run an environment given as a function; nearest: gymnasium")
-        from .gym import make_gym
+        from trimtab.envs.gymnasium_backend import make_gym
 
         return make_gym(env_id, num_envs, options, time_limit, seed, constructor)
     chosen = choose(env_id, backend)
     if chosen == "tabular":
-        from .tabular import FiniteMDP, TabularEnv
+        from trimtab.envs.tabular_backend import FiniteMDP, TabularEnv
 
         return TabularEnv(FiniteMDP.from_gymnasium(env_id, **options), time_limit)
     if chosen == "native":
         _refuse_missing(chosen)
-        from .native import make_native
+        from trimtab.envs.gymnax_backend import make_native
 
         return make_native(env_id, options, time_limit)
     if chosen == "pgx":
-        from .pgx import make_pgx
+        from trimtab.envs.pgx_backend import make_pgx
 
         return make_pgx(env_id, options, time_limit)
     if chosen == "xminigrid":
-        from .xminigrid import make_xminigrid
+        from trimtab.envs.xminigrid_backend import make_xminigrid
 
         return make_xminigrid(env_id, options, time_limit)
     if chosen == "playground":
-        from .playground import make_playground
+        from trimtab.envs.playground_backend import make_playground
 
         return make_playground(env_id, options, time_limit)
     if chosen == "envpool":
-        from .pool import PoolEnv
+        from trimtab.envs.envpool_backend import PoolEnv
 
         return PoolEnv(env_id, num_envs, options, time_limit, seed, streamed)
-    from .gym import make_gym
+    from trimtab.envs.gymnasium_backend import make_gym
 
     return make_gym(env_id, num_envs, options, time_limit, seed)
 
@@ -143,7 +142,7 @@ def look(
     """
     chosen = "gymnasium" if constructor is not None else choose(env_id, backend)
     if chosen not in ("gymnasium", "tabular"):
-        from .table import by_id
+        from trimtab.envs.id_table import by_id
 
         if chosen in ("envpool", "playground") and env_kwargs and not missing_package(chosen):
             return make(env_id, num_envs=1, backend=chosen, env_kwargs=env_kwargs, time_limit=time_limit).spec
@@ -153,7 +152,7 @@ def look(
                 raise EnvError(f"env_id: {env_id} {row.reason}")
             return row.spec if time_limit is None else dataclasses.replace(row.spec, time_limit=time_limit)
         return make(env_id, num_envs=1, backend=backend, env_kwargs=env_kwargs, time_limit=time_limit).spec
-    from .gym import make_gym
+    from trimtab.envs.gymnasium_backend import make_gym
 
     env = make_gym(env_id, 1, env_kwargs, time_limit, constructor=constructor)
     env.close()
@@ -199,14 +198,14 @@ def _backends_with(env_id: str) -> list[str]:
 
 def _known_to_envpool(env_id: str) -> bool:
     """Ask the table, and EnvPool itself (seconds to import) only if it is not the version of the table."""
-    from .table import ENVPOOL_VERSION, by_id
+    from trimtab.envs.id_table import ENVPOOL_VERSION, by_id
 
     if env_id in by_id("envpool"):
         return True
     elsewhere = (*TABULAR_IDS, *NATIVE_IDS, *PGX_IDS, *XMINIGRID_IDS, *PLAYGROUND_IDS, *PLAYGROUND_ROBOTS)
     if env_id in elsewhere or missing_package("envpool") or metadata.version("envpool") == ENVPOOL_VERSION:
         return False
-    from .pool import pool_ids
+    from trimtab.envs.envpool_backend import pool_ids
 
     return env_id in pool_ids()
 
@@ -224,7 +223,7 @@ def _suggestion(env_id: str) -> str:
         return f"; of the module that is here, name the environment too: {module}:MyEnv"
     if env_id in NATIVE_LEFT_OUT:
         return f": {NATIVE_LEFT_OUT[env_id]}"
-    from .table import rows
+    from trimtab.envs.id_table import rows
 
     env_ids = (*TABULAR_IDS, *NATIVE_IDS, *PROCGEN_ALIASES, *(row.env_id for row in rows()), *gymnasium_ids())
     close = nearest(env_id, env_ids)
@@ -234,7 +233,7 @@ def _suggestion(env_id: str) -> str:
 def __getattr__(name: str) -> Any:
     """`FiniteMDP` and `TabularEnv` are public names here, but loading them loads JAX."""
     if name in ("FiniteMDP", "TabularEnv"):
-        from . import tabular
+        from trimtab.envs import tabular_backend
 
-        return getattr(tabular, name)
+        return getattr(tabular_backend, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 import numpy as np
 from jaxtyping import Bool, Float, Num, Shaped
 
-from trimtab.errors import UserError
-from trimtab.wording import nearest
+from trimtab.core.errors import UserError
+from trimtab.core.wording import nearest
 
 if TYPE_CHECKING:
     from jaxtyping import Array, PRNGKeyArray

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Num, Shaped
 
-from .base import ActionSpace, Continuous, Discrete, EnvError, MultiBinary, MultiDiscrete, Part
+from trimtab.envs.base import ActionSpace, Continuous, Discrete, EnvError, MultiBinary, MultiDiscrete, Part
 
 _UNBOUNDED = 1e30  # some libraries write the largest number for no bound, and the smallest positive one for none below
 _MOST_CHOICES = 100_000

@@ -6,7 +6,7 @@ Reinforcement Learning" (arXiv 1912.01588), appendix C: the minimum is what a po
 
 from __future__ import annotations
 
-from trimtab.envs.names import PROCGEN_ALIASES, canonical
+from trimtab.envs.known_ids import PROCGEN_ALIASES, canonical
 
 # (minimum, maximum) in hard mode, then in easy mode
 RANGES: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {

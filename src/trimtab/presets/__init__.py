@@ -12,13 +12,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from trimtab import envs, reading
-from trimtab.algorithms import kindred
+from trimtab import envs
 from trimtab.config import Config, ConfigError, from_dict
-from trimtab.envs.names import PLAYGROUND_ROBOTS, PROCGEN_ALIASES, canonical
-from trimtab.envs.own import Constructor
-from trimtab.envs.table import by_id
-from trimtab.wording import nearest
+from trimtab.config.algorithms import kindred
+from trimtab.core import reading
+from trimtab.core.wording import nearest
+from trimtab.envs.id_table import by_id
+from trimtab.envs.known_ids import PLAYGROUND_ROBOTS, PROCGEN_ALIASES, canonical
+from trimtab.envs.own_environments import Constructor
 
 _ROOT = Path(__file__).parent
 QUICK_STARTS = ("discrete", "continuous", "images")

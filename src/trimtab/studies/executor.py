@@ -11,10 +11,10 @@ from functools import partial
 from typing import Protocol
 
 from trimtab.config import ConfigError
-from trimtab.runs.device import cores
 from trimtab.studies.job import Job
 from trimtab.studies.store import Outcome, Store
 from trimtab.studies.worker import Workshop, words_of
+from trimtab.training.device import cores
 
 Tick = Callable[[Job, int], None]  # told a job and how many environment steps of it are done
 PLACES = ("local", "inline", "ray")
@@ -42,10 +42,10 @@ def executor(on: str = "local", workers: int | None = None) -> Executor:
     if place == "inline":
         return Inline()
     if place == "local":
-        from trimtab.studies.local import Local
+        from trimtab.studies.local_workers import Local
 
         return Local(workers or cores())
-    from trimtab.studies.on_ray import OnRay
+    from trimtab.studies.ray_workers import OnRay
 
     return OnRay(address or None, workers)
 

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trimtab import config as configuration
-from trimtab.anatomy.options import ProbeOptions
 from trimtab.config import Config
-from trimtab.runs.device import network_of, threads_for
-from trimtab.runs.run import load
+from trimtab.gradient.probe_options import ProbeOptions
+from trimtab.training.device import network_of, threads_for
+from trimtab.training.run import load
 
 if TYPE_CHECKING:
-    from trimtab.runs.engines import Engines
+    from trimtab.training.engine_cache import Engines
 
 VERSION = 1  # of what identities mean; a new one makes every job new
 
@@ -154,7 +154,7 @@ class Train(Job):
         return f"{c.env_id} {c.algo} {c.num_envs}x{c.num_steps}{shared} seed {c.seed}"
 
     def do(self, bench: Bench) -> dict[str, Any]:
-        from trimtab.runs.loop import train_or_resume
+        from trimtab.training.loop import train_or_resume
 
         run = train_or_resume(
             self.config,
@@ -228,10 +228,10 @@ class Probe(Job):
         return f"{self.config.env_id} {self.config.algo} {n}x{t} seed {self.config.seed}"
 
     def do(self, bench: Bench) -> dict[str, Any]:
-        from trimtab.anatomy.probe import measure
-        from trimtab.anatomy.table import frame_of
-        from trimtab.report.probe.tables import as_json
-        from trimtab.runs.records import write_parquet
+        from trimtab.gradient.measurements import frame_of
+        from trimtab.gradient.probing import measure
+        from trimtab.show.probe_tables import as_json
+        from trimtab.training.records import write_parquet
 
         path = bench.inputs[self.run.identity] if isinstance(self.run, Job) else Path(self.run)
         total = self.steps
@@ -256,7 +256,7 @@ def _kind(name: str) -> type[Job]:
     if cls:
         return getattr(import_module(module), cls)
     if name not in KINDS:
-        import_module("trimtab.studies.catalogue")  # the studies bring kinds of their own
+        import_module("trimtab.experiments.catalogue")  # the studies bring kinds of their own
     return KINDS[name]
 
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trimtab.runs.records import RunError, write_json
 from trimtab.studies.job import Job
+from trimtab.training.records import RunError, write_json
 
 OUTCOME = "outcome.json"
 

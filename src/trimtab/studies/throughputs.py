@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trimtab.config import Config, ConfigError
-from trimtab.runs.progress import Progress
+from trimtab.training.progress import Progress
 
+if TYPE_CHECKING:
+    import polars as pl
+
+GAIN = 0.9  # N is enough where it gives this share of the best throughput
 LONG = 1 << 30  # steps of a run that is never finished: only its speed is looked at
 
 
@@ -16,8 +20,7 @@ def measured(config: Config, counts: Sequence[int] | None, seconds: float, repea
     _refuse(counts, seconds, repeats)
     import polars as pl
 
-    from trimtab.runs.throughput import measure
-    from trimtab.studies.notes.throughput import enough, fastest
+    from trimtab.training.speed import measure
 
     config = config.replace(total_timesteps=LONG)
     turns = [n for _ in range(repeats) for n in sorted(set(_usual(config) if counts is None else counts))]
@@ -53,3 +56,19 @@ def _resized(config: Config, num_envs: int) -> Config:
     """N environments; as many minibatches as before where they divide the batch, else the default number."""
     keep = config.minibatches if (num_envs * config.num_steps) % config.minibatches == 0 else None
     return config.replace(num_envs=num_envs, num_minibatches=keep, minibatch_size=None)
+
+
+def _means(here: pl.DataFrame) -> dict[int, float]:
+    means = here.group_by("num_envs").agg(pl.col("steps_per_second").mean()).sort("num_envs")
+    return dict(zip(means["num_envs"].to_list(), means["steps_per_second"].to_list()))
+
+
+def fastest(here: pl.DataFrame) -> int:
+    means = _means(here)
+    return max(means, key=lambda n: means[n])
+
+
+def enough(here: pl.DataFrame) -> int:
+    """The smallest N with nearly the best throughput."""
+    means = _means(here)
+    return min(n for n, speed in means.items() if speed >= GAIN * max(means.values()))

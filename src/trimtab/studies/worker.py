@@ -18,9 +18,9 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from trimtab.runs.engines import Engines
 from trimtab.studies.job import Bench, Job, from_dict
 from trimtab.studies.store import Outcome, Store
+from trimtab.training.engine_cache import Engines
 
 OFTEN = 0.1  # seconds between two words about progress
 
@@ -47,7 +47,7 @@ def words_of(error: BaseException) -> str:
     """One line about what went wrong: a user's mistake in its own words, anything else with where it happened."""
     from trimtab.config import ConfigError
     from trimtab.envs import EnvError
-    from trimtab.runs.records import RunError
+    from trimtab.training.records import RunError
 
     if isinstance(error, ConfigError | EnvError | RunError | OSError):
         return " ".join(str(error).split())

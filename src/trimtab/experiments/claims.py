@@ -1,0 +1,177 @@
+"""Claims of the sources, and verdicts on them by rules that their studies declare."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from scipy import special
+
+from trimtab.core.estimate import Estimate
+
+Word = Literal["holds", "does not hold", "depends", "not resolved at this size"]
+UNDECIDED: Word = "not resolved at this size"
+REACH = 100  # seeds; an effect that needs more is small against its spread, and may be nil
+SOURCES = {
+    "post": "Effect of Parallel Environments and Rollout Steps in PPO (ICLR blog posts 2026)",
+    "draft": "the post's draft",
+    "paper": "Hilton, Cobbe and Schulman, Batch size-invariance for policy optimization (arXiv 2110.00641)",
+    "notes": "notes for tuning n_envs, n_steps and batch size",
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of a source, where it stands there, and the rule by which a measurement judges it."""
+
+    id: str  # as P1, D2, H4, N6
+    text: str
+    where: str  # figure, table or section of the source
+    rule: str  # what must be seen for it to hold, in words
+
+    @property
+    def source(self) -> str:
+        return {"P": "post", "D": "draft", "H": "paper", "N": "notes"}[self.id[0]]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one environment says of a claim: an effect, positive where the claim holds, with its interval.
+
+    A pooled effect is over all environments: it decides, and single ones can only contradict it.
+    """
+
+    environment: str
+    effect: Estimate
+    seeds: int
+    pooled: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the measurements say of a claim."""
+
+    claim: Claim
+    word: Word
+    measured: str  # what the effect is, with its unit
+    evidence: tuple[Evidence, ...]
+    sentence: str  # what was found
+    needed: str = ""  # for what is not resolved: the size that would resolve it, from the measured spread
+    threshold: float = 0.0  # what the effects are held against
+    differs: str = ""  # where it does not hold everywhere: what was different from the source's setting
+
+    def as_dict(self) -> dict[str, Any]:
+        evidence = [asdict(e) | {"effect": e.effect.as_dict()} for e in self.evidence]
+        return {"id": self.claim.id, "source": self.claim.source} | asdict(self) | {"evidence": evidence}
+
+
+def judge(claim: Claim, measured: str, evidence: Sequence[Evidence], sentence: str, least: float = 0.0) -> Verdict:
+    """The verdict of the common rule on a claim of one part: the effect is above `least`."""
+    return judge_all(claim, measured, [evidence], sentence, least)
+
+
+def judge_all(
+    claim: Claim, measured: str, parts: Sequence[Sequence[Evidence]], sentence: str, least: float = 0.0
+) -> Verdict:
+    """The verdict on a claim of several parts, each judged by the common rule: all of them are needed.
+
+    Every part holds: holds. One does not: does not hold. Else one depends: depends. Else not resolved.
+    """
+    words = [_word(part, least) for part in parts]
+    word = next((w for w in ("does not hold", "depends", UNDECIDED) if w in words), "holds") if parts else UNDECIDED
+    sizes = [needed(part, least) for part, part_word in zip(parts, words) if part_word == UNDECIDED]
+    size = max(sizes)[1] if sizes and word == UNDECIDED else ""  # that of the part that needs most
+    evidence = tuple(e for part in parts for e in part)
+    return Verdict(claim, word, measured, evidence, sentence, size, least)
+
+
+def _word(part: Sequence[Evidence], least: float) -> Word:
+    """The common rule for one part.
+
+    At least half of its effects (a pooled one alone) are beyond the threshold with their intervals; one on the other
+    side contradicts them if it is beyond it with an interval widened for their number.
+    """
+    deciding = _deciding(part)
+    sides = [beyond(e, least) for e in deciding]
+    mostly_above, mostly_below = (2 * sides.count(side) >= len(sides) > 0 for side in (1, -1))
+    surely = [beyond(e, least, len(part)) for e in part]
+    if (mostly_above or 1 in surely) and (mostly_below or -1 in surely):
+        return "depends"
+    if mostly_above:
+        return "holds"
+    return "does not hold" if mostly_below else UNDECIDED
+
+
+def _deciding(part: Sequence[Evidence]) -> list[Evidence]:
+    return [e for e in part if e.pooled] or list(part)
+
+
+def beyond(e: Evidence, least: float, among: int = 1) -> int:
+    """1 where an effect is above `least` with its interval, -1 where it is below, 0 where that is open.
+
+    `among` so many effects, all of whose intervals should hold together.
+    """
+    if not e.effect.resolved:
+        return 0
+    wider = _wider(e, among)
+    lo = e.effect.value - wider * (e.effect.value - e.effect.lo)
+    hi = e.effect.value + wider * (e.effect.hi - e.effect.value)
+    return 1 if lo > least else -1 if hi <= least else 0
+
+
+def _wider(e: Evidence, among: int) -> float:
+    """What a 95% interval over seeds is multiplied by to hold together with as many others (Student's t)."""
+    return float(special.stdtrit(_freedom(e), 1 - 0.025 / among) / special.stdtrit(_freedom(e), 0.975))
+
+
+def _freedom(e: Evidence) -> float:
+    """Degrees of freedom of an effect's interval; where it is no Student's t, as of a mean over its seeds."""
+    return e.effect.freedom or max(1, e.seeds - 1)
+
+
+def explained(verdicts: Sequence[Verdict], different: str) -> list[Verdict]:
+    """Verdicts that say, where a claim does not hold or depends, what was different from the source's setting."""
+    silent = lambda v: v.word in ("does not hold", "depends") and not v.differs
+    return [replace(v, differs=different) if silent(v) else v for v in verdicts]
+
+
+def needed(part: Sequence[Evidence], least: float = 0.0) -> tuple[float, str]:
+    """How many seeds would decide one part by the common rule, with a probability of 80% or more, if effects stay as
+    they were measured: a number, and in words."""
+    deciding = _deciding(part)
+    spread = [e for e in deciding if e.effect.resolved and e.seeds > 1 and e.effect.hi > e.effect.lo]
+    if not spread:
+        return math.inf, "no spread was measured, so no size can be named: at least two seeds that finish"
+    alone = {e: _alone(e, least) for e in spread}
+    seeds, nearest = math.inf, min(spread, key=alone.__getitem__)
+    for e in sorted(spread, key=alone.__getitem__):
+        resolved = [other for other in spread if alone[other] <= alone[e]]
+        above = sum(other.effect.value > least for other in resolved)
+        if 2 * max(above, len(resolved) - above) >= len(deciding):
+            seeds, nearest = alone[e], e
+            break
+    here = min(e.seeds for e in spread)
+    if seeds <= REACH:
+        return seeds, f"about {max(round(seeds), here + 1)} seeds ({here} here)"
+    shown = _half(nearest) * math.sqrt(nearest.seeds / REACH)
+    what = f"differ from {least:.3g} by nothing" if least else "be nil"
+    return seeds, f"out of reach: over {REACH} seeds; the effect may {what} ({REACH} would show one of {shown:.2g})"
+
+
+def _alone(e: Evidence, least: float) -> float:
+    """Seeds at which this effect would be told from `least` with a probability of at least 80%.
+
+    Intervals shrink with the root of the number. Where it is small, Student's t already asks for more than a normal
+    distribution does for that probability, (1.96 + 0.84) standard errors; else the rest is added.
+    """
+    distance = abs(e.effect.value - least)
+    if not distance:
+        return math.inf
+    enough = max(1.0, 2.8 / float(special.stdtrit(_freedom(e), 0.975)))
+    return math.floor(e.seeds * (enough * _half(e) / distance) ** 2) + 1
+
+
+def _half(e: Evidence) -> float:
+    return (e.effect.hi - e.effect.lo) / 2

@@ -1,0 +1,204 @@
+"""Do the presets train? Final returns over seeds, beside what others published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import polars as pl
+
+from trimtab.advise.diagnosis import diagnose, tally
+from trimtab.config import ConfigError
+from trimtab.core.wording import nearest
+from trimtab.experiments.claims import Verdict
+from trimtab.experiments.jobs.policy_value import Evaluation, GreedyValue
+from trimtab.experiments.own.preset_targets import FULL, SIZES, Row
+from trimtab.experiments.source_study import Declared, Figure
+from trimtab.math import stats
+from trimtab.studies.job import Job, Train
+from trimtab.studies.study_engine import Outcomes
+from trimtab.training.run import Run, learning_frame
+
+NOTHING = "nothing"
+FIRST = 100  # episodes at the start of a run that say what a policy is worth that has learned nothing
+RETURNS = ["env_id", "algo", "seed", "steps", "value", "first", "act"]  # act: what the doctor finds to act on
+
+
+@dataclass(frozen=True)
+class Learning(Declared):
+    """Every preset on its seeds; `only` chooses environments."""
+
+    kind: ClassVar[str] = "learning"
+    summary: ClassVar[str] = "Do the shipped presets learn?"
+    source: ClassVar[str] = "this library's presets, beside published results of PPO"
+    grows: ClassVar[bool] = True  # a row takes up to hours
+    only: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        env_ids = list(dict.fromkeys(row.env_id for row in SIZES[self.size]))
+        for env_id in self.only:
+            if env_id not in env_ids:
+                near = ", ".join(nearest(env_id, env_ids) or env_ids)
+                raise ConfigError("only", env_id, f"not at size {self.size}; nearest: {near}")
+
+    def asked(self) -> dict[str, Any]:
+        return super().asked() | ({"only": list(self.only)} if self.only else {})
+
+    @classmethod
+    def again(cls, values: dict[str, Any]) -> Learning:
+        return cls(**values | {"only": tuple(values.get("only", ()))})
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        return tuple(row for row in SIZES[self.size] if not self.only or row.env_id in self.only)
+
+    def trained(self, row: Row) -> list[Train]:
+        return [Train(row.config.replace(seed=self.seed + k), checkpoints=2) for k in range(row.seeds)]
+
+    def _measuring(self, row: Row) -> list[Job]:
+        if row.measure == "evaluation":
+            return [Evaluation(run) for run in self.trained(row)]
+        if row.measure == "exact greedy value":
+            return [GreedyValue(run) for run in self.trained(row)]
+        return list(self.trained(row))
+
+    def jobs(self) -> list[Job]:
+        """The first seed of every row before the second of any: what falls short is seen early."""
+        most = max((row.seeds for row in self.rows), default=0)
+        return [job for k in range(most) for row in self.rows for job in self._measuring(row)[k : k + 1]]
+
+    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
+        rows, curves = [], []
+        for row in self.rows:
+            for run, job in zip(self.trained(row), self._measuring(row)):
+                if not outcomes[job.identity].done:
+                    continue
+                result, path = outcomes.of(job).result, outcomes.of(run).path
+                value = result["value"] if "value" in result else result["ep_rew_mean"]
+                trained = Run(path)
+                first = trained.episodes["return"][:FIRST].mean()
+                act = ", ".join(diagnose(trained).acts)
+                rows.append((row.env_id, row.algo, run.config.seed, run.config.steps, value, first, act))
+                curves.append((row.name, run.config.seed, path))
+        returns = pl.DataFrame(rows, schema=RETURNS, orient="row")
+        return summarized(returns, self.rows) | {"curves": learning_frame(curves)}
+
+    def joined(self, tables: dict[str, pl.DataFrame], published: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+        """Seeds that were published join those of now; rows of which only the summary was published stay."""
+        returns = tables["returns"]
+        if "returns" in published:
+            earlier = published["returns"].join(returns, on=["env_id", "algo", "steps", "seed"], how="anti")
+            past_returns = earlier.with_columns(pl.col("act").cast(pl.String).fill_null(""))  # CSV knows no empty text
+            returns = pl.concat([returns, past_returns], how="vertical_relaxed")
+        joined = tables | summarized(returns, FULL)
+        if "summary" not in published:
+            return joined
+        rows = [*joined["summary"].iter_rows(named=True), *published["summary"].iter_rows(named=True)]
+        by_name = {(row["env_id"], row["algo"], row["steps"]): row for row in reversed(rows)}  # those of now win
+        names = [(row.env_id, row.algo, row.config.steps) for row in FULL]
+        summary = pl.DataFrame([by_name[name] for name in names if name in by_name], infer_schema_length=None)
+        left = joined["not_run"].join(summary, on=["env_id", "algo", "steps"], how="anti")
+        return joined | {"summary": summary.with_columns(pl.col(pl.String).fill_null("")), "not_run": left}
+
+    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
+        return []
+
+    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+        from trimtab.show.style import learning_curves
+
+        curves = tables["curves"]
+        figures = {}
+        for env_id in dict.fromkeys(row.env_id for row in self.rows):
+            mine = curves.filter(pl.col("series").str.starts_with(f"{env_id} "))
+            if not mine.is_empty():
+                named = mine.with_columns(pl.col("series").str.split(" ").list.last())
+                chart = learning_curves(named, env_id, "Mean over seeds; bands from the lowest to the highest.")
+                figures[env_id] = Figure(chart, "")
+        return figures
+
+    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+        summary = tables["summary"]
+        if summary.is_empty():
+            return "Nothing was trained."
+        short = summary.filter(pl.col("met").str.starts_with("no"))
+        names = ", ".join(f"{e} {a}" for e, a in short.select("env_id", "algo").iter_rows())
+        judged = summary.filter(pl.col("met").str.contains("yes|no")).height
+        left = tables["not_run"].height
+        ill = summary.filter(pl.col("doctor") != NOTHING)
+        return (
+            f"{judged - short.height} of {judged} presets reach what is wanted of them"
+            + (f", not {names}" if names else "")
+            + f". The doctor finds nothing to act on in {summary.height - ill.height} of {summary.height}"
+            + (f"; {left} rows of the full size were not run." if left else ".")
+        )
+
+    def notes(self) -> list[str]:
+        return [
+            "`value` is the mean over seeds of the mean return of the last 100 episodes of training, exploration on, "
+            "unless `measure` says otherwise; `lo` and `hi` are Student's 95% interval; `first` is the mean return of "
+            f"the first {FIRST} episodes; `doctor` is what `trimtab doctor` finds to act on in these runs.",
+            "CleanRL's numbers are means and deviations over seeds of training episodes; RL Zoo's are one run each, "
+            "evaluated with exploration off, and some are of older versions of the environment (in brackets). Where "
+            "only numbers at more steps are published, `wanted` is that number, less its deviation (Reacher), or a "
+            "rounder one below (LunarLander); Swimmer's is that of 8M steps; Pong's is 5 above random play.",
+            "Pong trains with a constant step size: its preset's falls over 10M steps. With one that fell to 0 over "
+            "this million, which is what was tried first, the last 100 episodes returned -16.2.",
+            "CleanRL's table of dm_control does not say its steps; its default is 1M, the benchmark script of today "
+            "says 8M.",
+        ]
+
+
+def summarized(returns: pl.DataFrame, rows: Sequence[Row]) -> dict[str, pl.DataFrame]:
+    """Final returns, what they come to row by row, and which rows are missing."""
+    return {"summary": _summary(returns, rows), "not_run": _not_run(returns), "returns": returns}
+
+
+def _summary(returns: pl.DataFrame, rows: Sequence[Row]) -> pl.DataFrame:
+    """A line for every row that was run: what it reached, what it should, and what others published."""
+    lines = []
+    for row in rows:
+        mine = returns.filter(
+            (pl.col("env_id") == row.env_id) & (pl.col("algo") == row.algo) & (pl.col("steps") == row.config.steps)
+        )
+        if mine.is_empty():
+            continue
+        values, first = mine["value"].to_list(), float(mine["first"].mean() or 0.0)
+        reached = stats.mean_interval(values).as_dict()
+        lines.append(
+            {"env_id": row.env_id, "algo": row.algo, "steps": mine["steps"][0], "measure": row.measure}
+            | {"seeds": f"{len(values)} of {row.seeds}", "first": first}
+            | {name: reached[name] for name in ("value", "lo", "hi")}
+            | {"wanted": str(row.bar) if row.bar else "reported"}
+            | {"met": _met(row, values, first), "doctor": _acts(mine["act"].to_list())}
+            | {"published": row.published[0], "where": row.published[1]}
+        )
+    return pl.DataFrame(lines, infer_schema_length=None)
+
+
+def _not_run(returns: pl.DataFrame) -> pl.DataFrame:
+    """Rows of the full size that nothing was trained for, at this many steps."""
+    done = set(returns.select("env_id", "algo", "steps").iter_rows())
+    left = [row for row in FULL if (row.env_id, row.algo, row.config.steps) not in done]
+    schema = ["env_id", "algo", "steps", "seeds", "published", "where"]
+    lines = [(row.env_id, row.algo, row.config.steps, row.seeds, *row.published) for row in left]
+    return pl.DataFrame(lines, schema=schema, orient="row")
+
+
+def _acts(acts: list[str]) -> str:
+    """What the doctor would act on, and in how many of the runs."""
+    return tally([checks.split(", ") if checks else [] for checks in acts]) or NOTHING
+
+
+def _met(row: Row, values: list[float], first: float) -> str:
+    """Whether a row reaches its bar, in words; of seeds that are still to be run it may depend."""
+    if row.bar is None:
+        return ""
+    met = row.bar.is_met(values, first)
+    left = row.seeds - len(values)
+    if not left:
+        return "yes" if met else "no"
+    if row.bar.on is None:
+        return "yes, so far" if met else "no, so far"
+    best = row.bar.is_met([*values, *[float("inf")] * left], first)
+    return "yes" if met else "open" if best else "no"

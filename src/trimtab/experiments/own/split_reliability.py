@@ -1,0 +1,169 @@
+"""Does the answer of `trimtab split` move with the seed? The same split with many seeds, against a large reference."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+
+from trimtab import presets
+from trimtab.config import Config
+from trimtab.experiments.claims import Verdict
+from trimtab.experiments.source_study import Declared, Figure
+from trimtab.studies.elimination import FACTOR, name_of
+from trimtab.studies.job import Job
+from trimtab.studies.split_study import QUICK, Split, SplitOptions, default_splits
+from trimtab.studies.study_engine import Outcomes
+
+SPLITS = {"Pendulum-v1": 1024, "CartPole-v1": 512, "FrozenLake-v1": 512}
+STEPS = 100_000
+APART = 1_000  # seeds between two repetitions
+REFERENCE = 900_000  # where the reference's seeds begin
+
+
+@dataclass(frozen=True)
+class Reliability(Declared):
+    """Quick splits of three environments, repeated; what they rule out is held against many seeds of every split."""
+
+    kind: ClassVar[str] = "split-reliability"
+    summary: ClassVar[str] = "Does the answer of `trimtab split --quick` move with the seed?"
+    source: ClassVar[str] = "this library's own split"
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        """(repetitions, seeds of the reference)"""
+        return {"quick": (3, 6), "default": (10, 20), "full": (40, 100)}[self.size]
+
+    def split(self, env_id: str, seed: int, seeds: int | None = None) -> Split:
+        """A quick split; with `seeds`, the reference: so many of them, nothing ruled out on the way."""
+        batch = SPLITS[env_id]
+        num_envs, num_steps = default_splits(batch, quick=False)[0]
+        fields = {"env_id": env_id, "num_envs": num_envs, "num_steps": num_steps}
+        config = presets.layered(fields | {"total_timesteps": STEPS, "seed": seed})
+        options = dict(QUICK) if seeds is None else dict(QUICK) | {"seeds": seeds, "max_seeds": seeds, "replicates": 64}
+        own = Config.num_envs if (name := presets.find(env_id, config.algo)) is None else presets.load(name)["num_envs"]
+        return Split(config, batch, own, SplitOptions(quick=True, **options))
+
+    def repetitions(self) -> list[tuple[str, int, Split]]:
+        return [
+            (env_id, k, self.split(env_id, self.seed + APART * k)) for env_id in SPLITS for k in range(self._sizes[0])
+        ]
+
+    def references(self) -> dict[str, Split]:
+        return {env_id: self.split(env_id, REFERENCE + self.seed, self._sizes[1]) for env_id in SPLITS}
+
+    def jobs(self) -> list[Job]:
+        every = [*self.references().values(), *(split for _, _, split in self.repetitions())]
+        return [job for split in every for job in next(split.work(Path()))]
+
+    def gather(self, out: Path) -> Generator[Sequence[Job], Outcomes, Any]:
+        outcomes = yield self.jobs()
+        answers = [(env_id, k, _answer(split, outcomes)) for env_id, k, split in self.repetitions()]
+        return answers, {env_id: _answer(split, outcomes) for env_id, split in self.references().items()}
+
+    def measure(self, results: Any) -> dict[str, pl.DataFrame]:
+        answers, references = results
+        rows = []
+        for env_id, k, answer in answers:
+            by = {entry["split"]: entry["by"] for entry in answer["ruled_out"]}
+            for split in map(name_of, answer["rows"]):
+                wrong = split in by and not _deserved(split, by[split], references[env_id])
+                fate = "recommended" if split == answer["recommended"] else by.get(split, "left")
+                rows.append((env_id, k, split, fate, split in answer["recommended_set"], wrong))
+        names = ["env_id", "repetition", "split", "fate", "kept", "wrong"]
+        fates = pl.DataFrame(rows, schema=names, orient="row")
+        return {"fates": fates, "summary": _summary(fates), "reference": _reference(references)}
+
+    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
+        return []
+
+    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+        from trimtab.experiments.own.own_figures import fates
+
+        caption = "Each column is one repetition with seeds of its own. A row that changes colour moves with the seed."
+        return {"fates": Figure(fates(tables["fates"]), caption)}
+
+    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+        fates = tables["fates"]
+        out = fates.filter(~pl.col("kept"))
+        wrong, overlap = int(fates["wrong"].sum()), overlapping(fates)
+        return (
+            f"Of {out.height} times that a split was ruled out, {wrong} were wrong by the reference; the recommended "
+            f"sets of two repetitions overlap in {overlap:.0%} of the pairs; the same split was recommended in "
+            f"{same_recommendation(fates):.0%} of them."
+        )
+
+
+def _answer(split: Split, outcomes: Outcomes) -> dict[str, Any]:
+    """The answer of a split from outcomes that are there already."""
+    work = split.work(Path())
+    next(work)
+    try:
+        while True:
+            work.send(outcomes)
+    except StopIteration as end:
+        return end.value
+
+
+def _deserved(split: str, by: str, reference: dict[str, Any]) -> bool:
+    """Whether the reference's own means put a split below (in area), above (in error) or behind (in speed) the best."""
+    row = next(r for r in reference["rows"] if name_of(r) == split)
+    if by == "learned less":
+        return float(np.mean(row["areas"])) < max(float(np.mean(r["areas"])) for r in reference["rows"])
+    if by == "slower":
+        return float(np.mean(row["speeds"])) < max(float(np.mean(r["speeds"])) for r in reference["rows"]) / 1.2
+    worse = []
+    for stage in reference["stages"]:
+        errors = {name_of(r): r["mse"]["value"] for r in stage["rows"]}
+        resolved_errors = [e for e in errors.values() if e is not None]
+        if errors.get(split) is not None and resolved_errors:
+            worse.append(errors[split] > min(resolved_errors) * FACTOR**0.5)
+    return bool(worse) and all(worse)
+
+
+def _pairs(fates: pl.DataFrame):
+    """For each environment, every two repetitions with what they kept and recommended."""
+    for (_env,), part in fates.group_by("env_id", maintain_order=True):
+        sets = [
+            (
+                set(mine.filter(pl.col("kept"))["split"]),
+                mine.filter(pl.col("fate") == "recommended")["split"].item(),
+            )
+            for _, mine in part.group_by("repetition", maintain_order=True)
+        ]
+        yield from combinations(sets, 2)
+
+
+def overlapping(fates: pl.DataFrame) -> float:
+    """Share of pairs of repetitions whose recommended sets have a split in common."""
+    return float(np.mean([bool(a[0] & b[0]) for a, b in _pairs(fates)]))
+
+
+def same_recommendation(fates: pl.DataFrame) -> float:
+    """Share of pairs of repetitions that recommend the same split."""
+    return float(np.mean([a[1] == b[1] for a, b in _pairs(fates)]))
+
+
+def _summary(fates: pl.DataFrame) -> pl.DataFrame:
+    """How often each split was recommended, left, ruled out, and ruled out wrongly."""
+    return fates.group_by("env_id", "split", maintain_order=True).agg(
+        pl.len().alias("repetitions"),
+        (pl.col("fate") == "recommended").sum().alias("recommended"),
+        pl.col("kept").sum().alias("left"),
+        (~pl.col("kept")).sum().alias("ruled_out"),
+        pl.col("wrong").sum().alias("wrongly"),
+    )
+
+
+def _reference(references: dict[str, Any]) -> pl.DataFrame:
+    rows = [
+        {"env_id": env_id, "split": name_of(r), "seeds": r["seeds"], **r["auc"]}
+        for env_id, answer in references.items()
+        for r in answer["rows"]
+    ]
+    return pl.DataFrame(rows)

@@ -1,0 +1,190 @@
+"""`paper/published`: the statistics of these studies on curves that others published, with nothing to train.
+
+procgen-published.csv holds training curves of openai/phasic-policy-gradient (MIT licence, copyright 2020 OpenAI): PPO,
+PPG, PPG with a KL penalty in place of clipping, and PPG in a single network; 3 runs on each of the 16 Procgen games,
+means over 4 million steps each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import polars as pl
+
+from trimtab.experiments.claims import Claim, Verdict
+from trimtab.experiments.paper import suite
+from trimtab.experiments.source_study import Declared, Figure
+from trimtab.math import stats
+from trimtab.studies.job import Job
+from trimtab.studies.study_engine import Outcomes
+
+DATA = Path(__file__).with_name("procgen-published.csv")
+TITLES = {"ppo": "PPO", "ppg": "PPG", "ppgkl": "PPG, KL penalty", "ppgsingle": "PPG, single network"}
+PAIRS = (("PPG", "PPO"), ("PPG, KL penalty", "PPG"), ("PPG", "PPG, single network"))
+LAST = 1  # bins of 4 million steps that are "final", as in the paper
+
+
+def published() -> pl.DataFrame:
+    """The published curves: algorithm, environment, seed, step, return, normalized."""
+    raw = pl.read_csv(DATA)
+    scale = {game: suite.normalizer(suite.procgen(game)) for game in raw["game"].unique()}
+    return raw.select(
+        pl.col("algo").replace_strict(TITLES).alias("algorithm"),
+        pl.col("game").alias("environment"),
+        pl.col("run").alias("seed"),
+        "step",
+        pl.col("mean_return").alias("return"),
+        pl.struct("game", "mean_return")
+        .map_elements(lambda row: scale[row["game"]](row["mean_return"]), return_dtype=pl.Float64)
+        .alias("normalized"),
+    )
+
+
+def reference(algorithm: str, label: str) -> pl.DataFrame:
+    """Published curves of an algorithm to draw beside a study's own; the column `label` says "ALGORITHM, published"."""
+    chosen = published().filter(pl.col("algorithm") == algorithm)
+    return chosen.select(
+        pl.col("environment").map_elements(suite.procgen, return_dtype=pl.String),
+        pl.lit(f"{algorithm}, published").alias(label),
+        pl.col("seed").cast(pl.Int64),
+        "step",
+        "return",
+        "normalized",
+    )
+
+
+def finals_of(curves: pl.DataFrame) -> pl.DataFrame:
+    """The last bin of every run."""
+    return curves.sort("step").group_by("algorithm", "environment", "seed", maintain_order=True).tail(LAST)
+
+
+def compared(finals: pl.DataFrame, better: str, worse: str) -> dict[str, float | str]:
+    """Every statistic of one algorithm against another, games as strata."""
+    lists = lambda name: _by_game(finals.filter(pl.col("algorithm") == name))
+    first, second = lists(better), lists(worse)
+    strata = [(first[game], second[game]) for game in first]
+    test = stats.van_elteren(strata)
+    improvement = stats.probability_of_improvement(strata)
+    groups = [values for pair in strata for values in pair]
+    gap = stats.contrast(groups, [w / len(strata) for _ in strata for w in (1.0, -1.0)])
+    return {
+        "first": better,
+        "second": worse,
+        "z": test.z,
+        "p": test.p,
+        "max_z": stats.max_attainable_z(strata),
+        "difference": gap.value,
+        "difference_lo": gap.lo,
+        "difference_hi": gap.hi,
+        "improvement": improvement.value,
+        "improvement_lo": improvement.lo,
+        "improvement_hi": improvement.hi,
+    }
+
+
+def _by_game(finals: pl.DataFrame) -> dict[str, list[float]]:
+    games = sorted(finals["environment"].unique())
+    return {game: finals.filter(pl.col("environment") == game)["normalized"].to_list() for game in games}
+
+
+@dataclass(frozen=True)
+class Published(Declared):
+    """PPO against PPG on published Procgen curves."""
+
+    kind: ClassVar[str] = "paper/published"
+    summary: ClassVar[str] = "Is PPG above PPO in the published curves?"
+    source: ClassVar[str] = "openai/phasic-policy-gradient; statistics of Appendix F"
+    claims: ClassVar[tuple[Claim, ...]] = ()
+
+    def jobs(self) -> list[Job]:
+        return []
+
+    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
+        curves = published()
+        finals = finals_of(curves)
+        return {
+            "comparisons": pl.DataFrame([compared(finals, *pair) for pair in PAIRS]),
+            "summary": pl.DataFrame([_summary(finals, name) for name in TITLES.values()]),
+            "finals": finals,
+            "curves": curves,
+        }
+
+    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
+        return []
+
+    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+        from trimtab.experiments.paper import paper_figures
+
+        return {
+            "learning_curves": Figure(
+                paper_figures.mean_curves(
+                    tables["curves"], "algorithm", list(TITLES.values()), "Published runs on Procgen"
+                ),
+                "PPG's three variants lie well above PPO from 10 million steps on, and end together.",
+            ),
+            "comparisons": Figure(
+                paper_figures.comparisons(tables["comparisons"]),
+                "Probability that a run of the first algorithm ends above one of the second, averaged over games; the "
+                "line at one half is no difference. Z is van Elteren's, which no seed count of this size can bring "
+                "above the number beside it.",
+            ),
+            "by_environment": Figure(
+                paper_figures.by_environment(
+                    _differences(tables["finals"]), "PPG − PPO, final normalized return", "pair"
+                ),
+                "Game by game: PPG ends above PPO in nearly all, and the bars say how well three runs tell.",
+            ),
+        }
+
+    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+        row = tables["comparisons"].row(0, named=True)
+        return (
+            f"On the published runs PPG ends {row['difference']:.2f} ({row['difference_lo']:.2f} to "
+            f"{row['difference_hi']:.2f}) of the normalized range above PPO over 16 games, and a run of PPG beats one "
+            f"of PPO with probability {row['improvement']:.2f} ({row['improvement_lo']:.2f} to "
+            f"{row['improvement_hi']:.2f}). Van Elteren's Z is {row['z']:.2f} of at most {row['max_z']:.2f} "
+            f"(p = {row['p']:.1g})."
+        )
+
+    def notes(self) -> list[str]:
+        return [
+            "Nothing is trained: the curves are those of openai/phasic-policy-gradient (MIT licence), hard difficulty, "
+            "3 runs on each of 16 games, in bins of 4 million steps; final is the last bin.",
+            "The published runs do not include the EWMA variants, so they say nothing about this paper's own claims.",
+        ]
+
+
+def _summary(finals: pl.DataFrame, name: str) -> dict[str, float | str]:
+    """Mean and interquartile mean of the final normalized returns over all games and runs."""
+    groups = list(_by_game(finals.filter(pl.col("algorithm") == name)).values())
+    middle = stats.stratified_bootstrap(groups, stats.iqm)
+    mean = stats.contrast(groups, [1 / len(groups)] * len(groups))
+    return {
+        "algorithm": name,
+        "mean": mean.value,
+        "mean_lo": mean.lo,
+        "mean_hi": mean.hi,
+        "iqm": middle.value,
+        "iqm_lo": middle.lo,
+        "iqm_hi": middle.hi,
+    }
+
+
+def _differences(finals: pl.DataFrame) -> pl.DataFrame:
+    rows = []
+    for better, worse in PAIRS[:1]:
+        first, second = (_by_game(finals.filter(pl.col("algorithm") == name)) for name in (better, worse))
+        for game in first:
+            gap = stats.contrast([first[game], second[game]], [1.0, -1.0])
+            rows.append(
+                {
+                    "environment": game,
+                    "pair": f"{better} − {worse}",
+                    "value": gap.value,
+                    "lo": gap.lo,
+                    "hi": gap.hi,
+                }
+            )
+    return pl.DataFrame(rows)

@@ -1,0 +1,363 @@
+"""`paper/staleness`: PPO on data that has waited, under three losses, where iterations move the policy much or little.
+
+Staleness is counted in iterations, so what it does depends on how far the policy moves in one. The paper's runs have
+1,526 iterations. Here the same environment steps are taken in about as many (MANY), in a sixteenth of them with batches
+sixteen times as large, rescaled by the paper's rules (FEW), and in as many with one epoch (ONCE). Claims are judged
+where iterations are as many as the paper's; the other regimes, and how far policies are from their data, say why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import polars as pl
+
+from trimtab.advise.rescaling import rescale
+from trimtab.config import Config
+from trimtab.experiments.claims import Claim, Evidence, Verdict, explained, judge, judge_all
+from trimtab.experiments.paper import suite
+from trimtab.experiments.paper.trained import (
+    CLOSE,
+    DIFFERENT,
+    SCORE,
+    SETTINGS,
+    Cell,
+    Groups,
+    Trained,
+    by_id,
+    combination,
+    effects,
+    typical_metric,
+)
+from trimtab.experiments.run_scores import BROKEN
+from trimtab.experiments.source_study import Figure, Size
+from trimtab.math import stats
+from trimtab.studies.store import Outcome
+from trimtab.studies.study_engine import Outcomes
+
+DECOUPLED, BEHAVIOR, RECENT = "decoupled", "behavior", "recent"
+LOSSES = (DECOUPLED, BEHAVIOR, RECENT)
+WEIGHTED = (DECOUPLED, BEHAVIOR)  # losses whose importance weights are those of the policy that acted
+STEPS = 196_608  # of every run
+LARGER, SMALLER = 64, 4  # environments of the few iterations, and of the many
+FEW, MANY, ONCE = "96 iterations", "1,536 iterations", "1,536 iterations, one epoch"
+PAPERS = "1,526 iterations"  # the paper's
+WAITS: dict[Size, dict[str, tuple[int, ...]]] = {
+    "quick": {MANY: (0, 2, 8, 16), FEW: (0, 2, 8), ONCE: (0, 8)},
+    "default": {MANY: (0, 2, 8, 16), FEW: (0, 2, 8), ONCE: (0, 2, 8)},
+    "full": {PAPERS: (0, 1, 2, 4, 8, 16)},
+}
+QUICK_ENVIRONMENTS = ("CartPole-v1",)
+SMALL = 2  # iterations up to which staleness is small
+FAR = 8  # iterations up to which the paper sees little loss
+NEAR, AWAY = 0.01, 0.1  # nats between the policy and its data: below, little; above, much
+KEYS = ("environment", "regime", "loss", "staleness")
+WATCHED = ("approx_kl", "importance_ess", "clip_fraction", "zero_gradient_fraction", "ratio_cap_fraction")
+
+CLAIMS = (
+    Claim(
+        "H1",
+        "with the recent policy in the importance weights even small staleness makes training unstable",
+        "Fig. 1a, 7",
+        f"in runs of as many iterations as the paper's, under that loss the score at a staleness of 1 to {SMALL} is "
+        f"below that of fresh data by more than {CLOSE}, beyond the interval",
+    ),
+    Claim(
+        "H2",
+        f"the decoupled objective degrades little up to about {FAR} iterations",
+        "Fig. 1b, 8",
+        f"in runs of as many iterations as the paper's, under the decoupled loss the score at the longest staleness "
+        f"of at most {FAR} is within {CLOSE} of that of fresh data, or above it, beyond the interval",
+    ),
+    Claim(
+        "H3",
+        "the behavior policy as proximal policy holds learning back at small staleness and is more stable at large",
+        "Fig. 1c, 9",
+        f"in runs of as many iterations as the paper's, the score under the decoupled loss is above that under the "
+        f"behavior loss at a staleness of 1 to {SMALL}, and below it at the largest beyond {FAR}, beyond the interval",
+    ),
+)
+
+
+def stale(base: Config, staleness: int, loss: str) -> Config:
+    """The same on data that waits; on fresh data all three losses are one."""
+    return base.replace(staleness=staleness, staleness_loss=loss) if staleness else base
+
+
+@dataclass(frozen=True)
+class Staleness(Trained):
+    """Three losses over staleness, by how far an iteration moves the policy."""
+
+    kind: ClassVar[str] = "paper/staleness"
+    summary: ClassVar[str] = "Which loss can learn from stale data?"
+    source: ClassVar[str] = "Fig. 1, 7 to 9"
+    claims: ClassVar[tuple[Claim, ...]] = CLAIMS
+    full_seeds: ClassVar[int] = 4  # the paper's
+
+    @property
+    def waits(self) -> dict[str, tuple[int, ...]]:
+        return WAITS[self.size]
+
+    @property
+    def judged_on(self) -> str:
+        """The regime with as many iterations as the paper's."""
+        return PAPERS if self.size == "full" else MANY
+
+    def base(self, environment: str, regime: str) -> Config:
+        """Fresh data in this regime; a run that is longer than its base takes steps as much smaller."""
+        if regime == PAPERS:
+            return suite.clipped(environment, self.size)
+        config = suite.clipped(environment, "quick")
+        slower = config.replace(
+            total_timesteps=STEPS, learning_rate=config.learning_rate * config.total_timesteps / STEPS
+        )
+        config = rescale(slower, num_envs=LARGER if regime == FEW else SMALLER).config
+        if regime == ONCE:
+            return config.replace(update_epochs=1, learning_rate=suite.PPO_RATE_FACTOR * config.learning_rate)
+        return config
+
+    def cells(self) -> list[Cell]:
+        environments = QUICK_ENVIRONMENTS if self.size == "quick" else suite.environments(self.size)
+        return [
+            Cell(
+                e,
+                {"regime": regime, "loss": loss, "staleness": k},
+                stale(self.base(e, regime), k, loss),
+            )
+            for e in environments
+            for regime, waits in self.waits.items()
+            for k in waits
+            for loss in LOSSES
+        ]
+
+    def also(self, outcome: Outcome) -> dict[str, Any]:
+        """How far the policy was from the data, and how much of the data still counted."""
+        config = outcome.job.config  # type: ignore[attr-defined]
+        return {"iterations": config.iterations, "epochs": config.update_epochs} | typical_metric(outcome, *WATCHED)
+
+    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
+        tables = super().measure(outcomes)
+        finals = tables["finals"]
+        return {"finals": finals, "change": changes(finals), "distance": distances(finals), "curves": tables["curves"]}
+
+    # What follows --------------------------------------------------------------------------------------------
+
+    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
+        groups, claim = Groups(tables["finals"], "regime", "loss", "staleness"), by_id(self.claims)
+        verdicts = [
+            self._recent(claim("H1"), groups),
+            self._decoupled(claim("H2"), groups),
+            self._behavior(claim("H3"), groups),
+        ]
+        return explained(verdicts, f"{why(tables['change'], tables['distance'])} {self.differs}")
+
+    def _small(self, regime: str) -> list[int]:
+        return [k for k in self.waits[regime] if 0 < k <= SMALL]
+
+    def _recent(self, claim: Claim, groups: Groups) -> Verdict:
+        def fresh_minus_stale(regime: str) -> list[Evidence]:
+            small = self._small(regime)
+            stale = [(-1 / len(small), (regime, RECENT, k)) for k in small]
+            return effects(groups, [(1.0, (regime, RECENT, 0)), *stale]) if small else []
+
+        sentence = f"Fresh − small staleness: {self._by_regime(fresh_minus_stale)}."
+        measured = "fresh − stale under the recent loss, normalized"
+        return judge(claim, measured, fresh_minus_stale(self.judged_on), sentence, least=CLOSE)
+
+    def _decoupled(self, claim: Claim, groups: Groups) -> Verdict:
+        def stale_minus_fresh(regime: str) -> list[Evidence]:
+            longest = max(k for k in self.waits[regime] if k <= FAR)
+            return effects(groups, [(1.0, (regime, DECOUPLED, longest)), (-1.0, (regime, DECOUPLED, 0))])
+
+        sentence = f"{FAR} iterations stale − fresh: {self._by_regime(stale_minus_fresh)}."
+        measured = "stale − fresh under the decoupled loss, normalized"
+        return judge(claim, measured, stale_minus_fresh(self.judged_on), sentence, least=-CLOSE)
+
+    def _behavior(self, claim: Claim, groups: Groups) -> Verdict:
+        def early(regime: str) -> list[Evidence]:
+            small = self._small(regime)
+            pairs = [(w / len(small), (regime, loss, k)) for k in small for w, loss in ((1, DECOUPLED), (-1, BEHAVIOR))]
+            return effects(groups, pairs, ", small staleness") if small else []
+
+        def late(regime: str) -> list[Evidence]:
+            longest = max(self.waits[regime])
+            pair = [(1.0, (regime, BEHAVIOR, longest)), (-1.0, (regime, DECOUPLED, longest))]
+            return effects(groups, pair, f", staleness {longest}") if longest > FAR else []
+
+        sentence = (
+            f"Decoupled − behavior at small staleness: {self._by_regime(early)}; behavior − decoupled beyond {FAR}: "
+            f"{self._by_regime(late)}."
+        )
+        parts = [early(self.judged_on), late(self.judged_on)]
+        return judge_all(claim, "the better loss − the other, as claimed, normalized", parts, sentence)
+
+    def _by_regime(self, effects_in: Callable[[str], list[Evidence]]) -> str:
+        """Of every regime what all environments say, or the only one."""
+        by_regime = {regime: effects_in(regime) for regime in self.waits}
+        return "; ".join(f"{regime} {evidence[0].effect}" for regime, evidence in by_regime.items() if evidence)
+
+    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+        words = {v.claim.id: v.word for v in verdicts}
+        return (
+            f"Stale data: weights by the recent policy are unstable: {words['H1']}; the decoupled loss loses little "
+            f"up to {FAR} iterations: {words['H2']}; keeping near the behavior policy holds back early and steadies "
+            f"late: {words['H3']}. {by_distance(tables['distance'])}"
+        )
+
+    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+        from trimtab.experiments.paper import paper_figures
+
+        finals, change = tables["finals"], tables["change"]
+        over = lambda frame, y, title, note: paper_figures.over(
+            frame, "staleness", "staleness, iterations", y, title, note, list(LOSSES)
+        )
+        figures = {
+            "final_by_staleness": Figure(
+                over(
+                    summary(finals),
+                    "score (normalized return)",
+                    "What waiting costs, by loss",
+                    "Mean over environments; bars: 95% intervals over seeds.",
+                ),
+                "Figure 1. In the paper recent falls first, behavior falls a little at once, "
+                "decoupled stays level up to about 8. Compare the panels: the same staleness is a longer way where "
+                "iterations are few and each moves the policy further.",
+            ),
+            "distance": Figure(
+                paper_figures.against_distance(tables["distance"], list(WEIGHTED), list(self.waits), (NEAR, AWAY)),
+                "Each point is an environment in one regime at one staleness. If staleness cost anything by itself, "
+                "points of one distance would lie apart by regime; if distance is what costs, they lie on one curve.",
+            ),
+            "effective_samples": Figure(
+                over(
+                    diagnostic(change, "importance_ess"),
+                    "effective share of samples",
+                    "What is left of stale data under importance weights",
+                    "(Σw)² / Σw² over samples; median over training, mean over environments.",
+                ),
+                "Where this falls the decoupled and behavior losses learn from few samples with large weights. Under "
+                "the recent loss the weights are those of the policy just before, so they hide how old the data is.",
+            ),
+            "change": Figure(
+                over(
+                    diagnostic(change, "approx_kl"),
+                    "KL to the policy in the weights, nats",
+                    "How far the policy is from its data",
+                    "Median over training, mean over environments; at staleness 0, what one iteration changes.",
+                ),
+                "The size of an iteration's change, and how it adds up over the iterations that data waits.",
+            ),
+            "clip_fraction": Figure(
+                over(
+                    diagnostic(change, "clip_fraction"),
+                    "ratios clipped",
+                    "How much the proximal policy holds back",
+                    "Share of samples outside the clip range; median over training, mean over environments.",
+                ),
+                "Under the behavior loss the range lies around an old policy, so more samples are outside from the "
+                "start: that is what holds learning back.",
+            ),
+        }
+        if finals["environment"].n_unique() > 1:
+            for regime in self.waits:
+                figures[f"by_environment_{list(self.waits).index(regime)}"] = Figure(
+                    over(
+                        summary(finals.filter(pl.col("regime") == regime), "environment"),
+                        "score (normalized return)",
+                        f"Environment by environment: {regime}",
+                        "Bars: 95% intervals over seeds.",
+                    ),
+                    "Figures 7 to 9.",
+                )
+        return figures
+
+    def notes(self) -> list[str]:
+        remarks = [
+            "PPO with the clipped objective, 3 epochs of 8 minibatches, the ratio to the behavior policy capped at "
+            "100, as in the paper. The iterations that fill the queue count as steps.",
+            "Values and advantages of stale data are those of the moment it was collected; in the paper's code only "
+            "the values are, and advantages are computed at use.",
+        ]
+        if self.size == "full":
+            return remarks
+        return [
+            *remarks,
+            SCORE,
+            BROKEN,
+            DIFFERENT,
+            SETTINGS,
+            f"Every run has {STEPS:,} steps: {FEW} of {LARGER} environments or 1,536 of {SMALLER}, rescaled. Step "
+            "sizes are those of the suite's shorter runs, smaller by as much as the run is longer; with one epoch in "
+            f"place of three, {suite.PPO_RATE_FACTOR} times as large.",
+            "Claims are judged on 1,536 iterations. An earlier version judged them on 32 and 512 iterations too; that "
+            "was changed after CartPole had shown what more iterations do, and before the other environments were run.",
+        ]
+
+
+def changes(finals: pl.DataFrame) -> pl.DataFrame:
+    """Diagnostics by environment, regime, loss and staleness, mean over seeds."""
+    columns = [name for name in ("iterations", "epochs", *WATCHED) if name in finals.columns]
+    return finals.group_by(KEYS, maintain_order=True).agg(*(pl.col(name).mean() for name in columns))
+
+
+def distances(finals: pl.DataFrame) -> pl.DataFrame:
+    """How far the policy was from stale data (nats), and by how much the score is above that of fresh data."""
+    means = finals.group_by(KEYS, maintain_order=True).agg(pl.col("score", "approx_kl").mean())
+    fresh = means.filter(pl.col("staleness") == 0).select("environment", "regime", "loss", fresh="score")
+    stale = means.filter((pl.col("staleness") > 0) & pl.col("loss").is_in(WEIGHTED))
+    change = (pl.col("score") - pl.col("fresh")).alias("change")
+    return stale.join(fresh, on=["environment", "regime", "loss"]).select(*KEYS, nats="approx_kl", change=change)
+
+
+def by_distance(distance: pl.DataFrame) -> str:
+    """What the decoupled loss loses where its data are near and where they are far.
+
+    Cases of one environment share its fresh runs: they are averaged first, and the interval is over environments.
+    """
+    mine = distance.filter(pl.col("loss") == DECOUPLED)
+    parts = []
+    for here, where in ((pl.col("nats") < NEAR, f"less than {NEAR:g}"), (pl.col("nats") > AWAY, f"more than {AWAY:g}")):
+        cases = mine.filter(here)
+        change = cases.group_by("environment", maintain_order=True).agg(pl.col("change").mean())["change"]
+        if len(change) > 1:
+            counted = f"{len(cases)} cases in {len(change)} environments"
+            parts.append(f"{stats.mean_interval(change)} where the policy is {where} nats from its data ({counted})")
+    return f"Under the decoupled loss stale data change the score by {', by '.join(parts)}." if parts else ""
+
+
+def why(change: pl.DataFrame, distance: pl.DataFrame) -> str:
+    """What the diagnostics say: how far iterations move the policy, and what distance costs."""
+    words = []
+    for regime in dict.fromkeys(change["regime"]):
+        rows = change.filter((pl.col("regime") == regime) & (pl.col("loss") == DECOUPLED))
+        waits = sorted(set(rows["staleness"]))
+        fresh, last = (rows.filter(pl.col("staleness") == k) for k in (waits[0], waits[-1]))
+        words.append(
+            f"in {regime} one changes it by {fresh['approx_kl'].mean():.2g} nats, and data {waits[-1]} iterations old "
+            f"are {last['approx_kl'].mean():.2g} nats away and keep an effective {last['importance_ess'].mean():.0%}"
+        )
+    return f"How far iterations move the policy: {'; '.join(words)}. {by_distance(distance)}"
+
+
+def summary(finals: pl.DataFrame, panel: str = "regime") -> pl.DataFrame:
+    """Mean score with its interval by loss, staleness and panel."""
+    groups, rows = Groups(finals, "regime", "loss", "staleness"), []
+    for regime, loss, k in finals.select("regime", "loss", "staleness").unique(maintain_order=True).rows():
+        environments = groups.with_all((regime, loss, k))
+        for name in [regime] if panel == "regime" else environments:
+            chosen = environments if panel == "regime" else [name]
+            mean = combination(groups, chosen, [(1.0, (regime, loss, k))])
+            row = {"panel": name, "series": loss, "staleness": k}
+            rows.append(row | {"value": mean.value, "lo": mean.lo, "hi": mean.hi})
+    return pl.DataFrame(rows)
+
+
+def diagnostic(change: pl.DataFrame, name: str) -> pl.DataFrame:
+    """One diagnostic by loss and staleness: mean over environments, and the lowest and highest of them."""
+    value = pl.col(name)
+    lines = change.group_by("regime", "loss", "staleness", maintain_order=True).agg(
+        value.mean().alias("value"), value.min().alias("lo"), value.max().alias("hi")
+    )
+    return lines.rename({"regime": "panel", "loss": "series"})

@@ -1,0 +1,193 @@
+"""The server behind the page: this machine only, reading only.
+
+    GET /                       the page
+    GET /view.css, /*.js        its looks and its program
+    GET /api/runs               every run and study: status, steps, return
+    GET /api/curve?id=&metric=  metrics of one run over its steps; several may be asked for, small=1 for few points
+    GET /api/config?id=         the configuration of one run
+    GET /api/run?id=            one run closely: what is not the default, findings, evaluations, probes
+    GET /api/study?id=          one study: what it found
+    GET /page?id=               the page a study has written
+
+Answers carry an ETag; asking again with If-None-Match costs a 304 where nothing has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import socket
+import sys
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+from trimtab.extras.live_view.tree import Place
+from trimtab.extras.live_view.watcher import Watch
+
+LOOPBACK = "127.0.0.1"
+ASSETS = {
+    "/": ("index.html", "text/html"),
+    "/view.css": ("view.css", "text/css"),
+    "/view.js": ("view.js", "text/javascript"),
+    "/plot.js": ("plot.js", "text/javascript"),
+}
+STRICT = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'"
+# A study's page is whole in itself: it may run its own scripts, reach nothing here, and fetch nothing.
+ITS_OWN = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; "
+    "img-src data: blob:; sandbox allow-scripts allow-downloads"
+)
+
+
+class Refused(Exception):
+    """A request that is not answered: the status, and one line."""
+
+
+class Viewer(ThreadingHTTPServer):
+    """A server of one directory on the loopback interface."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, root: Path, port: int):
+        self.watch = Watch(root)
+        super().__init__((LOOPBACK, port), Handler)
+
+    @property
+    def address(self) -> str:
+        return f"http://{LOOPBACK}:{self.server_address[1]}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A page that was closed or loaded again while it was answered is no error; anything else is shown."""
+        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+    def server_bind(self) -> None:
+        """Bind without asking a name server who we are."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = LOOPBACK, self.server_address[1]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: Viewer
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "trimtab", ""
+    timeout = 30
+
+    def do_GET(self) -> None:
+        try:
+            self._refuse_strangers()
+            self._answer()
+        except Refused as refused:
+            status, why = refused.args
+            self._send(status, why.encode() + b"\n", "text/plain")
+        except (BrokenPipeError, ConnectionResetError):  # the page was closed
+            self.close_connection = True
+
+    do_HEAD = do_GET
+
+    def _refuse_strangers(self) -> None:
+        """Only names of this machine: a page from elsewhere that points its own name here is not answered."""
+        host = self.headers.get("Host", "")
+        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+        if name not in (LOOPBACK, "localhost", "[::1]"):
+            raise Refused(HTTPStatus.FORBIDDEN, "only this machine is answered")
+
+    def _answer(self) -> None:
+        url = urlsplit(self.path)
+        if url.path in ASSETS:
+            name, kind = ASSETS[url.path]
+            data = (resources.files("trimtab.extras.live_view") / "assets" / name).read_bytes()
+            self._send(HTTPStatus.OK, data, kind, tag=etag(data))
+        elif url.path in self.ROUTES:
+            body = self.ROUTES[url.path](self, parse_qs(url.query))
+            if isinstance(body, bytes):
+                self._send(HTTPStatus.OK, body, "text/html", policy=ITS_OWN)
+            else:
+                data = json.dumps(_finite(body), allow_nan=False).encode()
+                self._send(HTTPStatus.OK, data, "application/json", tag=etag(data))
+        else:
+            raise Refused(HTTPStatus.NOT_FOUND, "nothing is here")
+
+    def _runs(self, query: dict[str, list[str]]) -> Any:
+        return self.server.watch.listing()
+
+    def _curve(self, query: dict[str, list[str]]) -> Any:
+        return self.server.watch.curve(self._place(query, "run"), query.get("metric", []), "small" in query)
+
+    def _config(self, query: dict[str, list[str]]) -> Any:
+        return self.server.watch.config(self._place(query, "run"))
+
+    def _run(self, query: dict[str, list[str]]) -> Any:
+        place = self._place(query, "run")
+        return self.server.watch.details.of(place.id, place.path)
+
+    def _study(self, query: dict[str, list[str]]) -> Any:
+        place = self._place(query, "study")
+        return {"id": place.id, "kind": place.kind, **self.server.watch.details.answer(place.path)}
+
+    def _page(self, query: dict[str, list[str]]) -> Any:
+        try:
+            return (self._place(query, "study").path / "page.html").read_bytes()
+        except OSError:
+            raise Refused(HTTPStatus.NOT_FOUND, "it has written no page yet") from None
+
+    ROUTES: ClassVar[dict[str, Callable[[Handler, dict[str, list[str]]], Any]]] = {
+        "/api/runs": _runs,
+        "/api/curve": _curve,
+        "/api/config": _config,
+        "/api/run": _run,
+        "/api/study": _study,
+        "/page": _page,
+    }
+
+    def _place(self, query: dict[str, list[str]], kind: str) -> Place:
+        place = self.server.watch.place(query.get("id", [""])[0])
+        if place is None or (place.kind == "run") != (kind == "run"):
+            raise Refused(HTTPStatus.NOT_FOUND, f"no such {kind}")
+        return place
+
+    def _send(self, status: int, data: bytes, kind: str, tag: str = "", policy: str = STRICT) -> None:
+        same = bool(tag) and self.headers.get("If-None-Match") == tag
+        self.send_response(HTTPStatus.NOT_MODIFIED if same else status)
+        headers = {
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": "0" if same else str(len(data)),
+            "Cache-Control": "no-cache",
+            "Content-Security-Policy": policy,
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cross-Origin-Resource-Policy": "same-origin",
+        }
+        for name, value in {**headers, **({"ETag": tag} if tag else {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if not same and self.command != "HEAD":
+            self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing of every request."""
+
+
+def etag(data: bytes) -> str:
+    """A name for what was said: the same words have the same name."""
+    return f'"{hashlib.sha256(data).hexdigest()[:20]}"'
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows neither infinity nor NaN: such numbers are left blank."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,369 @@
+"""The compiled pieces of a probe, and what is measured with them at one checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from trimtab.config import Config, ConfigError
+from trimtab.core.estimate import UNRESOLVED, Estimate
+from trimtab.envs.base import derived_seed
+from trimtab.gradient import bias as biases
+from trimtab.gradient import correlation, exact, minibatch_effects, noise, probe_memory
+from trimtab.gradient.anatomy import Anatomy
+from trimtab.gradient.bootstrap import bootstrap_weights, positive_estimate, resample
+from trimtab.gradient.host_rows import sampler
+from trimtab.gradient.moments import Measured, Measurer, flat, measure
+from trimtab.gradient.probe_options import ProbeOptions, check
+from trimtab.gradient.row_sampling import Rows, rows_of, tail_length, with_lambda
+from trimtab.gradient.variance import Decomposition, decompose_rows, gradient_statistics
+from trimtab.nets.agent import Params
+from trimtab.training.algorithm import Algorithm, hypers_of
+from trimtab.training.parameter_step import Hypers, anneal
+from trimtab.training.rollout import Rollout
+from trimtab.training.sample_gradients import FullObjective, PerSample, Samples, by_chunks
+from trimtab.training.sharding import first_devices
+from trimtab.training.state import State
+
+CORRELATED = 2048  # samples whose pairwise products are looked at
+SHOWN_REPLICATES = 5
+PROBES = 2_000_000  # what seeds of probes are derived with where they must not be a run's
+
+
+def static_key(config: Config, options: ProbeOptions, iteration: int) -> tuple:
+    """What the compiled pieces of a probe depend on: runs, checkpoints and options with equal keys share a prober."""
+    return (
+        config.shape,
+        tail_length(config.gamma),
+        _full(config, options, iteration),
+        dataclasses.replace(options, replicates=2),
+    )
+
+
+def _full(config: Config, options: ProbeOptions, iteration: int) -> FullObjective | None:
+    """The other terms of the objective as the trainer weighs them in this iteration, where they are asked for."""
+    if options.objective != "full":
+        return None
+    left = anneal(jnp.asarray(iteration / config.iterations), jnp.asarray(config.ent_anneal))
+    return FullObjective(config.ent_coef * float(left), config.vf_coef)
+
+
+class Prober:
+    """Compiled pieces for one split of runs that share a `static_key`, used at many checkpoints and many λ."""
+
+    def __init__(self, config: Config, algorithm: Algorithm, state: State, options: ProbeOptions):
+        self.config, self.algorithm = config, algorithm
+        self.num_envs = options.num_envs or config.num_envs
+        self.num_steps = options.num_steps or config.num_steps
+        check(dataclasses.replace(options, num_steps=self.num_steps))
+        if algorithm.restarts:
+            self._refuse_for_whole_episodes(options)
+            options = dataclasses.replace(options, start="reset")
+        if options.objective == "full" and not config.needs_value:
+            raise ConfigError("objective", "full", "there is no critic to have a value term; nearest: policy")
+        self.options = options
+        self.key = static_key(config, options, int(state.iteration))
+        if options.start == "carry" and self.num_envs != config.num_envs:
+            raise ConfigError(
+                "num_envs", self.num_envs, f"carried states are the run's own; nearest: {config.num_envs}"
+            )
+        spec = algorithm.env.spec
+        if options.start == "carry" and not spec.compiled:
+            raise ConfigError("start", "carry", f"states of {spec.env_id} cannot be saved; nearest: stationary, reset")
+        self.hypers = hypers_of(config)
+        full = _full(config, options, int(state.iteration))
+        try:
+            self.per_sample = PerSample(algorithm.agent, options.method, full, seed=options.seed)
+        except ValueError as error:
+            raise ConfigError("method", options.method, str(error).split(": ", 1)[-1]) from None
+        needs_reference = options.bias and options.objective == "policy" and options.advantages == "raw"
+        self.sampler = sampler(
+            algorithm, state, self.hypers, self.num_envs, self.num_steps, options.start, needs_reference
+        )
+        self.measurer = Measurer(self.per_sample, state.params, by_env=options.start == "carry")
+        self._devices = first_devices(options.devices) if options.devices > 1 else [None]
+        self._cut: dict[int, Any] = {}
+        self._fixed: dict[float | None, tuple[float, float]] = {}
+        self._some = jax.jit(self._products)
+        self._refuse_what_cannot_fit()
+
+    def _refuse_for_whole_episodes(self, options: ProbeOptions) -> None:
+        """Without a baseline an algorithm learns from whole episodes, which start at reset."""
+        limit = self.algorithm.env.spec.time_limit
+        if limit is not None and self.num_steps < limit:
+            reason = f"{self.config.traits.title} without a baseline needs whole episodes; nearest: {limit}"
+            raise ConfigError("num_steps", self.num_steps, reason)
+        if options.blocks:
+            reason = f"{self.config.traits.title} without a baseline cannot be cut into blocks; leave it out"
+            raise ConfigError("blocks", options.blocks[0], reason)
+
+    def _refuse_what_cannot_fit(self) -> None:
+        bias = self.sampler.tail is not None
+        probe_memory.refuse_what_cannot_fit(
+            self.options.replicates, self.num_envs, self.num_steps, self.per_sample.width, bias
+        )
+
+    def at(self, state: State, config: Config | None = None, replicates: int | None = None) -> Prober:
+        """The same prober on another checkpoint, also of another run with this static key; nothing compiles again."""
+        if replicates is not None and replicates != self.options.replicates:
+            self.options = dataclasses.replace(self.options, replicates=replicates)
+            self._refuse_what_cannot_fit()
+        if config is not None:
+            if static_key(config, self.options, int(state.iteration)) != self.key:
+                raise ValueError("config: its programs are not those of this prober")
+            self.config, self.hypers = config, hypers_of(config)
+        self.sampler.at(state, self.hypers)
+        self.measurer.params = state.params
+        self._fixed.clear()
+        return self
+
+    def close(self) -> None:
+        self.sampler.close()
+
+    def _seed(self, seed: int) -> int:
+        """Of what is drawn: the run's own seed would draw again what the run learned from."""
+        return derived_seed(PROBES, seed) if seed == self.config.seed else seed
+
+    def rows(self, replicate: int, gae_lambda: float | None) -> Rows:
+        device = self._devices[replicate % len(self._devices)]
+        rows = self.sampler.draw(self._seed(self.options.seed), replicate, gae_lambda, device)
+        if self.options.advantages == "raw":
+            return rows
+        if self.options.advantages == "fixed" and gae_lambda not in self._fixed:
+            self._fixed[gae_lambda] = moments(self.sampler.draw(self._seed(self.options.seed + 1), 0, gae_lambda))
+        mean, std = self._fixed[gae_lambda] if self.options.advantages == "fixed" else moments(rows)
+        advantage = (rows.samples.advantage - mean) / std
+        return rows._replace(samples=rows.samples._replace(advantage=advantage))
+
+    @property
+    def passes(self) -> int:
+        """Batches that one anatomy goes through: two passes over the replicates, for each T."""
+        return 2 * self.options.replicates * (1 + len(self.options.blocks))
+
+    def anatomy(
+        self, step: int, gae_lambda: float | None = None, tick: Callable[[str], None] = lambda doing: None
+    ) -> Anatomy:
+        """Everything, at the sampler's current checkpoint; `tick` is called after each of `passes` batches."""
+        options, config = self.options, self.config
+        measured = self.measured(gae_lambda, tick)
+        decomposition = decompose_rows(measured.rows, self.num_envs, options.seed)
+        scales = noise.noise_scale(measured.rows, options.seed)
+        if options.advantages == "batch":  # samples are coupled: only whole batches can be compared
+            decomposition = between_batches(decomposition, measured.means, options.seed)
+            scales = noise.NoiseScale(*6 * [UNRESOLVED])
+        bias_sq, mse, true_grad_sq = UNRESOLVED, UNRESOLVED, UNRESOLVED
+        if measured.differences is not None and len(measured.differences) == measured.rows.num_rows:
+            shape = (
+                (options.replicates, self.num_envs, -1) if options.start == "carry" else (measured.rows.num_rows, -1)
+            )
+            differences = biases.difference_statistics(measured.differences.reshape(shape))
+            bias_sq = biases.bias_sq(differences, options.seed)
+            if measured.reference is not None:
+                true_grad_sq = biases.squared_mean_of(biases.difference_statistics(measured.reference), options.seed)
+                mse = biases.mse(measured.rows, differences, self.num_envs, options.seed)
+        lam = self.lambda_of(gae_lambda)
+        return Anatomy(
+            step=step,
+            num_envs=self.num_envs,
+            num_steps=self.num_steps,
+            gamma=config.gamma,
+            gae_lambda=lam,
+            options=options,
+            method=self.per_sample.method,
+            relative_error=self.per_sample.relative_error,
+            reset_synchrony=synchrony(
+                np.asarray(self.sampler.state.env.episode_length), self.algorithm.env.spec.time_limit
+            ),
+            decomposition=decomposition,
+            noise=scales,
+            bias_sq=bias_sq,
+            mse=mse,
+            true_grad_sq=true_grad_sq,
+            exact=self.exactly(lam),
+            predicted={t: self.predicted(t, gae_lambda, tick) for t in options.blocks},
+            notes=self._notes(measured),
+            **(self._pairs(measured, gae_lambda) if options.correlations else {}),
+        )
+
+    def lambda_of(self, gae_lambda: float | None) -> float:
+        """The λ that is measured: the one given, or what the algorithm uses."""
+        return self.config.lambda_used if gae_lambda is None else gae_lambda
+
+    def _pairs(self, measured: Measured, gae_lambda: float | None) -> dict[str, Any]:
+        """What pairs of samples, replicates and minibatches show, on the first replicate."""
+        first = self.rows(0, gae_lambda)
+        shown = measured.means[:SHOWN_REPLICATES]
+        keep = self._kept_rows()
+        means = np.zeros((SHOWN_REPLICATES, shown.shape[1]), np.float32)  # one shape for any number of replicates
+        means[: len(shown)] = shown
+        gram, along = (np.asarray(x, np.float64) for x in self._some(self.measurer.params, first.samples, means))
+        episode, valid = np.asarray(first.episode).T[:keep], np.asarray(first.valid).T[:keep]
+        alignment = correlation.alignment(along[:, : len(shown)], np.diag(gram), shown, valid.reshape(-1))
+        return {
+            "cosine_correlation": correlation.cosine_correlation(gram, episode, valid, self.options.seed),
+            "covariance_correlation": correlation.covariance_correlation(gram, episode, valid)
+            if len(episode) > 1
+            else None,
+            "alignment": correlation.trajectory_alignment(gram, episode, valid),
+            "batch_alignment": alignment[0],
+            "replicate_alignment": alignment,
+            "replicate_cosines": correlation.cosine_matrix(shown @ shown.T),
+            "minibatch": self._minibatch(first, gram, bool(valid.all()), self._hypers(gae_lambda)),
+        }
+
+    def _kept_rows(self) -> int:
+        """As many whole rows as make CORRELATED samples, and at least two."""
+        return min(self.num_envs, max(2, CORRELATED // self.num_steps))
+
+    def _products(self, params: Params, samples: Samples, means: Float[Array, "batches width"]):
+        """Of the samples whose pairs are looked at: their Gram matrix, and inner products with some batch means."""
+        some = flat(jax.tree.map(lambda x: x[:, : self._kept_rows()], samples))
+        along = by_chunks(self.per_sample, params, some, lambda vectors: vectors @ means.T)
+        return self.per_sample.gram(params, some), along
+
+    def _hypers(self, gae_lambda: float | None) -> Hypers:
+        """The run's hyperparameters, with another λ if one is given."""
+        return with_lambda(self.hypers, gae_lambda)
+
+    def _minibatch(self, rows: Rows, gram: np.ndarray, whole: bool, hypers: Hypers) -> dict[str, Any]:
+        """Sub-sampling (where every sample is experience) and the updates of one iteration (at the run's own split)."""
+        config = self.config
+        size = max(1, self.num_envs * self.num_steps // config.minibatches)
+        measurements: dict[str, Any] = {"minibatch_size": size}
+        if whole and 1 < gram.shape[0] == self.num_envs * self.num_steps and size <= gram.shape[0]:
+            measurements |= minibatch_effects.subsampling(
+                gram, self.num_envs, self.num_steps, config.minibatches, self.options.seed
+            )
+        if (self.num_envs, self.num_steps) == (
+            config.num_envs,
+            config.num_steps,
+        ) and self.options.objective == "policy":
+            measurements |= minibatch_effects.effects(
+                self.algorithm, self.sampler.state, rows.rollout, hypers, self.options.seed
+            )
+        return measurements
+
+    def measured(self, gae_lambda: float | None, tick: Callable[[str], None] = lambda doing: None) -> Measured:
+        """Both passes over the replicates, at the sampler's current checkpoint."""
+        return self._measured(lambda r: self.rows(r, gae_lambda), tick)
+
+    def _measured(self, draw: Callable[[int], Rows], tick: Callable[[str], None], what: str = "") -> Measured:
+        done = itertools.count(1)
+
+        def tick_replicate() -> None:
+            at, of = next(done), self.options.replicates
+            tick(f"{what}{'means' if at <= of else 'moments'} of replicate {(at - 1) % of + 1}")
+
+        return measure(self.measurer, draw, self.options.replicates, tick_replicate, len(self._devices))
+
+    def predicted(
+        self, num_steps: int, gae_lambda: float | None, tick: Callable[[str], None] = lambda doing: None
+    ) -> Estimate:
+        """Var(G_B) of the same batch as rows of fewer steps: blocks of the measured rows, advantages computed anew.
+
+        Blocks of one row are not independent, so the interval resamples rows, each with the mean of its blocks.
+        """
+        if self.num_steps % num_steps or self.options.start != "stationary" or self.config.whole_episodes:
+            return UNRESOLVED
+        count = self.num_steps // num_steps
+        if num_steps not in self._cut:
+            self._cut[num_steps] = jax.jit(partial(self._blocks, num_steps=num_steps))
+        hypers = self._hypers(gae_lambda)
+        cut = lambda r: self._cut[num_steps](self.sampler.state, self.rows(r, gae_lambda).rollout, hypers)
+        rows = self._measured(cut, tick, f"blocks of {num_steps}, ").rows
+        terms = rows.row_terms.reshape(self.options.replicates, count, self.num_envs).mean(1).reshape(-1)
+        scale = 1 / (self.num_envs * count * rows.mean_steps**2)
+        columns = resample(scale * terms[:, None], bootstrap_weights(len(terms), self.options.seed))
+        return positive_estimate(columns, 0, len(terms))
+
+    def _blocks(self, state: State, rollout: Rollout, hypers: Hypers, num_steps: int) -> Rows:
+        """A rollout [T, N] as [T', (T/T') N], column b N + n being block b of row n."""
+        cut = lambda x: jnp.moveaxis(x.reshape(-1, num_steps, *x.shape[1:]), 0, 1).reshape(num_steps, -1, *x.shape[2:])
+        return rows_of(self.algorithm, state, hypers, jax.tree.map(cut, rollout))
+
+    def exactly(self, gae_lambda: float) -> dict[str, float]:
+        """For finite MDPs: what the sampled numbers estimate, computed; for stationary starts."""
+        env, config, options = self.algorithm.env, self.config, self.options
+        if (options.advantages, options.objective, options.start) != ("raw", "policy", "stationary"):
+            return {}
+        if env.spec.backend != "tabular" or not config.needs_value or config.norm_reward:
+            return {}
+        state = self.sampler.state
+        obs = self.algorithm.normalized_obs(state.obs_stats, env.state_obs(), self.hypers)
+        policy, score = exact.policy_tables(self.algorithm.agent, state.params, obs)
+        critic = exact.critic_table(self.algorithm, state, obs)
+        p = exact.problem(env.mdp, policy, config.gamma, env.spec.time_limit)
+        true, returns = exact.true_gradient(p, score), exact.return_gradient(p, score)
+        expected = exact.expected_gradient(p, score, critic, gae_lambda, self.num_steps)
+        cosine = lambda a, b: float(a @ b / max(np.linalg.norm(a) * np.linalg.norm(b), 1e-300))
+        return {
+            "bias_sq": float((expected - true) @ (expected - true)),
+            "grad_sq": float(expected @ expected),
+            "true_grad_sq": float(true @ true),
+            "cosine_true_return": cosine(true, returns),
+            "cosine_expected_true": cosine(expected, true),
+        }
+
+    def _notes(self, measured: Measured) -> tuple[str, ...]:
+        notes = []
+        config, tail = self.config, tail_length(self.config.gamma)
+        if self.options.bias and measured.differences is None:
+            if not self.algorithm.env.spec.compiled:
+                notes.append("bias not resolved: this environment cannot be continued past its limit")
+            elif tail is None:
+                notes.append(f"bias not resolved: γ = {config.gamma:g} needs too long a reference rollout")
+        if self.per_sample.method == "projection":
+            notes.append(
+                f"gradients sketched: inner products carry a relative error of {self.per_sample.relative_error:.2%}"
+            )
+        num_rows = self._kept_rows()
+        if num_rows < self.num_envs and self.options.correlations:
+            notes.append(f"correlations from {num_rows} of {self.num_envs} rows")
+        if self.options.bias and (self.options.advantages, self.options.objective) != ("raw", "policy"):
+            notes.append("bias not measured: its reference is for raw advantages and the policy term")
+        elif self.options.bias and self.options.start == "carry":
+            notes.append("mean squared error not measured: rows from carried states are not alike")
+        if self.options.advantages == "batch":
+            notes.append("advantages couple the samples of a batch: only the variance between batches is known")
+        if self.algorithm.restarts:
+            notes.append(f"starts at reset: without a baseline {config.traits.title} learns from whole episodes")
+        if measured.rows.num_masked:
+            notes.append(f"{measured.rows.num_masked:,} samples were not experience and are left out")
+        return tuple(notes)
+
+
+def moments(rows: Rows) -> tuple[float, float]:
+    """Mean and standard deviation of the advantages, as training takes them: over experience only."""
+    advantage = np.asarray(rows.samples.advantage)[np.asarray(rows.valid)]
+    return float(advantage.mean()), float(advantage.std()) + 1e-8
+
+
+def between_batches(decomposition: Decomposition, means: np.ndarray, seed: int) -> Decomposition:
+    """Only the variance between whole batches, where advantages couple the samples within one."""
+    whole = decompose_rows(gradient_statistics(means[:, None, :]), 1, seed)
+    return dataclasses.replace(
+        decomposition,
+        variance=whole.variance,
+        individual=UNRESOLVED,
+        covariance=UNRESOLVED,
+        ess=UNRESOLVED,
+        grad_sq=whole.grad_sq,
+        lag_covariance=np.full_like(decomposition.lag_covariance, math.nan),
+        lag_interval=np.full_like(decomposition.lag_interval, math.nan),
+    )
+
+
+def synchrony(episode_length: np.ndarray, time_limit: int | None) -> float:
+    """|mean of e^(2πi phase)| over environments, phase = time into the episode / limit: 1 is lockstep, 0 is spread."""
+    if time_limit is None or len(episode_length) < 2:
+        return math.nan
+    return float(np.abs(np.exp(2j * np.pi * np.asarray(episode_length) / time_limit).mean()))

@@ -1,0 +1,1 @@
+"""Leaves: functions of arrays, numbers in and numbers out."""

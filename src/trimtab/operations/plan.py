@@ -1,0 +1,30 @@
+"""`trimtab plan`."""
+
+from __future__ import annotations
+
+from trimtab.config import Config
+from trimtab.core.answers import print_json
+from trimtab.operations.shared import Output, add_source, config_from, filled, parser, preset_of
+
+
+def plan(argv: list[str]) -> int:
+    command_parser = parser("plan", Output, Config)
+    add_source(command_parser)
+    arguments = command_parser.parse(argv)
+    config = config_from(arguments)
+    from trimtab.advise.planning import environment_rows
+    from trimtab.advise.planning import plan as check
+
+    findings = check(config)
+    if filled(Output, arguments).json:
+        derived, finding_rows = environment_rows(config) | config.derived(), [finding.as_dict() for finding in findings]
+        print_json({"config": config.as_dict(), "derived": derived, "findings": finding_rows})
+        return 0
+    from rich.console import Console
+
+    from trimtab.operations.train import derived_table
+    from trimtab.show.findings import print_findings
+
+    Console().print(derived_table(preset_of(arguments), config, environment_rows(config)))
+    print_findings(findings, "rules of thumb")
+    return 0

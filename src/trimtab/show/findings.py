@@ -1,0 +1,104 @@
+"""Findings of `trimtab doctor` and `trimtab plan` in a terminal."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+import numpy as np
+
+from trimtab.core.wording import plain
+
+SPARKS = "▁▂▃▄▅▆▇█"
+STYLES = {
+    "solved": "bold green",
+    "act": "bold red",
+    "watch": "yellow",
+    "unknown": "dim",
+    "note": "cyan",
+    "fine": "green",
+}
+SOURCES = {"notes": "tuning notes", "paper": "Hilton et al. 2021", "post": "the post on N against T", "own": ""}
+
+
+def print_findings(findings: list[Any], title: str) -> None:
+    """Verdict and name on the left; on the right what was seen, its course over training, and what to do."""
+    from rich.console import Console
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for finding in findings:
+        grid.add_row(f"[{STYLES[finding.verdict]}]{finding.verdict}[/]", finding.check, _text(finding))
+    console = Console(highlight=False)
+    console.print(f"[bold]{title}[/bold]\n")
+    console.print(grid)
+    console.print()
+
+
+def _text(finding: Any) -> str:
+    line = spark(finding.series)
+    parts = [f"{finding.seen}  [cyan]{line}[/cyan]" if line else finding.seen]
+    if todo := to_do(finding.as_dict()):
+        source = f" [dim]({SOURCES[finding.source]})[/dim]" if SOURCES[finding.source] else ""
+        parts.append(f"→ {todo}{source}")
+    return "\n".join(parts)
+
+
+def to_do(finding: dict[str, Any]) -> str:
+    """What a finding advises: in words, and the fields to try."""
+    todo = [finding["advice"]] if finding["advice"] else []
+    if finding["change"]:
+        todo.append("try " + ", ".join(f"{name}: {plain(value)}" for name, value in finding["change"].items()))
+    return "; ".join(todo)
+
+
+def spark(values: tuple[float, ...], width: int = 24) -> str:
+    """A series as one line of bars, from its lowest to its highest value; nothing for a constant or a short one."""
+    if len(values) < 4:
+        return ""
+    means = np.array([part.mean() for part in np.array_split(np.asarray(values, float), min(width, len(values)))])
+    low, span = means.min(), np.ptp(means)
+    if not span > 0:
+        return ""
+    return "".join(SPARKS[round(float(x))] for x in (means - low) / span * (len(SPARKS) - 1))
+
+
+# For pages and notebooks -----------------------------------------------------------------------------------
+
+COLUMNS = ["verdict", "check", "what was seen", "what to do"]
+
+
+def findings_rows(findings: list[dict[str, Any]]) -> list[list[str]]:
+    """Findings as rows under COLUMNS; a `series` becomes a line of bars, a source stands below its advice."""
+    rows = []
+    for finding in findings:
+        line = spark(tuple(finding.get("series", ())))
+        todo, source = to_do(finding), SOURCES[finding["source"]]
+        statement = f"{finding['seen']}\n{line}" if line else finding["seen"]
+        rows.append([finding["verdict"], finding["check"], statement, f"{todo}\n{source}" if todo and source else todo])
+    return rows
+
+
+def findings_html(diagnosis: dict[str, Any]) -> str:
+    """A diagnosis as plain HTML."""
+    head = "".join(f"<th style='text-align:left'>{name}</th>" for name in COLUMNS)
+    cell = lambda text: f"<td style='text-align:left'>{html.escape(text).replace(chr(10), '<br>')}</td>"
+    body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in findings_rows(diagnosis["findings"]))
+    sentence = f"<p><b>{html.escape(diagnosis['sentence'])}</b></p>"
+    return f"{sentence}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def print_cheatsheet(symptoms: list[dict[str, Any]]) -> None:
+    """Symptom, where to look, what to try."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("symptom", "look at", "try, in this order", box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
+    for symptom in symptoms:
+        table.add_row(f"[bold]{symptom['name']}[/bold]", *("\n".join(symptom[k]) for k in ("look", "tries")))
+        table.add_section()
+    Console(highlight=False).print(table)

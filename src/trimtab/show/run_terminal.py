@@ -1,0 +1,82 @@
+"""A run in a terminal: a table and a learning curve drawn with characters. Starts in a blink: no JAX, no figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from trimtab.core.answers import print_json
+from trimtab.show.terminal_plot import WIDTH, draw
+from trimtab.training.records import RunDir
+
+
+def show_run(path: str, as_json: bool, save: str | None, page: str | None = None) -> int:
+    """A run in a terminal, or its last row and evaluations as JSON; `save` is a file for its learning curve."""
+    run = RunDir.open(path)
+    rows, evaluations = run.metrics(), run.all_evaluations()
+    if save:
+        from trimtab.show import style
+
+        style.save(
+            style.learning_curve_of(rows, title=f"{run.config()['env_id']}, {run.config()['algo']}"),
+            Path(save),
+        )
+    if as_json:
+        answer = {"run": str(run.path), "last": rows[-1] if rows else {}, "evaluations": evaluations}
+        print_json(answer | ({"page": page} if page else {}))
+        return 0
+    from rich.console import Console
+
+    console = Console()
+    console.print(_table(run, rows, evaluations))
+    points = [(r["time/total_timesteps"], r["rollout/ep_rew_mean"]) for r in rows if "rollout/ep_rew_mean" in r]
+    if points:
+        console.print("\nreturn of the last 100 episodes, by environment steps")
+        print(draw(points, min(WIDTH, max(20, console.width - 12))))
+    else:
+        console.print("no episode has finished yet")
+    if save:
+        console.print(f"saved: {save}")
+    if page:
+        console.print(f"page: {page}", soft_wrap=True, highlight=False)
+    return 0
+
+
+def _table(run: RunDir, rows: list[dict[str, Any]], evaluations: list[dict[str, Any]]):
+    from rich.table import Table
+
+    config, last = run.config(), rows[-1] if rows else {}
+    table = Table(title=str(run.path), show_header=False, title_justify="left")
+    checkpoints = run.checkpoints()
+    iterations = config["total_timesteps"] // (config["num_envs"] * config["num_steps"])
+    table.add_row("run", f"{config['algo']} on {config['env_id']}, seed {config['seed']}")
+    table.add_row("batch", f"{config['num_envs']} × {config['num_steps']} = {config['num_envs'] * config['num_steps']}")
+    table.add_row(
+        "progress",
+        f"iteration {last.get('iteration', 0)} of {iterations}, {last.get('time/total_timesteps', 0):,} steps",
+    )
+    table.add_row("speed", f"{last.get('time/fps', 0):,.0f} steps/s")
+    table.add_row(
+        "checkpoints",
+        f"{len(checkpoints)}, the last at step {checkpoints[-1].step:,}" if checkpoints else "none",
+    )
+    for name in (
+        "rollout/ep_rew_mean",
+        "rollout/ep_len_mean",
+        "train/approx_kl",
+        "train/clip_fraction",
+        "train/entropy_loss",
+        "train/explained_variance",
+        "train/grad_norm",
+        "train/learning_rate",
+    ):
+        if name in last:
+            table.add_row(name, f"{last[name]:.5g}")
+    if evaluations:
+        e = evaluations[-1]
+        table.add_row(
+            "last evaluation",
+            f"mean {e['eval/mean_reward']:.4g}, median {e['eval/median_reward']:.4g}, "
+            f"IQR {e['eval/iqr_low']:.4g} to {e['eval/iqr_high']:.4g} at step {e['time/total_timesteps']:,}",
+        )
+    return table

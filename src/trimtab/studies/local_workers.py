@@ -1,0 +1,162 @@
+"""Warm worker processes on this machine, one per core."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from trimtab.studies.executor import Queue, Tick
+from trimtab.studies.job import Job
+from trimtab.studies.store import Outcome, Store
+from trimtab.training.device import cores, limits
+
+TRIES = 2  # a job whose worker died is tried once more, from its checkpoint
+
+
+class Local:
+    """Worker processes that stay between jobs and studies; started when first needed, ended by `close`."""
+
+    def __init__(self, workers: int | None = None):
+        self.workers = workers or cores()
+        self._workers: list[Worker] = []
+
+    def run(self, jobs: Iterable[Job], store: Store, tick: Tick = lambda job, steps: None) -> Iterator[Outcome]:
+        queue, tries = Queue(jobs), dict[str, int]()
+        try:
+            yield from queue.kept(store)
+            share = max(1, cores() // max(1, min(self.workers, len(queue.waiting))))
+            while queue.waiting or self._busy():
+                yield from queue.hopeless(store)
+                busy = self._busy()
+                room = self.workers - sum(worker.devices for worker in busy)
+                for job in queue.ready(room, [worker.job for worker in busy if worker.job]):
+                    self._idle(job, share).begin(job, store)
+                for worker in self._speaking():
+                    job, word = worker.job, worker.hear()
+                    if word == {}:
+                        continue
+                    if word is None:  # it died
+                        self._workers.remove(worker)
+                        error = worker.last_words()
+                        worker.end()
+                        tries[job.identity] = tries.get(job.identity, 1) + 1
+                        if tries[job.identity] <= TRIES:
+                            queue.waiting[job.identity] = job
+                            continue
+                        yield queue.settle(Outcome(job, store.place(job), {}, error=error))
+                    elif "steps" in word:
+                        tick(job, word["steps"])
+                    elif "error" in word:
+                        yield queue.settle(Outcome(job, store.place(job), {}, error=word["error"]))
+                    else:
+                        yield queue.settle(Outcome(job, store.place(job), word["result"], word["seconds"]))
+        except BaseException:  # interrupted, or nobody wants the rest: what is under way stops where it is
+            self.close()
+            raise
+
+    def _busy(self) -> list[Worker]:
+        return [worker for worker in self._workers if worker.job is not None]
+
+    def _idle(self, job: Job, share: int) -> Worker:
+        """A worker with the threads and devices of a job, which JAX starts with; one with others makes room for it.
+
+        `share` are the threads of a job that takes all it can get.
+        """
+        threads = job.threads or share
+        idle = [worker for worker in self._workers if worker.job is None]
+        choice = next((worker for worker in idle if (worker.threads, worker.devices) == (threads, job.devices)), None)
+        if choice is None:
+            if len(self._workers) >= self.workers:
+                idle[0].end()
+                self._workers.remove(idle[0])
+            choice = Worker(threads, job.devices)
+            self._workers.append(choice)
+        return choice
+
+    def _speaking(self) -> list[Worker]:
+        """The busy workers that have said something, or died; waits for one."""
+        busy = self._busy()
+        ready = [worker for worker in busy if worker.has_line()]
+        if ready or not busy:
+            return ready
+        with selectors.DefaultSelector() as selector:
+            for worker in busy:
+                selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
+            return [key.data for key, _ in selector.select(timeout=1.0)]
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.process.terminate()
+        for worker in self._workers:
+            worker.end()
+        self._workers = []
+
+
+class Worker:
+    """One worker process and the job it has."""
+
+    def __init__(self, threads: int, devices: int = 1):
+        self.threads, self.devices = threads, devices
+        self.job: Job | None = None
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by end)
+        environment = os.environ | limits(threads) | {"PYTHONUNBUFFERED": "1"}
+        paths = [path for path in sys.path if path]  # an environment's module is found there as it is found here
+        environment["PYTHONPATH"] = os.pathsep.join([*paths, os.getcwd()])
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "trimtab.studies.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=environment,
+            start_new_session=True,
+        )
+        self._heard = b""
+        os.set_blocking(self.process.stdout.fileno(), False)
+
+    def begin(self, job: Job, store: Store) -> None:
+        self.job = job
+        request = json.dumps({"job": job.as_dict(), "store": str(store.path.resolve())})
+        with suppress(BrokenPipeError):  # it died while idle: `hear` will say so
+            self.process.stdin.write(request.encode() + b"\n")
+            self.process.stdin.flush()
+
+    def has_line(self) -> bool:
+        return b"\n" in self._heard
+
+    def hear(self) -> dict[str, Any] | None:
+        """Its next word, {} if there is none yet, None if it died."""
+        if not self.has_line():
+            read = self.process.stdout.read()
+            if read == b"":
+                return None
+            self._heard += read or b""
+        if not self.has_line():
+            return {}
+        line, _, self._heard = self._heard.partition(b"\n")
+        word = json.loads(line)
+        if "steps" not in word:
+            self.job = None
+        return word
+
+    def last_words(self) -> str:
+        """Why it ended, and the last line it wrote."""
+        code = self.process.wait()
+        self._log.seek(0)
+        lines = self._log.read().strip().splitlines()
+        how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        return f"its worker {how}" + (f": {lines[-1]}" if lines else "")
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self._log):
+            with suppress(BrokenPipeError):
+                stream.close()

@@ -1,0 +1,463 @@
+"""`trimtab split`: how should a batch be split into N environments × T steps?
+
+Every split is trained from scratch on a few seeds, and the gradient of every split is probed at several stages of one
+of these runs. What that does not decide gets more seeds, and only the splits that are still in question, until one is
+left, the seeds are used up, or the time is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import polars as pl
+
+from trimtab import config as configuration
+from trimtab.config import Config, ConfigError
+from trimtab.core import reading
+from trimtab.core.fields import divisors
+from trimtab.envs import choose
+from trimtab.envs.own_environments import refuse_of_this_program
+from trimtab.gradient.noise import predict_variance
+from trimtab.gradient.probe_options import ProbeOptions
+from trimtab.math import stats
+from trimtab.studies.elimination import contenders, marginal, name_of, say_stage, stage_sentence, weigh
+from trimtab.studies.job import Probe, Train
+from trimtab.studies.study_engine import Answer, Outcomes, Study, Work
+from trimtab.training.device import cores
+from trimtab.training.disk_estimate import checkpoint_iterations
+from trimtab.training.learning_curve import rise
+from trimtab.training.records import RunDir, write_parquet
+from trimtab.training.run import learning_frame, load
+
+ESTIMATES = ("variance", "individual", "covariance", "bias_sq", "mse", "grad_sq", "ess")
+MOST_ROWS = 1024  # rows per probe: enough for tight intervals, few enough for a bootstrap in a second
+LEAST_REPLICATES = 5  # whose means are compared
+CHECKPOINTS = 10  # of every run; stages are chosen among them
+STAGES = {1: ("middle",), 2: ("early", "late"), 3: ("early", "middle", "late")}
+MORE = 2  # seeds that a round adds to every split in question
+MOST_SEEDS = 64  # of a split, where time is what is limited
+NONE = {"value": None, "lo": None, "hi": None, "resolved": False}
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """How much effort to spend."""
+
+    splits: str | None = None
+    """Splits to measure, for example 4x256,16x64 (default: a ladder in factors of 4)."""
+    run: str | None = None
+    """Probe this run instead of training one."""
+    seeds: int = 3
+    """Seeds to train each split from scratch on at first (0: do not train)."""
+    max_seeds: int = 9
+    """Seeds that the splits still in question may come to."""
+    budget: float | None = None
+    """Minutes of all this machine's cores for more seeds of what is still in question; instead of max_seeds."""
+    points: int = 3
+    """Stages of training at which every split is probed."""
+    replicates: int = 32
+    """Batches per probe (fewer where a batch has many rows)."""
+    quick: bool = False
+    """A first answer within a minute: fewer splits, and 2 seeds, 2 stages and 16 replicates unless others are given."""
+
+
+QUICK = {"seeds": 2, "max_seeds": 2, "points": 2, "replicates": 16}  # of a quick split, where nothing else is asked for
+
+
+SHORT, SHORTEST = 200_000, 100_000  # steps of a run unless others are asked for, and of a quick split's
+
+
+def effort(options: dict[str, Any]) -> SplitOptions:
+    """Options of which only some were given; a quick split has less of the rest, and more seeds raise their limit."""
+    chosen = (QUICK if options.get("quick") else {}) | options
+    if "seeds" in options and "max_seeds" not in options:
+        chosen["max_seeds"] = max(options["seeds"], chosen.get("max_seeds", SplitOptions.max_seeds))
+    return SplitOptions(**chosen)
+
+
+def longest(batch: int, splits: str | None) -> tuple[int, int]:
+    """The split with the longest rows, which a configuration must fit first."""
+    if batch < 4:
+        raise ConfigError("batch", batch, "is too small to split; nearest: 4")
+    return (parse_splits(splits, batch) if splits else default_splits(batch, quick=False))[0]
+
+
+def shortened(config: Config, batch: int, quick: bool) -> Config:
+    """The configuration with as many steps as an answer needs, at most."""
+    most = SHORTEST if quick else SHORT
+    return config.replace(total_timesteps=max(batch, min(config.total_timesteps, most)))
+
+
+def refuse_other_fields(config: Config, path: str, fields: dict[str, Any]) -> None:
+    """Where a run is probed, its own configuration is what is trained; only the length may be another."""
+    for name, value in fields.items():
+        own = getattr(config, name)
+        if name != "total_timesteps" and value != own:
+            raise ConfigError(name, value, f"the run {path} has {own}; leave it out, or leave out the run")
+
+
+def check_split(options: SplitOptions) -> None:
+    """Refuse efforts that mean nothing."""
+    for name, least in (("seeds", 0), ("points", 1), ("replicates", 2)):
+        if getattr(options, name) < least:
+            raise ConfigError(name, getattr(options, name), f"must be at least {least}; nearest: {least}")
+    if options.points > max(STAGES):
+        raise ConfigError("points", options.points, f"there are {max(STAGES)} stages; nearest: {max(STAGES)}")
+    if options.budget is not None and options.budget <= 0:
+        raise ConfigError("budget", options.budget, "must be above 0 minutes; none goes by max_seeds")
+    if options.max_seeds < options.seeds:
+        raise ConfigError("max_seeds", options.max_seeds, f"must be at least seeds; nearest: {options.seeds}")
+
+
+def parse_splits(text: str, batch: int) -> list[tuple[int, int]]:
+    """4x256,16x64 as pairs; each must multiply to the batch."""
+    pairs = []
+    for word in text.replace(" ", "").split(","):
+        try:
+            num_envs, num_steps = (int(part) for part in word.lower().replace("×", "x").split("x"))
+        except ValueError:
+            raise ConfigError("splits", word, "must look like 4x256") from None
+        if num_envs * num_steps != batch:
+            near = min(divisors(batch), key=lambda d: abs(d - max(num_envs, 1)))
+            raise ConfigError(
+                "splits", word, f"does not multiply to the batch {batch}; nearest: {near}x{batch // near}"
+            )
+        pairs.append((num_envs, num_steps))
+    return sorted(set(pairs))
+
+
+def default_splits(batch: int, quick: bool) -> list[tuple[int, int]]:
+    """N from 4 up in factors of 4 while T stays at least 4 (three of them if quick);
+    all divisors where there are few."""
+    splits = [(n, batch // n) for n in (4**k for k in range(1, 10)) if batch % n == 0 and batch // n >= 4]
+    if len(splits) < 2:
+        every = divisors(batch)
+        splits = [(n, batch // n) for n in every[:: max(1, len(every) // 4)]]
+    return [splits[0], splits[1], splits[-1]] if quick and len(splits) > 3 else splits
+
+
+@dataclass(frozen=True)
+class Split(Study):
+    """Splits of one batch, of a configuration whose own number of environments is `own`."""
+
+    kind: ClassVar[str] = "split"
+    config: Config
+    batch: int
+    own: int
+    options: SplitOptions
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        check_split(self.options)
+        _ = self._steps_probed  # refuses a run that has nothing to probe
+
+    @property
+    def title(self) -> str:
+        return f"split {self.config.env_id}, batch {self.batch}"
+
+    def asked(self) -> dict[str, Any]:
+        options = dataclasses.replace(self.options, run=self.base if isinstance(self.base, str) else None)
+        config, values = self.config.as_dict(), dataclasses.asdict(options)
+        return {"config": config, "batch": self.batch, "own": self.own, "options": values, "command": self.command}
+
+    @classmethod
+    def again(cls, values: dict[str, Any]) -> Split:
+        config, options = configuration.from_dict(values["config"]), SplitOptions(**values["options"])
+        return cls(config, values["batch"], values["own"], options, values["command"])
+
+    def refuse(self) -> None:
+        refuse_of_this_program(self.config.env_id)
+        choose(self.config.env_id, self.config.backend)
+
+    # What is done ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def splits(self) -> list[tuple[int, int]]:
+        options = self.options
+        return parse_splits(options.splits, self.batch) if options.splits else default_splits(self.batch, options.quick)
+
+    def trained(self, split: tuple[int, int], seed: int) -> Train:
+        """One split from scratch; `seed` counts from the configuration's."""
+        num_envs, num_steps = split
+        config = self.config.replace(num_envs=num_envs, num_steps=num_steps, seed=self.config.seed + seed)
+        return Train(config, CHECKPOINTS)
+
+    @cached_property
+    def base(self) -> Train | str:
+        """The run that is probed: the one that was named, or the longest split's first seed."""
+        run = self.options.run
+        return str(Path(run).resolve()) if run else self.trained(self.splits[0], 0)
+
+    @cached_property
+    def _base_config(self) -> Config:
+        return load(self.base).config if isinstance(self.base, str) else self.base.config
+
+    @cached_property
+    def _steps_probed(self) -> list[int]:
+        """The checkpoints of the stages: early is the first that was trained, late the last."""
+        if isinstance(self.base, str):
+            run = load(self.base)
+            trained = "started_from" in run.files.manifest()  # before its first step
+            steps = [c.step for c in run.checkpoints if c.step > 0 or trained]
+            if not steps:
+                raise ConfigError("run", self.base, "has no checkpoint after the first step")
+        else:
+            config = self.base.config
+            steps = [k * config.batch for k in checkpoint_iterations(config.iterations, CHECKPOINTS)]
+        middle = steps[(len(steps) - 1) // 2]
+        chosen = {1: [middle], 2: [steps[0], steps[-1]], 3: [steps[0], middle, steps[-1]]}[self.options.points]
+        return sorted(set(chosen))
+
+    @cached_property
+    def probes(self) -> dict[tuple[int, int], list[Probe]]:
+        """Probes of every split at every stage. Shorter rows are predicted from the longest at one stage, the one that
+        the table shows."""
+        steps = self._steps_probed
+        probes = {split: [self._probe(split, steps)] for split in self.splits}
+        if blocks := tuple(self.between()):
+            first, shown = self.splits[0], steps[len(steps) // 2]
+            others = [step for step in steps if step != shown]
+            probes[first] = [self._probe(first, [shown], blocks), *([self._probe(first, others)] if others else [])]
+        return probes
+
+    def _probe(self, split: tuple[int, int], steps: list[int], blocks: tuple[int, ...] = ()) -> Probe:
+        num_envs, num_steps = split
+        first = split == self.splits[0]
+        options = ProbeOptions(
+            num_envs=num_envs,
+            num_steps=num_steps,
+            replicates=max(LEAST_REPLICATES, min(self.options.replicates, MOST_ROWS // num_envs)),
+            blocks=blocks,
+            correlations=first or not self.options.quick,
+        )
+        return Probe(self.base, tuple(steps), options, sha256=self._checksums(steps))
+
+    def _checksums(self, steps: list[int]) -> tuple[str, ...]:
+        """Of the checkpoints of a run that is there already: trained again, its probes are other ones."""
+        if not isinstance(self.base, str):
+            return ()
+        run = load(self.base).files
+        return tuple(run.checkpoint_at(step).sha256 for step in steps)
+
+    def _probed(self, split: tuple[int, int], outcomes: Outcomes) -> list[dict[str, Any]]:
+        """What the probes of a split found, stage by stage."""
+        probes = [probe for job in self.probes[split] for probe in outcomes.of(job).result["probes"]]
+        return sorted(probes, key=lambda probe: probe["step"])
+
+    def between(self) -> list[int]:
+        """Smaller T that divide the longest measured one and are not measured themselves."""
+        if self.config.whole_episodes:
+            return []
+        longest = self.splits[0][1]
+        measured = {t for _, t in self.splits}
+        smaller = [t for t in (longest >> k for k in range(1, 12)) if t >= 1 and longest % t == 0 and t not in measured]
+        return smaller[:1] if self.options.quick else smaller[:3]
+
+    def expected_steps(self) -> int:
+        probes = [probe for each in self.probes.values() for probe in each]
+        runs = sum(self.trained(s, 0).steps for s in self.splits) * self.options.seeds
+        return (
+            runs + sum(p.steps for p in probes) + (0 if self.options.seeds or self.options.run else self.config.steps)
+        )
+
+    # Rounds ------------------------------------------------------------------------------------------------
+
+    @property
+    def looks(self) -> int:
+        """Times at which learning may rule something out, at the most."""
+        return 1 + max(0, -(-(self._most - self.options.seeds) // MORE))
+
+    @property
+    def _most(self) -> int:
+        """Seeds of a split, at the most."""
+        return MOST_SEEDS if self.options.budget else self.options.max_seeds
+
+    def work(self, out: Path) -> Work:
+        probes = [probe for each in self.probes.values() for probe in each]
+        seeds = {split: self.options.seeds for split in self.splits}
+        jobs = lambda: [self.trained(split, s) for split in self.splits for s in range(seeds[split])]
+        first = [self.trained(split, s) for s in range(self.options.seeds) for split in self.splits]
+        # Probes need the base run only, so they come where other runs still fill the other cores.
+        outcomes = yield [*first[: len(self.splits)], *probes, *first[len(self.splits) :]]
+        while True:
+            rows = [self._row(split, seeds[split], outcomes) for split in self.splits]
+            open_ = [r for r in contenders(rows, self.looks) if self._may_go_on(r, outcomes)]
+            if len(contenders(rows, self.looks)) < 2 or not open_ or not self.options.seeds:
+                return self._answer(rows, outcomes)
+            for row in open_:
+                seeds[row["num_envs"], row["num_steps"]] += min(MORE, self._most - row["asked"])
+            outcomes = yield jobs()
+
+    def _may_go_on(self, row: dict[str, Any], outcomes: Outcomes) -> bool:
+        """Whether a split may have more seeds: of seeds, or of time as the jobs themselves took it."""
+        spent = sum(outcome.seconds for outcome in outcomes.values()) / cores()
+        timely = self.options.budget is None or spent < 60 * self.options.budget
+        return timely and row["asked"] < self._most
+
+    def _row(self, split: tuple[int, int], seeds: int, outcomes: Outcomes) -> dict[str, Any]:
+        runs = [o for s in range(seeds) if (o := outcomes[self.trained(split, s).identity]).done]
+        probes = self._probed(split, outcomes)
+        areas = [o.result["area"] for o in runs if o.result["area"] is not None]
+        speeds = [o.result["fps"] for o in runs]
+        finals = [o.result["ep_rew_mean"] for o in runs if o.result["ep_rew_mean"] is not None]
+        return {
+            "num_envs": split[0],
+            "num_steps": split[1],
+            "areas": areas,
+            "speeds": speeds,
+            "stages": [{name: probe[name] for name in ESTIMATES} for probe in probes],
+            "fps": over_seeds(speeds),
+            "auc": over_seeds(areas),
+            "final_return": over_seeds(finals),
+            "improved": any(improved(o.path) for o in runs),
+            "seeds": len(runs),
+            "failed": seeds - len(runs),
+            "asked": seeds,
+        }
+
+    # The answer --------------------------------------------------------------------------------------------
+
+    def _answer(self, rows: list[dict[str, Any]], outcomes: Outcomes) -> Answer:
+        config, steps = self._base_config, self._steps_probed
+        failed = [f"{o.job} failed, and does not count: {o.error}" for o in outcomes.values() if not o.done]
+        middle = len(steps) // 2
+        probes = {split: self._probed(split, outcomes) for split in self.splits}
+        for row, split in zip(rows, self.splits):
+            here = probes[split][middle]
+            row |= {name: here[name] for name in ESTIMATES}
+            row |= {"true_grad_sq": here["true_grad_sq"], "exact": here.get("exact") or {}}
+            row["lag_covariance"] = here["lag_covariance"]
+            del row["asked"]
+        _relative(rows)
+        stages = _stages(rows, steps)
+        weighed = weigh(rows, self.own, self.looks)
+        best = next(r for r in rows if name_of(r) == weighed["recommended"])
+        for row in rows:
+            del row["stages"]
+        return {
+            "env_id": config.env_id,
+            "algo": config.algo,
+            "batch": self.batch,
+            "gamma": config.gamma,
+            "gae_lambda": config.lambda_used,
+            "horizon_gamma": _finite(config.horizon),
+            "horizon_gamma_lambda": _finite(config.advantage_horizon),
+            "steps": steps,
+            "at": steps[middle],
+            "rows": rows,
+            "stages": stages,
+            "stage_sentence": stage_sentence(stages),
+            "predicted": self._predicted(probes[self.splits[0]][middle]),
+            **weighed,
+            "doubts": [*weighed["doubts"], *failed],
+            "marginal": marginal(best),
+            "failed": failed,
+            "command": self.command,
+        }
+
+    def _predicted(self, probe: dict[str, Any]) -> list[dict[str, Any]]:
+        """Variances at splits not measured: blocks of the longest rows for smaller T, extrapolation for larger."""
+        longest, batch = self.splits[0], self.batch
+        rows = [
+            {"num_envs": batch // int(t), "num_steps": int(t), "variance": e, "extrapolated": False}
+            for t, e in probe.get("predicted", {}).items()
+            if batch % int(t) == 0
+        ]
+        for factor in (2, 4):
+            n, t = longest[0] // factor, longest[1] * factor
+            if n >= 1 and longest[0] % factor == 0:
+                value = predict_variance(probe["lag_covariance"], n, t).value
+                rows.append({"num_envs": n, "num_steps": t, "variance": NONE | {"value": value}, "extrapolated": True})
+        return sorted(rows, key=lambda p: p["num_envs"])
+
+    def present(self, answer: Answer, outcomes: Outcomes, out: Path) -> None:
+        from trimtab.show import (
+            split_page,
+            style,  # figures take long to import, and a study that only asks draws none
+        )
+        from trimtab.show.page_files import write_page
+
+        config, probes = self._base_config, [probe for each in self.probes.values() for probe in each]
+        tables = [outcomes.of(probe).path / "measurements.parquet" for probe in probes]
+        measurements = pl.concat([reading.read_parquet(table) for table in tables])
+        write_parquet(out / "measurements.parquet", measurements)
+        runs = [
+            (f"{n}x{t}", s, outcomes.of(job).path)
+            for n, t in self.splits
+            for s in range(self._most)
+            if (job := self.trained((n, t), s)).identity in outcomes and outcomes[job.identity].done
+        ]
+        base = Path(self.base) if isinstance(self.base, str) else outcomes.of(self.base).path
+        result = answer | {
+            "config": config.as_dict(),
+            "derived": config.derived(),
+            "measurements": measurements,
+            "curves": learning_frame(runs),
+            "manifest": RunDir.open(base).manifest(),
+        }
+        with style.drawing():
+            figures = split_page.figures(result)
+            write_page(out / "page.html", split_page.split_page(result, figures), figures)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def improved(path: Path) -> bool:
+    """Whether the last quarter of a run's episodes returned more than the first, by three standard errors."""
+    change = rise(RunDir.open(path).episodes()["return"].to_numpy())
+    return change is not None and change.lo > 0
+
+
+def over_seeds(values: list[float]) -> dict[str, Any]:
+    """Mean over seeds with its 95% interval; not resolved below two seeds."""
+    if len(values) < 2:
+        return NONE | ({"value": values[0]} if values else {})
+    return stats.mean_interval(values).as_dict()
+
+
+def _stages(rows: list[dict[str, Any]], steps: list[int]) -> list[dict[str, Any]]:
+    """What was measured of every split at every stage."""
+    stages = []
+    for k, (stage, step) in enumerate(zip(STAGES[len(steps)], steps)):
+        here = [
+            {"num_envs": r["num_envs"], "num_steps": r["num_steps"], **r["stages"][k]}
+            | {"covariance_share": _share(r["stages"][k])}
+            for r in rows
+        ]
+        stages.append({"stage": stage, "step": step, "rows": here, "sentence": say_stage(here)})
+    return stages
+
+
+def _share(estimates: dict[str, Any]) -> dict[str, Any]:
+    """The covariance term's share of the variance, the interval that of the covariance."""
+    variance, covariance = estimates["variance"], estimates["covariance"]
+    if not variance["resolved"] or not variance["value"] or covariance["value"] is None:
+        return NONE
+    scaled = {
+        k: covariance[k] / variance["value"] if covariance[k] is not None else None for k in ("value", "lo", "hi")
+    }
+    return scaled | {"resolved": covariance["resolved"]}
+
+
+def _relative(rows: list[dict[str, Any]]) -> None:
+    """Divide MSE by |G_T|², which all splits share: the best-resolved estimate of it (or the exact one)."""
+    exact = [r["exact"]["true_grad_sq"] for r in rows if r["exact"]]
+    usable = [r["true_grad_sq"] for r in rows if r["true_grad_sq"]["resolved"]]
+    shared = exact[0] if exact else None
+    if shared is None and usable:
+        shared = min(usable, key=lambda e: (e["hi"] - e["lo"]) / e["value"])["value"]
+    for row in rows:
+        mse = row["mse"]
+        scaled = shared is not None and mse["resolved"]
+        row["mse_relative"] = {
+            k: mse[k] / shared if scaled and mse[k] is not None else None for k in ("value", "lo", "hi")
+        }
+        row["mse_relative"]["resolved"] = scaled
+        row["shared_grad_sq"] = shared

@@ -1,0 +1,233 @@
+"""A study: a declaration of many jobs and what follows from them, carried out in a directory of its own.
+
+    STUDY/study.json     what was asked
+    STUDY/store/         its jobs, unless they are kept elsewhere (`--store DIR`)
+    STUDY/result.json, page.html, figures/, ...    the answer
+    STUDY/time.json      what it took, interrupted attempts too
+
+A study says what it wants in rounds: `work` yields jobs and is sent their outcomes, until it returns its answer. Rounds
+follow from outcomes alone, so an interrupted study asks for the same jobs again and finds what was done.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from trimtab.core import markup
+from trimtab.studies.executor import Executor, Queue, executor
+from trimtab.studies.job import Job
+from trimtab.studies.store import Outcome, Store
+from trimtab.training.progress import Progress
+from trimtab.training.records import RunError, write_json
+
+SPEC = "study.json"
+TIME = "time.json"
+SCHEMA = 1
+Answer = dict[str, Any]
+
+
+class Outcomes(dict[str, Outcome]):
+    """What came of the jobs of a study so far, by identity."""
+
+    def of(self, job: Job) -> Outcome:
+        """What came of a job; raises where it failed."""
+        outcome = self[job.identity]
+        if not outcome.done:
+            raise RunError(f"{job} failed: {outcome.error}")
+        return outcome
+
+
+Work = Generator[Sequence[Job], Outcomes, Answer]
+
+
+class Studied(dict[str, Any]):
+    """The answer of a finished study, as `--json` prints it; short in a prompt, and a table in a notebook."""
+
+    @property
+    def sentence(self) -> str:
+        return self.get("sentence", "")
+
+    def __repr__(self) -> str:
+        return f"Studied({self['run']}: {self.sentence or f'{len(self)} entries'})"
+
+    def _repr_html_(self) -> str:
+        rows = [(v["id"], v["claim"]["text"], v["word"]) for v in self.get("verdicts", ())]
+        rows += [(f"{r['num_envs']} × {r['num_steps']}", r["verdict"], "") for r in self.get("rows", ())]
+        return markup.table(self.sentence or self["run"], [*rows, ("page", self["page"], "")])
+
+
+class Study:
+    """Subclasses declare what is asked (plain values, JSON) and how the answer comes about."""
+
+    kind: ClassVar[str]
+
+    @property
+    def title(self) -> str:
+        """What people see."""
+        raise NotImplementedError
+
+    def asked(self) -> dict[str, Any]:
+        """Plain values from which `again` makes the same study."""
+        raise NotImplementedError
+
+    @classmethod
+    def again(cls, values: dict[str, Any]) -> Study:
+        raise NotImplementedError
+
+    def refuse(self) -> None:
+        """Raise for what cannot be, before anything is written."""
+
+    def expected_steps(self) -> int:
+        """Environment steps of the whole study, as far as it can be said beforehand."""
+        return 0
+
+    def work(self, out: Path) -> Work:
+        """Rounds of jobs, and the answer."""
+        raise NotImplementedError
+
+    def present(self, answer: Answer, outcomes: Outcomes, out: Path) -> None:
+        """Write what a person looks at into the study's directory."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where and how a study is carried out; nothing here changes its answer."""
+
+    on: str = "local"
+    """Where jobs are done: local (a warm process per core), inline (this process), ray or ray:ADDRESS."""
+    workers: int | None = None
+    """Jobs done at the same time (default: one per core, or per CPU of the Ray cluster)."""
+    store: str | None = None
+    """Keep finished jobs in this directory, to share them between studies (default: in the study's own)."""
+
+
+HERE = Where()
+
+
+def began(path: str | Path) -> bool:
+    """Whether a directory holds a study, finished or not."""
+    return (Path(path) / SPEC).is_file()
+
+
+def begin(study: Study, out: Path, where: Where = HERE, command: str = "", quiet: bool = True) -> Answer:
+    """Carry out a study in a new directory; returns its answer."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RunError(f"{out} already exists and is not empty; give another --run-dir, or resume it")
+    study.refuse()
+    doer = executor(where.on, where.workers)  # refuses what cannot be, too
+    store = str(Path(where.store).resolve()) if where.store else None
+    write_json(
+        out / SPEC, {"schema": SCHEMA, "kind": study.kind, "asked": study.asked(), "store": store, "command": command}
+    )
+    return _carry_out(study, out, doer, store, quiet)
+
+
+def go_on(study: Study, out: Path, where: Where, store: str | None, quiet: bool = True) -> Answer:
+    """Do what is left of a study in its directory."""
+    return _carry_out(study, out, executor(where.on, where.workers), where.store or store, quiet)
+
+
+def _carry_out(study: Study, out: Path, doer: Executor, store: str | None, quiet: bool) -> Answer:
+    try:
+        with ending_on_request(), _timed(out) as times:
+            answer, outcomes = conduct(study, out, doer, Store(Path(store) if store else out / "store"), quiet)
+            times["work"] = sum(outcome.seconds for outcome in outcomes.values())
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"`trimtab resume {out}` does what is left") from None
+    finally:
+        doer.close()
+    write_json(out / "result.json", answer)
+    study.present(answer, outcomes, out)
+    return answer | {"run": str(out), "page": str(out / "page.html")}
+
+
+@contextmanager
+def _timed(out: Path) -> Iterator[dict[str, float]]:
+    """Seconds on the clock are added to those of earlier attempts, however this one ends."""
+    times, start = time_of(out), time.monotonic()
+    try:
+        yield times
+    finally:
+        write_json(out / TIME, times | {"clock": round(times["clock"] + time.monotonic() - start, 1)})
+
+
+def time_of(out: Path) -> dict[str, float]:
+    """Seconds a study took: `work` of all its jobs, also those done before by others, and on the `clock`."""
+    file = out / TIME
+    return {"work": 0.0, "clock": 0.0} | (json.loads(file.read_text()) if file.is_file() else {})
+
+
+@contextmanager
+def ending_on_request() -> Iterator[None]:
+    """SIGTERM ends this process as an exception does, so that it takes what it started with it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def conduct(study: Study, out: Path, doer: Executor, store: Store, quiet: bool = True) -> tuple[Answer, Outcomes]:
+    """A study's answer, by doing its rounds with `doer`; finished jobs come from and go to `store`."""
+    outcomes, work = Outcomes(), study.work(out)
+    with _Display(study, quiet) as display:
+        try:
+            jobs = next(work)
+            while True:
+                new_jobs = [job for job in jobs if job.identity not in outcomes]
+                display.expect(new_jobs)
+                came = {}
+                for outcome in doer.run(new_jobs, store, display.tick):
+                    came[outcome.job.identity] = outcome
+                    display.settle(outcome)
+                # In the order they were asked for: which of two is done first must not be seen in an answer.
+                outcomes.update((i, came[i]) for i in Queue(new_jobs).waiting if i in came)
+                jobs = work.send(outcomes)
+        except StopIteration as end:
+            return end.value, outcomes
+
+
+class _Display:
+    """One bar for all the jobs of a study, in environment steps, with the time that is left."""
+
+    def __init__(self, study: Study, quiet: bool):
+        self.expected, self.jobs, self.settled = study.expected_steps(), dict[str, Job](), 0
+        self.done: dict[str, int] = {}
+        self.bar = Progress(max(self.expected, 1), study.title, quiet)
+
+    def __enter__(self) -> _Display:
+        self.bar.__enter__()
+        self.bar.start()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self.bar.__exit__(*raised)
+
+    def expect(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            self.expect(job.needs)
+            self.jobs.setdefault(job.identity, job)
+        self.bar.total = max(self.expected, sum(job.steps for job in self.jobs.values()))
+
+    def tick(self, job: Job, steps: int) -> None:
+        self.done[job.identity] = steps
+        now = [str(j) for i, j in self.jobs.items() if 0 < self.done.get(i, 0) < j.steps]
+        note = f"{self.settled}/{len(self.jobs)} jobs, now {', '.join(now[:2]) or 'starting'},"
+        self.bar.count(sum(self.done.values()), self.bar.total, note)
+
+    def settle(self, outcome: Outcome) -> None:
+        self.jobs.setdefault(outcome.job.identity, outcome.job)
+        self.settled += 1
+        self.tick(outcome.job, outcome.job.steps)

@@ -1,0 +1,414 @@
+"""`trimtab tune`: the phases of the tuning notes, one field at a time, and a fair comparison at the end.
+
+Each sweep trains a few values of one field on a few seeds, everything else as found so far, and keeps the value with
+the largest area under the learning curve. With so few seeds the winner of many trials is partly luck, so the end
+decides: the best few configurations and the one it started from are trained on seeds that no sweep has seen, for
+longer if asked (what learns fastest need not end best), and the doctor looks at these runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, NoReturn
+
+import numpy as np
+import yaml
+
+from trimtab import config as configuration
+from trimtab.advise import ladders
+from trimtab.advise.diagnosis import diagnose, tally
+from trimtab.config import Config, ConfigError
+from trimtab.core.estimate import Estimate
+from trimtab.core.wording import nearest
+from trimtab.envs import Continuous, choose, look
+from trimtab.envs.own_environments import refuse_of_this_program
+from trimtab.math import stats
+from trimtab.show import tune_page as report
+from trimtab.studies.job import Job, Train
+from trimtab.studies.study_engine import Answer, Outcomes, Study, Work
+from trimtab.training.records import RunDir, RunError, write_atomically
+from trimtab.training.run import learning_frame, load
+
+SHORT = 100_000  # steps of a trial, unless asked for more
+FRESH = 1_000  # seeds of the last comparison start so far above those of the sweeps
+OWN = "own"  # the phase of values that were asked for
+NOT_SWEPT = ("env_id", "backend", "env_kwargs", "time_limit", "seed", "total_timesteps")  # areas would not compare
+
+Values = Callable[[Config], tuple[Any, ...]]
+
+
+def _first_bonus(config: Config) -> float:
+    """Where there is no entropy bonus yet: the one the notes begin with, by the actions."""
+    action = look(config.env_id, config.backend, config.env_kwargs).action
+    return ladders.ENTROPY["continuous" if isinstance(action, Continuous) else "discrete"]
+
+
+PHASES: dict[str, dict[str, Values]] = {
+    "throughput": {"num_envs": lambda c: (c.num_envs // 2, c.num_envs, 2 * c.num_envs, 4 * c.num_envs)},
+    "stability": {
+        "learning_rate": lambda c: (*ladders.LEARNING_RATES, c.learning_rate),
+        "update_epochs": lambda c: (*ladders.EPOCHS, c.update_epochs),
+        "max_grad_norm": lambda c: (*ladders.CLIP_NORMS, c.max_grad_norm),
+    },
+    "variance": {
+        "norm_reward": lambda c: (False, True),
+        "norm_value": lambda c: ("none", "popart"),
+        "value_learning_rate": lambda c: tuple(
+            k * c.learning_rate if k > 1 else None for k in ladders.VALUE_RATE_FACTORS
+        ),
+    },
+    "horizon": {
+        "gamma": lambda c: ladders.around(c.gamma, ladders.GAMMAS),
+        "ent_coef": lambda c: (
+            *(float(f"{k * (c.ent_coef or _first_bonus(c)):.3g}") for k in ladders.ENTROPY_FACTORS),
+            c.ent_coef,
+        ),
+        # without a bonus there is nothing to let fall
+        "ent_anneal": lambda c: (*(ladders.ENTROPY_ANNEALED if c.ent_coef else ()), c.ent_anneal),
+    },
+    "polish": {
+        "anneal_lr": lambda c: ("constant", "linear", "cosine"),
+        "norm_obs": lambda c: (False, True),
+        "weight_decay": lambda c: (0.0, 1e-4),
+    },
+}
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """How much effort to spend."""
+
+    phases: str | None = None
+    """Phases to go through, in order, or single fields of them, as learning_rate (default: throughput, stability,
+    variance, horizon, polish; none where sweep is given)."""
+    sweep: dict[str, Any] = field(default_factory=dict)
+    """Values of your own to try, of any field, as YAML: '{gae_lambda: [0.9, 0.98]}'; after the phases, if any."""
+    seeds: int = 2
+    """Seeds of every trial."""
+    final_seeds: int = 5
+    """New seeds on which the best few and the start are compared at the end."""
+    final_timesteps: int | None = None
+    """Steps of each run of that comparison (default: those of a trial): what learns fastest need not end best."""
+    finalists: int = 3
+    """How many of the best trials are compared with the start."""
+
+
+@dataclass
+class Trial:
+    """One configuration and what it learned: the area under the learning curve and the speed on every seed."""
+
+    number: int
+    changes: dict[str, Any]
+    areas: list[float] = field(default_factory=list)
+    fps: list[float] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)  # mean returns of the last episodes
+    act: str = ""  # what the doctor finds to act on in its runs
+    failed: str = ""  # why a run of it came to nothing, as where the step size is too large to stay finite
+
+    @property
+    def area(self) -> float:
+        return float(np.mean(self.areas)) if self.areas else -np.inf
+
+
+class Trials(list[Trial]):
+    """Trials in the order they were met, each set of changes once."""
+
+    def of(self, changes: dict[str, Any]) -> Trial:
+        trial = next((t for t in self if t.changes == changes), None)
+        if trial is None:
+            trial = Trial(len(self), changes)
+            self.append(trial)
+        return trial
+
+    def best(self, count: int) -> list[Trial]:
+        """The best few but the start."""
+        return sorted((t for t in self[1:] if not t.failed), key=lambda t: -t.area)[:count]
+
+
+class Sweep(NamedTuple):
+    """One field, and the values of it that are tried from a configuration on."""
+
+    phase: str
+    name: str
+    values: Values
+
+
+def sweeps_of(options: TuneOptions, start: Config) -> list[Sweep]:
+    """The sweeps asked for; refuses efforts that mean nothing and values that the start cannot take."""
+    for name, least in (("seeds", 1), ("final_seeds", 2), ("final_timesteps", 1), ("finalists", 1)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise ConfigError(name, value, f"must be at least {least}; nearest: {least}")
+    every = [Sweep(phase, name, values) for phase, fields in PHASES.items() for name, values in fields.items()]
+    phases = options.phases if options.phases is not None else "" if options.sweep else ",".join(PHASES)
+    sweeps: dict[str, Sweep] = {}
+    for word in [word for word in phases.replace(" ", "").split(",") if word]:
+        chosen = [sweep for sweep in every if word in (sweep.phase, sweep.name)]
+        if not chosen:
+            near = nearest(word, [*PHASES, *(sweep.name for sweep in every)])
+            like = f"; nearest: {', '.join(near)}" if near else ""
+            raise ConfigError("phases", word, f"must be some of {', '.join(PHASES)}, or fields of them{like}")
+        sweeps |= {sweep.name: sweep for sweep in chosen}
+    sweeps |= {sweep.name: sweep for sweep in _own(options.sweep, start)}
+    if not sweeps:
+        raise ConfigError("phases", options.phases, f"must be some of {', '.join(PHASES)}, or fields of them")
+    return list(sweeps.values())
+
+
+def _own(sweep: dict[str, Any], start: Config) -> Iterator[Sweep]:
+    """The sweeps of values that were asked for."""
+    if not isinstance(sweep, dict):
+        raise ConfigError("sweep", sweep, "must be a mapping of fields to values, as {gae_lambda: [0.9, 0.98]}")
+    for name, values in sweep.items():
+        if name in NOT_SWEPT:
+            raise ConfigError("sweep", name, "cannot be swept: areas under the learning curve would not compare")
+        if not isinstance(values, list | tuple) or not values:
+            raise ConfigError("sweep", {name: values}, "must give each field a list of values, as [0.9, 0.98]")
+        own = tuple(getattr(configuration.from_dict({name: value}, start), name) for value in values)
+        yield Sweep(OWN, name, partial(_beside, own, name))
+
+
+def _beside(own: tuple[Any, ...], name: str, config: Config) -> tuple[Any, ...]:
+    """One's own values and the one there is."""
+    return (*own, getattr(config, name))
+
+
+def shortened(config: Config) -> Config:
+    """The configuration as a trial trains it where no length was asked for."""
+    return config.replace(total_timesteps=min(config.total_timesteps, SHORT))
+
+
+@dataclass(frozen=True)
+class Tune(Study):
+    """The playbook's sweeps from a configuration on, and the comparison at the end."""
+
+    kind: ClassVar[str] = "tune"
+    start: Config
+    options: TuneOptions
+    command: str = ""
+    own_steps: int = 0  # of the configuration by itself, where trials are shorter
+
+    def __post_init__(self) -> None:
+        sweeps_of(self.options, self.start)
+        steps, batch = self.options.final_timesteps, self.start.batch
+        if steps is not None and steps < batch:
+            raise ConfigError("final_timesteps", steps, f"is less than one batch; nearest: {batch}")
+
+    @property
+    def title(self) -> str:
+        return f"tune {self.start.env_id}"
+
+    def asked(self) -> dict[str, Any]:
+        about = {"command": self.command, "own_steps": self.own_steps}
+        return {"config": self.start.as_dict(), "options": asdict(self.options), **about}
+
+    @classmethod
+    def again(cls, values: dict[str, Any]) -> Tune:
+        config, options = configuration.from_dict(values["config"]), TuneOptions(**values["options"])
+        return cls(config, options, values["command"], values.get("own_steps", 0))
+
+    def refuse(self) -> None:
+        refuse_of_this_program(self.start.env_id)
+        choose(self.start.env_id, self.start.backend)
+        if all({getattr(self.start, s.name)} >= set(s.values(self.start)) for s in sweeps_of(self.options, self.start)):
+            self._refuse_nothing_to_try()
+
+    def _refuse_nothing_to_try(self) -> NoReturn:
+        name, given = ("phases", self.options.phases) if self.options.phases else ("sweep", self.options.sweep)
+        raise ConfigError(name, given, "holds no value to try beside the start's own")
+
+    def expected_steps(self) -> int:
+        """Runs there will be, more or less: a value that a sweep starts from is not trained twice."""
+        options = self.options
+        values = [len(set(sweep.values(self.start))) for sweep in sweeps_of(options, self.start)]
+        trials = (1 + sum(n - 1 for n in values)) * options.seeds * self.start.steps
+        return trials + (1 + options.finalists) * options.final_seeds * self.compared.steps
+
+    # What is done ------------------------------------------------------------------------------------------
+
+    def config_of(self, trial: Trial) -> Config:
+        return configuration.from_dict(trial.changes, self.start)
+
+    @property
+    def compared(self) -> Config:
+        """The start as it is trained in the last comparison."""
+        return self.start.replace(total_timesteps=self.options.final_timesteps or self.start.total_timesteps)
+
+    def runs(self, trial: Trial) -> list[Train]:
+        """The runs of a trial on the seeds of the sweeps."""
+        return [Train(self.config_of(trial).replace(seed=seed), checkpoints=1) for seed in self.sweep_seeds]
+
+    def final_runs(self, trial: Trial) -> list[Train]:
+        """The runs of a trial on new seeds, as long as the last comparison asks for."""
+        config = configuration.from_dict(trial.changes, self.compared)
+        return [Train(config.replace(seed=seed), checkpoints=1) for seed in self.fresh_seeds]
+
+    @property
+    def sweep_seeds(self) -> range:
+        return range(self.start.seed, self.start.seed + self.options.seeds)
+
+    @property
+    def fresh_seeds(self) -> range:
+        return range(self.start.seed + FRESH, self.start.seed + FRESH + self.options.final_seeds)
+
+    def work(self, out: Path) -> Work:
+        """Sweep after sweep, each from what the ones before it kept; then the comparison on new seeds."""
+        trials = Trials()
+        best = trials.of({})
+        yield from self._train([best], self.runs)
+        sweeps = []
+        for sweep in sweeps_of(self.options, self.start):
+            tried = self._tried(trials, best, sweep)
+            yield from self._train([trial for _, trial in tried], self.runs)
+            before, best = best, max([best, *(trial for _, trial in tried)], key=lambda t: t.area)
+            sweeps.append(self._swept(sweep, before, best, tried))
+        if len(trials) == 1:
+            self._refuse_nothing_to_try()
+        best_few = trials.best(self.options.finalists)
+        if not best_few:
+            raise RunError(f"every value that was tried failed; the last: {trials[-1].failed}")
+        final = [Trial(t.number, t.changes) for t in [trials[0], *best_few]]
+        outcomes = yield from self._train(final, self.final_runs)
+        for trial in final:
+            if not trial.failed:
+                trial.act = tally([_acts(outcomes.of(job).path) for job in self.final_runs(trial)])
+        return self._answer(sweeps, final, trials)
+
+    def _train(
+        self, trials: list[Trial], runs_of: Callable[[Trial], list[Train]]
+    ) -> Generator[Sequence[Job], Outcomes, Outcomes]:
+        """Train what has not been trained; what it learned ends up in the trials. Only the start must not fail."""
+        fresh = [t for t in trials if not t.areas and not t.failed]
+        outcomes = yield [job for trial in fresh for job in runs_of(trial)]
+        for trial in fresh:
+            jobs = runs_of(trial)
+            errors = [e for job in jobs if (e := outcomes[job.identity].error)]
+            if errors and trial.changes:
+                trial.failed = errors[0]
+                continue
+            results = [outcomes.of(job).result for job in jobs]
+            if any(result["area"] is None for result in results):
+                problem = f"no episode finished within {jobs[0].config.total_timesteps:,} steps"
+                if not trial.changes:
+                    raise RunError(f"{problem}; give more --total-timesteps")
+                trial.failed = problem
+                continue
+            trial.areas, trial.fps = [r["area"] for r in results], [r["fps"] for r in results]
+            trial.ends = [r["ep_rew_mean"] for r in results]
+        return outcomes
+
+    def _tried(self, trials: Trials, best: Trial, sweep: Sweep) -> list[tuple[Any, Trial]]:
+        """The values of one field, each with its trial, everything else as found so far; refused ones left out."""
+        now, name = self.config_of(best), sweep.name
+        values = sorted(set(sweep.values(now)), key=lambda value: (value is None, value))
+        candidates = []
+        for value in values:
+            if getattr(now, name) == value:
+                candidates.append((value, best))
+                continue
+            changes = best.changes | {name: value}
+            try:
+                configuration.from_dict(changes, self.start)
+            except ConfigError:
+                continue
+            candidates.append((value, trials.of(changes)))
+        return candidates
+
+    def _swept(self, sweep: Sweep, before: Trial, best: Trial, tried) -> dict[str, Any]:
+        return {
+            "phase": sweep.phase,
+            "field": sweep.name,
+            "before": getattr(self.config_of(before), sweep.name),
+            "kept": getattr(self.config_of(best), sweep.name),
+            "trials": [
+                {"value": value, "trial": t.number, "areas": t.areas, "fps": t.fps, "failed": t.failed}
+                for value, t in tried
+            ],
+        }
+
+    # The answer --------------------------------------------------------------------------------------------
+
+    def _answer(self, sweeps: list[dict[str, Any]], final: list[Trial], trials: Trials) -> Answer:
+        start, *others = final = [t for t in final if not t.failed]
+        if not others:
+            raise RunError("none of the best few came through on the new seeds; keep the start")
+        best = max(others, key=lambda t: t.area)
+        # The best of several is picked by the areas it is then judged by: the interval allows for the choice.
+        gain = stats.mean_interval(np.subtract(best.areas, start.areas), 1 - 0.05 / len(others))
+        config, better = configuration.from_dict(best.changes, self.compared), gain.lo > 0
+        whole = lambda one: one.replace(total_timesteps=max(one.total_timesteps, self.own_steps)).as_dict()
+        return {
+            "env_id": config.env_id,
+            "algo": config.algo,
+            "total_timesteps": self.start.total_timesteps,
+            "final_timesteps": config.total_timesteps,
+            "changes": best.changes,
+            "gain": gain.as_dict(),
+            "better": better,
+            "sentence": _sentence(best, start, gain, len(others)) + self._length(),
+            "sweeps": sweeps,
+            "final": [_compared(t) for t in final],
+            "failed": [f"{report.changed(t.changes)}: {t.failed}" for t in trials if t.failed],
+            "found": whole(config),
+            "tuned": whole(config if better else self.compared),
+            "command": self.command,
+        }
+
+    def _length(self) -> str:
+        """A word on comparisons that are shorter than what one means to train."""
+        steps = self.compared.total_timesteps
+        if steps >= self.own_steps:
+            return ""
+        short = f" Compared over {steps:,} of the {self.own_steps:,} steps that this configuration trains"
+        return f"{short}: what learns fastest need not end best (--final-timesteps {self.own_steps})."
+
+    def present(self, answer: Answer, outcomes: Outcomes, out: Path) -> None:
+        for name in ("tuned", "found"):
+            write_atomically(out / f"{name}.yaml", yaml.safe_dump(answer[name], sort_keys=False).encode())
+        chosen = {"start": Trial(0, {}), "found": Trial(1, answer["changes"])}
+        runs = [
+            (name, job.config.seed, outcomes.of(job).path)
+            for name, trial in chosen.items()
+            for job in self.final_runs(trial)
+        ]
+        result = answer | {"config": str(out / "tuned.yaml")}
+        report.write_page(result, learning_frame(runs), RunDir.open(runs[0][2]).manifest(), out)
+
+
+def _acts(path: Path) -> list[str]:
+    """What the doctor finds to act on in a run."""
+    return diagnose(load(path)).acts
+
+
+def _compared(trial: Trial) -> dict[str, Any]:
+    """A configuration of the last comparison: what was changed, what it learned, what the doctor says."""
+    area, end = stats.mean_interval(trial.areas), stats.mean_interval(trial.ends)
+    return {
+        "trial": trial.number,
+        "changes": trial.changes,
+        "areas": trial.areas,
+        "area": area.value,
+        "lo": area.lo,
+        "hi": area.hi,
+        "ends": trial.ends,
+        "end": end.as_dict(),
+        "act": trial.act,
+    }
+
+
+def _sentence(best: Trial, start: Trial, gain: Estimate, among: int) -> str:
+    """What the comparison on new seeds says, no more."""
+    areas = f"the area under the learning curve is {best.area:.4g}, against {start.area:.4g} at the start"
+    difference = f"{gain.value:+.3g} ({gain.lo:+.3g} to {gain.hi:+.3g}) on {len(best.areas)} new seeds"
+    difference += f", an interval that allows for its being the best of {among}" if among > 1 else ""
+    comparison = f"with {report.changed(best.changes)} {areas}: {difference}"
+    doctor = f" The doctor would act on its {best.act} runs." if best.act else ""
+    if gain.lo > 0:
+        return f"Better: {comparison}.{doctor}"
+    if gain.hi < 0:
+        return f"Worse, so keep the start: {comparison}."
+    apart = "; yet each of these is above each of the start's" if min(best.areas) > max(start.areas) else ""
+    return f"Not told apart from the start: {comparison}{apart}.{doctor}"

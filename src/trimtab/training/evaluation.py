@@ -1,0 +1,110 @@
+"""Episodes with exploration off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from trimtab.training.algorithm import Algorithm
+from trimtab.training.opening import opened
+from trimtab.training.records import RunDir
+from trimtab.training.sharding import one_copy
+from trimtab.training.state import State
+
+EVALUATION_SEEDS = 1_000_000  # `trimtab eval` starts here plus the run's seed, away from the seeds of training
+LONGEST = 27_000  # steps after which an episode without a time limit is cut
+
+
+class Evaluation(NamedTuple):
+    """Returns of the first episode of each environment."""
+
+    returns: np.ndarray
+    lengths: np.ndarray
+
+    def summary(self) -> dict[str, float]:
+        low, median, high = np.percentile(self.returns, [25, 50, 75])
+        return {
+            "eval/mean_reward": float(self.returns.mean()),
+            "eval/median_reward": float(median),
+            "eval/iqr_low": float(low),
+            "eval/iqr_high": float(high),
+            "eval/std_reward": float(self.returns.std()),
+            "eval/mean_ep_length": float(self.lengths.mean()),
+            "eval/episodes": len(self.returns),
+        }
+
+
+def evaluate(algorithm: Algorithm, state: State, hypers, episodes: int, seed: int) -> Evaluation:
+    """One episode in each of `episodes` environments: the first to finish are not favoured over the long ones."""
+    if algorithm.env.spec.compiled:
+        run = _compiled(algorithm, episodes)
+        returns, lengths = run(state.params, state.obs_stats, hypers, jax.random.key(seed))
+        return Evaluation(np.asarray(returns), np.asarray(lengths))
+    return _host(algorithm, state, hypers, episodes, seed)
+
+
+def _compiled(algorithm: Algorithm, episodes: int):
+    """A compiled evaluation, kept on the algorithm so that it is traced once."""
+    name = ("evaluate", episodes)
+    if name in algorithm.programs:
+        return algorithm.programs[name]
+    env, limit = algorithm.env, algorithm.env.spec.time_limit or LONGEST
+
+    def run(params, obs_stats, hypers, key):
+        reset_key, step_key = jax.random.split(key)
+        env_state, obs = jax.vmap(env.reset)(jax.random.split(reset_key, episodes))
+        zeros = jnp.zeros(episodes)
+
+        def going(carry):
+            t, _, _, alive, _, _ = carry
+            return (t < limit) & alive.any()
+
+        def step(carry):
+            t, env_state, obs, alive, total, length = carry
+            action = algorithm.act_greedily(params, obs_stats, obs, hypers)
+            keys = jax.random.split(jax.random.fold_in(step_key, t), episodes)
+            env_state, out = jax.vmap(env.step)(keys, env_state, action)
+            total, length = total + alive * out.reward, length + alive
+            return t + 1, env_state, out.obs, alive & ~(out.terminated | out.truncated), total, length
+
+        start = (0, env_state, obs, jnp.ones(episodes, bool), zeros, zeros)
+        return jax.lax.while_loop(going, step, start)[4:]
+
+    algorithm.programs[name] = jax.jit(run)
+    return algorithm.programs[name]
+
+
+def _host(algorithm: Algorithm, state: State, hypers, episodes: int, seed: int) -> Evaluation:
+    env = algorithm.make_env(episodes)
+    params, obs_stats = one_copy((state.params, state.obs_stats))  # of a run on many devices
+    act = jax.jit(algorithm.act_greedily)
+    total, length, alive = np.zeros(episodes), np.zeros(episodes), np.ones(episodes, bool)
+    try:
+        obs = env.reset(seed)
+        for _ in range(algorithm.env.spec.time_limit or LONGEST):
+            out = env.step(np.asarray(act(params, obs_stats, obs, hypers)))
+            total += alive * out.reward
+            length += alive
+            alive &= ~(out.terminated | out.truncated)
+            obs = out.obs
+            if not alive.any():
+                break
+    finally:
+        env.close()
+    return Evaluation(total, length)
+
+
+def evaluate_run(path: str | Path, episodes: int, step: int | None = None, seed: int | None = None) -> dict[str, Any]:
+    """Evaluate a checkpoint with exploration off; the run's directory remembers it."""
+    config, engine, state, at = opened(path, step)
+    seed = EVALUATION_SEEDS + config.seed if seed is None else seed
+    try:
+        summary = evaluate(engine.algorithm, state, engine.hypers, episodes, seed).summary()
+    finally:
+        engine.close()
+    RunDir.open(path).keep_evaluation({"time/total_timesteps": at, "seed": seed, **summary})
+    return {"step": at, **summary}

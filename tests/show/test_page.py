@@ -1,0 +1,307 @@
+"""Pages open in a real browser, from disk: everything drawn, nothing fetched, nothing wider than the window."""
+
+import polars as pl
+import pytest
+from report.browser import Browser
+from report.examples import curves_of, measured, result_of
+
+from trimtab.config import Config
+from trimtab.show import html_page, numbers, split_figures, style
+from trimtab.show import split_page as split
+from trimtab.show.staircase import staircase_note, steps_of
+
+READY = "document.documentElement.dataset.ready === '1' && document.readyState === 'complete'"
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+SHARED = 0.9e-5
+
+
+def drawn(given):
+    return split.split_page(given, split.figures(given))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with Browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def result(splits, config):
+    return result_of(splits, curves_of(["4x16", "8x8"]), config, SHARED)
+
+
+@pytest.fixture(scope="module")
+def large():
+    frame = measured(((4, 256), (16, 64), (64, 16)), (1000, 2000))
+    return result_of(frame, curves_of(["4x256", "16x64", "64x16"]), Config(num_envs=4, num_steps=256), SHARED)
+
+
+@pytest.fixture(scope="module")
+def pages(result, large, tmp_path_factory):
+    """The pages of both results, written."""
+    folder = tmp_path_factory.mktemp("pages")
+    for name, given in (("real", result), ("large", large)):
+        (folder / f"{name}.html").write_text(drawn(given), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("which", ["real", "large"])
+def test_the_split_page_is_whole(browser, pages, which, width):
+    path = pages / f"{which}.html"
+    visit = browser.open(path, width, READY)
+    specs = browser.run("document.querySelectorAll('script[type=\"application/json\"]').length")
+    assert specs >= 10
+    assert browser.run("document.querySelectorAll('div.chart svg.marks').length") == specs
+    assert browser.run("document.querySelectorAll('div.chart[data-drawn]').length") == specs
+    assert visit.errors == []
+    assert visit.requests == [path.resolve().as_uri()]
+    assert browser.run("performance.getEntriesByType('resource').length") == 0
+    assert browser.run("window.innerWidth") == width
+    assert browser.run(OVERFLOW) <= 0
+    browser.run("document.querySelectorAll('details.folded').forEach(d => { d.open = true; })")
+    assert browser.run(OVERFLOW) <= 0
+    edges = "Math.max(...[...document.querySelectorAll('svg.marks')].map(s => s.getBoundingClientRect().right))"
+    assert browser.run(edges) <= width
+
+
+def test_figures_follow_the_window(browser, pages):
+    browser.open(pages / "real.html", 1280, READY)
+    before = browser.run("document.querySelector('svg.marks').getBoundingClientRect().width")
+    browser.call("Emulation.setDeviceMetricsOverride", width=500, height=900, deviceScaleFactor=1, mobile=False)
+    browser.run("window.dispatchEvent(new Event('resize'))")
+    width = "document.querySelector('svg.marks').getBoundingClientRect().width"
+    after = browser.eventually(f"{width} <= 500 && {width}")
+    assert before > 700 and 300 < after <= 500
+
+
+VISIBLE = "[...document.querySelectorAll('svg.marks')].filter(s => s.checkVisibility()).length"
+
+
+def test_one_slider_moves_every_figure_of_its_group(browser, pages):
+    browser.open(pages / "large.html", 1280, READY)
+    browser.run("document.querySelectorAll('details.folded').forEach(d => { d.open = true; })")
+    label = "document.querySelector('.control output').textContent"
+    shown = (
+        "[...document.querySelectorAll('.frame.shown')].map(f => f.dataset.label + f.querySelectorAll('svg').length)"
+    )
+    before, first = browser.run(shown), browser.run(label)
+    browser.run(
+        "{const i = document.querySelector('.control input'); i.value = 0; i.dispatchEvent(new Event('input'));}"
+    )
+    after = browser.run(shown)
+    assert len(before) == len(after) == 1 and before != after
+    assert first == "step 2,000" and browser.run(label) == "step 1,000"
+    assert int(after[0].removeprefix("step 1,000")) >= 8
+
+
+def test_a_link_of_the_contents_opens_its_section(browser, pages):
+    browser.open(pages / "large.html", 390, READY)
+    before = browser.run(VISIBLE)
+    assert not browser.run("document.getElementById('inside-the-gradient').open")
+    browser.run("document.querySelector('nav.contents a[href=\"#inside-the-gradient\"]').click()")
+    assert browser.run("document.getElementById('inside-the-gradient').open") and browser.run(VISIBLE) > before
+    browser.run("document.querySelector('.unfold').click()")
+    assert browser.run("[...document.querySelectorAll('details.folded')].every(d => d.open)")
+
+
+LIGHTNESS = """(() => { const dot = document.createElement('canvas').getContext('2d');
+  return (color) => { dot.fillStyle = color; dot.fillRect(0, 0, 1, 1);
+    const [r, g, b] = dot.getImageData(0, 0, 1, 1).data; return (r + g + b) / 765; }; })()"""
+
+
+def shades(browser):
+    """Lightness of the paper, of the labels of axes and of the grid, as they are drawn."""
+    axis = "document.querySelector('svg.marks .role-axis-label text')"
+    grid = "document.querySelector('svg.marks .role-axis-grid line')"
+    read = lambda part, name: browser.run(f"{LIGHTNESS}(getComputedStyle({part})['{name}'])")
+    return read("document.body", "backgroundColor"), read(axis, "fill"), read(grid, "stroke")
+
+
+def test_dark_light_and_print_each_have_their_colours(browser, pages):
+    emulate = lambda media, scheme: browser.call(
+        "Emulation.setEmulatedMedia", media=media, features=[{"name": "prefers-color-scheme", "value": scheme}]
+    )
+    try:
+        emulate("", "dark")
+        browser.open(pages / "large.html", 1280, READY)
+        paper, label, grid = shades(browser)
+        assert paper < 0.15 and label > 0.5 and grid < 0.35
+        white = "[...document.querySelectorAll('svg.marks')].map(s => getComputedStyle(s).backgroundColor)"
+        assert set(browser.run(white)) == {"rgba(0, 0, 0, 0)"}
+        browser.run("document.querySelector('button.theme').click()")
+        paper, label, grid = shades(browser)
+        assert paper == 1 and label < 0.5 and grid > 0.85
+        browser.run("document.querySelector('button.theme').click()")
+        emulate("print", "dark")
+        assert shades(browser)[0] == 1 and shades(browser)[1] < 0.5
+        browser.run("window.dispatchEvent(new Event('beforeprint'))")
+        drawn = browser.run("document.querySelectorAll('svg.marks').length")
+        assert browser.run(VISIBLE) == drawn  # everything unfolded, also the frames of sliders
+    finally:
+        browser.run("localStorage.removeItem('trimtab-theme')")
+        emulate("", "light")
+
+
+def judged(result):
+    """The same result with verdicts, stages and a tie, as `split` weighs them."""
+    names = [f"{r['num_envs']}x{r['num_steps']}" for r in result["rows"]]
+    verdicts = dict(zip(names, ["ruled out", "left", "recommended"]))
+    rows = [row | {"verdict": verdicts[n], "seeds": 1 + i} for i, (n, row) in enumerate(zip(names, result["rows"]))]
+    share = {"value": 0.6, "lo": 0.5, "hi": 0.7, "resolved": True}
+    stage = lambda name, step: {
+        "stage": name,
+        "step": step,
+        "rows": [row | {"covariance_share": share} for row in result["rows"]],
+        "sentence": f"{name}: nothing to tell apart.",
+    }
+    return result | {
+        "rows": rows,
+        "recommended_set": names[1:],
+        "ruled_out": [{"split": names[0], "by": "learned less", "reason": "its return is 40 lower (10 to 70)"}],
+        "decided": False,
+        "tie_break": "of those left the one with the lowest variance is taken",
+        "stages": [stage("early", 1000), stage("late", 2000)],
+        "stage_sentence": "Early and late ask for the same split.",
+    }
+
+
+def test_verdicts_and_stages_are_on_the_page(browser, large, tmp_path):
+    text = drawn(judged(large))
+    assert text.count('class="badge good">recommended<') == 1 and text.count('class="badge grey">ruled out<') == 1
+    for said in (
+        "learned less",
+        "Out: 4 × 256, its return is 40 lower (10 to 70).",
+        "Early and late ask for",
+        "lowest variance",
+    ):
+        assert text.count(said) == 1
+    (tmp_path / "judged.html").write_text(text, encoding="utf-8")
+    visit = browser.open(tmp_path / "judged.html", 390, READY)
+    assert visit.errors == [] and browser.run(OVERFLOW) <= 0
+
+
+def test_stages_are_relative_to_their_own_largest_error(large):
+    rows = _data(split_figures.stages(judged(large)))
+    for panel in ("early, step 1,000", "late, step 2,000"):
+        assert max(r["value"] for r in rows if r["panel"] == panel and r["part"] == "total") == pytest.approx(1.0)
+    assert split_figures.stages(large) is None
+
+
+def curve(values, every=1000):
+    return pl.DataFrame(
+        {"step": [every * (i + 1) for i in range(len(values))], "return": values, "series": "4 × 8", "seed": 0}
+    )
+
+
+def test_a_staircase_is_told_from_a_ceiling():
+    stairs = [float(i // 5) for i in range(40)]
+    assert steps_of(curve(stairs)) == 5000
+    assert steps_of(curve([*map(float, range(20)), *[20.0] * 60])) is None  # it arrived
+    assert steps_of(curve([float(k // 5 * 3 + min(k % 5, 2)) for k in range(60)])) is None  # most points are new
+    assert steps_of(curve([1.0] * 20).with_columns(pl.col("step") + 51_200)) == 52_200  # no second episode yet
+    note = staircase_note(curve(stairs), {"4 × 8": 4, "8 × 4": 8})
+    assert "The line of 4 × 8 climbs in steps" in note and "the 4 environments" in note and "5,000" in note
+    assert staircase_note(curve([float(i) for i in range(40)]), {}) == ""
+
+
+def test_the_browser_would_notice(browser, tmp_path):
+    """The checks above can fail: an error, a request and a wide page are all seen."""
+    path = tmp_path / "bad.html"
+    path.write_text(
+        "<body><img src='https://example.org/x.png'><p style='width:3000px'>wide</p>"
+        "<script>console.error('oh')</script>"
+    )
+    visit = browser.open(path, 390, "document.readyState === 'complete'")
+    assert any("oh" in e for e in visit.errors) and "https://example.org/x.png" in visit.requests
+    assert browser.run(OVERFLOW) > 0
+
+
+def test_a_saved_figure_opens_on_a_phone(browser, result, tmp_path):
+    style.save(split_figures.figures(result)["split_error"], tmp_path / "figure.html")
+    visit = browser.open(tmp_path / "figure.html", 390, READY)
+    assert visit.errors == [] and browser.run("document.querySelectorAll('svg.marks').length") == 1
+    assert browser.run(OVERFLOW) <= 0
+
+
+def test_text_is_escaped_and_marked_rows_stand_out(pages):
+    text = (pages / "real.html").read_text(encoding="utf-8")
+    assert "&lt;fast&gt;" in text and "<fast>" not in text
+    assert text.count('<tr class="marked">') == 1
+    assert text.index("8 × 8") and "Content-Security-Policy" in text
+    assert text.count("window.vegaEmbed=") == 1  # the library is there once
+
+
+def test_what_is_not_resolved_is_said(large):
+    nothing = {"value": None, "lo": None, "hi": None, "resolved": False}
+    large = large | {"rows": [row | {"bias_sq": nothing, "mse": nothing} for row in large["rows"]]}
+    assert "not resolved" in drawn(large)
+    assert {r["part"] for r in _data(split_figures.error(large))} == {"individual", "covariance", "total"}
+
+
+def test_errors_are_relative_to_the_shared_signal(large):
+    rows = {(r["series"], r["part"]): r["value"] for r in _data(split_figures.error(large))}
+    assert rows["4 × 256", "individual"] == pytest.approx(large["rows"][0]["individual"]["value"] / SHARED)
+    assert rows["4 × 256", "total"] == pytest.approx(large["rows"][0]["mse_relative"]["value"])
+
+
+def test_extrapolations_are_marked(large):
+    kinds = {r["series"]: r["kind"] for r in _data(split_figures.predicted(large))}
+    assert kinds["1 × 1024"] == "extrapolated" and kinds["8 × 128"] == "predicted from blocks"
+
+
+def test_a_dot_stands_where_its_bars_end(large):
+    """Where the bias is not resolved it has no bar, and the dot is that of the variance, whatever the error's is."""
+    open_bias = {"value": 5.0, "lo": -1.0, "hi": 9.0, "resolved": False}
+    rows = [row | {"bias_sq": open_bias, "mse": row["variance"] | {"value": 99.0}} for row in large["rows"]]
+    assert {split_figures._total(row) for row in rows} == {"variance"}
+    resolved = [row | {"bias_sq": open_bias | {"resolved": True}} for row in rows]
+    assert {split_figures._total(row) for row in resolved} == {"mse"}
+
+
+def test_every_figure_that_compares_splits_saves(result, tmp_path):
+    for name, chart in split_figures.figures(result).items():
+        for suffix in (".svg", ".png", ".pdf"):
+            style.save(chart, tmp_path / f"{name}{suffix}")
+            assert (tmp_path / f"{name}{suffix}").stat().st_size > 500
+
+
+def test_pages_without_results_of_training(large):
+    empty = {"value": None, "lo": None, "hi": None, "resolved": False}
+    rows = [row | {"auc": empty, "fps": empty, "final_return": empty} for row in large["rows"]]
+    bare = large | {"rows": rows, "curves": large["curves"].clear(), "predicted": [], "reasons": [], "doubts": []}
+    assert set(split_figures.figures(bare)) == {"split_error"}
+    assert "not resolved" in drawn(bare)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (1.5e-7, "1.50e−7"), (0.0123, "0.0123"), (3.2071, "3.21"), (-12.34, "−12.3"), (98765, "98,800")],
+)
+def test_numbers_are_short(value, text):
+    assert numbers.number(value) == text
+
+
+def test_other_reports_share_the_page():
+    blocks = [
+        html_page.Heading("a"),
+        html_page.Paragraph("b"),
+        html_page.Table(["c"], [["d\ne"]]),
+        html_page.Note("f"),
+        html_page.Svg("<svg/>"),
+    ]
+    text = html_page.page("title", blocks)
+    assert '<h2 id="a">a</h2>' in text and "<small>e</small>" in text and "<svg/>" in text
+    assert "vegaEmbed" not in text  # nothing to draw, nothing to carry
+
+
+def _data(chart) -> list[dict]:
+    return max(chart.to_dict()["datasets"].values(), key=len)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(9.996, "10.0"), (99.96, "100"), (12.34, "12.3"), (0.01234, "0.0123"), (12345.6, "12,300"), (float("nan"), "–")],
+)
+def test_numbers_have_so_many_digits(value, text):
+    assert numbers.number(value) == text
