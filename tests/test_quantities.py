@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from report.examples import measured
+from show.examples import measured
 
 from trimtab.core import quantities
 from trimtab.core.quantities import QUANTITIES, quantity

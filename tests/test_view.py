@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report.browser import Browser
+from show.browser import Browser
 
 from trimtab import cli
 from trimtab.config import Config

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import polars as pl
 import pytest
-from report.examples import measured
+from show.examples import measured
 
 from trimtab.gradient.measurements import SCHEMA, frame_of
 from trimtab.show import cosine_figures, probe_figures, probe_series, style

@@ -2,8 +2,8 @@
 
 import polars as pl
 import pytest
-from report.browser import Browser
-from report.examples import curves_of, measured, result_of
+from show.browser import Browser
+from show.examples import curves_of, measured, result_of
 
 from trimtab.config import Config
 from trimtab.show import html_page, numbers, split_figures, style

@@ -3,8 +3,8 @@
 import math
 
 import pytest
-from report.browser import Browser
-from report.examples import curves_of, measured
+from show.browser import Browser
+from show.examples import curves_of, measured
 
 from trimtab.advise.cheatsheet import CHEATSHEET
 from trimtab.config import Config

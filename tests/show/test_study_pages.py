@@ -2,7 +2,7 @@
 
 import polars as pl
 import pytest
-from report.browser import Browser
+from show.browser import Browser
 
 from trimtab.config import Config
 from trimtab.core.estimate import Estimate
