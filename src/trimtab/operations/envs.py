@@ -38,9 +38,7 @@ def envs(argv: list[str]) -> int:
     if filled(Output, arguments).json:
         print_json([row._asdict() for row in rows])
     elif not rows:
-        near = nearest(arguments.filter, (row.env_id for row in catalogue())) or [
-            "`trimtab envs` lists the families"
-        ]
+        near = nearest(arguments.filter, (row.env_id for row in catalogue())) or ["`trimtab envs` lists the families"]
         raise ConfigError("filter", arguments.filter, f"no environment's name contains it; nearest: {', '.join(near)}")
     elif fragment:
         _print_environments(rows)
