@@ -6,7 +6,7 @@ from show.browser import Browser
 from show.examples import curves_of, measured, result_of
 
 from trimtab.config import Config
-from trimtab.show import html_page, numbers, split_figures, style
+from trimtab.show import blocks, html_page, numbers, split_figures, style
 from trimtab.show import split_page as split
 from trimtab.show.staircase import staircase_note, steps_of
 
@@ -283,16 +283,36 @@ def test_numbers_are_short(value, text):
 
 
 def test_other_reports_share_the_page():
-    blocks = [
-        html_page.Heading("a"),
-        html_page.Paragraph("b"),
-        html_page.Table(["c"], [["d\ne"]]),
-        html_page.Note("f"),
-        html_page.Svg("<svg/>"),
+    parts = [
+        blocks.Heading("a"),
+        blocks.Paragraph("b"),
+        blocks.Table(["c"], [["d\ne"]]),
+        blocks.Note("f"),
+        blocks.Svg("<svg/>"),
     ]
-    text = html_page.page("title", blocks)
+    text = html_page.page_of_blocks("title", parts)
     assert '<h2 id="a">a</h2>' in text and "<small>e</small>" in text and "<svg/>" in text
     assert "vegaEmbed" not in text  # nothing to draw, nothing to carry
+
+
+def test_a_page_leads_with_its_decision():
+    """Decision, next command, evidence, caveats, details: in this order, whatever else is on the page."""
+    decision = blocks.Decision("Use 4 <", "It is fast.", "a split", blocks.Next("trimtab train", "to use it"))
+    evidence, details = [blocks.Heading("Evidence")], [blocks.Folded("Look up", [])]
+    text = html_page.render(blocks.Page("t", decision, evidence, ("One seed.",), details))
+    said = [
+        "<h1>t<",
+        "Use 4 &lt;",
+        "It is fast.",
+        "trimtab train",
+        'id="evidence"',
+        'id="caveats"',
+        "One seed.",
+        'id="look-up"',
+    ]
+    places = [text.index(part) for part in said]
+    assert places == sorted(places)
+    assert text.count('href="#') == 3  # every section is listed
 
 
 def _data(chart) -> list[dict]:

@@ -1,24 +1,16 @@
-"""What pages are made of. A page is a list of blocks; `trimtab.show.html_page` writes them as HTML."""
+"""What pages are made of: a decision and the blocks behind it. `trimtab.show.html_page` writes them as HTML."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import altair as alt
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What the page has to say, large: a few words (`headline`), what they are (`label`), and a sentence."""
-
-    text: str
-    headline: str = ""
-    label: str = ""
-
-
-@dataclass(frozen=True)
 class Heading:
-    """A heading; level 2 opens a section and stands in the list of contents."""
+    """A heading; level 2 opens a section and is listed in the contents."""
 
     text: str
     level: int = 2
@@ -34,7 +26,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Note:
-    """A remark set apart; `kind` is note or doubt."""
+    """A remark in a box; `kind` is note or doubt."""
 
     text: str
     kind: str = "note"
@@ -42,30 +34,49 @@ class Note:
 
 @dataclass(frozen=True)
 class Bullets:
-    items: list[str]
+    """A list of sentences."""
+
+    items: Sequence[str]
 
 
 @dataclass(frozen=True)
 class Table:
     """Rows of text under columns.
 
-    `marked` rows stand out, `words` are columns that are not numbers, `badges` columns of verdicts. Lines of a cell
-    after the first are small, unless each begins with •. `stacked`: on a phone a row becomes a card.
+    Args:
+        columns: the heads; all empty for a table without a head.
+        rows: the cells. Lines of a cell after the first are small, unless each begins with •.
+        marked: rows to highlight.
+        words: columns that hold words, not numbers.
+        caption: a sentence below the table.
+        badges: columns of verdicts, which are coloured.
+        stacked: on a phone each row becomes a card.
     """
 
-    columns: list[str]
-    rows: list[list[str]]
-    marked: tuple[int, ...] = ()
-    words: tuple[int, ...] = (0,)
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    marked: Sequence[int] = ()
+    words: Sequence[int] = (0,)
     caption: str = ""
-    badges: tuple[int, ...] = ()
+    badges: Sequence[int] = ()
     stacked: bool = False
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of a source in a table of such: where it stands there, the verdict, an effect with its interval (lines
-    after the first are small), what would resolve it, what was different. The rest is folded under it."""
+    """One line of a table of claims, and the details under it.
+
+    Args:
+        id: short name of the claim.
+        text: the sentence of the source.
+        where: the place of the sentence in the source.
+        verdict: one word.
+        effect: the measured effect with its interval; lines after the first are small.
+        needed: what would decide an inconclusive claim.
+        differs: what differs from the source's setting.
+        details: blocks that open under the line.
+        link: text and address.
+    """
 
     id: str
     text: str
@@ -74,27 +85,27 @@ class Claim:
     effect: str
     needed: str
     differs: str
-    details: list[Block]
-    link: tuple[str, str] | None = None  # text and address
+    details: Sequence[Block]
+    link: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
 class Claims:
-    """A table of claims to look over; each opens."""
+    """A table of claims; each line opens."""
 
-    rows: list[Claim]
+    rows: Sequence[Claim]
 
 
 @dataclass(frozen=True)
 class Files:
-    """What lies beside the page: for each name the kinds it comes in, with their addresses."""
+    """Files beside the page: for each name its formats, with their addresses."""
 
-    items: list[tuple[str, list[tuple[str, str]]]]
+    items: Sequence[tuple[str, Sequence[tuple[str, str]]]]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart: its own title and subtitle (what to look for) become the caption; `note` says what may surprise."""
+    """A chart: its own title and subtitle (what to look for) become the caption; `note` explains what may surprise."""
 
     chart: alt.TopLevelMixin
     note: str = ""
@@ -111,44 +122,92 @@ class Svg:
 
 @dataclass(frozen=True)
 class Columns:
-    """Numbers to remember in a row of boxes: (value, what it is)."""
+    """A row of boxes with one number each: (value, its meaning)."""
 
-    items: list[tuple[str, str]] = field(default_factory=list)
+    items: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class Slider:
-    """Frames, of which one is shown: (label, blocks) each. One slider moves everything in them; `first` is shown."""
+    """Frames (label, blocks), of which one is visible; one slider moves everything in them. `first` is shown first."""
 
     name: str
-    frames: list[tuple[str, list[Block]]]
+    frames: Sequence[tuple[str, Sequence[Block]]]
     first: int = 0
 
 
 @dataclass(frozen=True)
 class Folded:
-    """A section that is closed until asked for; it stands in the list of contents, `hint` beside its title."""
+    """A closed section; it is listed in the contents. `hint` says beside its title what is in it."""
 
     title: str
-    blocks: list[Block]
+    blocks: Sequence[Block]
     hint: str = ""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """Where the list of contents goes: links to every section."""
+    """The list of contents: links to every section."""
 
 
 @dataclass(frozen=True)
 class Next:
-    """The command to type next, and why."""
+    """The command to run next, and why."""
 
     command: str
     why: str = ""
 
 
+@dataclass(frozen=True)
+class Decision:
+    """The first block of every page.
+
+    Args:
+        answer: the answer in a few words or a short sentence.
+        evidence: one sentence with the numbers that the answer rests on.
+        label: what the answer is, where it is a bare value ("environments × steps").
+        next: the command that follows from the answer.
+    """
+
+    answer: str
+    evidence: str = ""
+    label: str = ""
+    next: Next | None = None
+
+
+def Answer(text: str, headline: str = "", label: str = "") -> Decision:
+    """A decision by the argument names of older pages."""
+    return Decision(headline, text, label) if headline else Decision(text)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page in the one order that all pages have: the decision, the evidence, the caveats, the details.
+
+    Args:
+        title: what the page is about.
+        decision: the answer, one sentence of evidence, and the next command.
+        evidence: the blocks that a reader needs to believe the answer.
+        caveats: what limits the answer, one sentence each.
+        details: sections to look things up in, usually folded.
+    """
+
+    title: str
+    decision: Decision
+    evidence: Sequence[Block]
+    caveats: Sequence[str] = ()
+    details: Sequence[Block] = ()
+
+    @property
+    def blocks(self) -> list[Block]:
+        """All blocks from top to bottom."""
+        doubts = [Note(text, "doubt") for text in self.caveats]
+        caveats = [Heading("Caveats"), *doubts] if doubts else []
+        return [self.decision, Contents(), *self.evidence, *caveats, *self.details]
+
+
 Block = (
-    Answer
+    Decision
     | Heading
     | Paragraph
     | Note

@@ -182,9 +182,10 @@ class _Drawing:
                 return vl_convert.svg_to_pdf(self.svg)
             case ".json":
                 return json.dumps(self.spec, indent=2, sort_keys=True).encode()
-        from trimtab.show.html_page import Figure, page
+        from trimtab.show.blocks import Figure
+        from trimtab.show.html_page import page_of_blocks
 
-        return page("", [Figure(self.chart)]).encode()
+        return page_of_blocks("", [Figure(self.chart)]).encode()
 
 
 @contextmanager
