@@ -121,7 +121,7 @@ def full_probe_seconds() -> dict[str, float]:
 
 IMPALA = """
 import jax, jax.numpy as jnp, resource
-from trimtab.algos.gradients import PerSample, Samples, chunked_vectors
+from trimtab.training.sample_gradients import PerSample, Samples, chunked_vectors
 from trimtab.nets.agent import Agent
 from trimtab.nets.heads import Categorical
 agent = Agent((64, 64, 3), "uint8", Categorical(15), network="impala", hidden_sizes=(256,), arch="shared")

@@ -160,7 +160,7 @@ def look(frame, event, argument):
     if event == "call" and ROOT in code.co_filename and not code.co_name.startswith("<"):
         calls.add((code.co_filename, code.co_firstlineno, code.co_name))
 from trimtab import cli
-from trimtab.runs import engine
+from trimtab.training import engine
 class Launched(BaseException):
     pass
 def launch(*_):

@@ -30,7 +30,7 @@ import json, time
 marks = [time.perf_counter()]
 mark = lambda: marks.append(time.perf_counter())
 try:
-    from trimtab.runs import device, opening
+    from trimtab.training import device, opening
     fitting = opening.fitting
 except ImportError:
     from trimtab import device, training

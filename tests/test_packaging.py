@@ -100,7 +100,7 @@ def test_a_new_environment_runs_the_wheel_without_the_source_tree(installed, tmp
     )
     assert where.stdout.startswith(str(installed)), where
     package = Path(where.stdout.strip()).parent
-    assert (package / "py.typed").is_file() and (package / "view" / "assets" / "view.js").is_file()
+    assert (package / "py.typed").is_file() and (package / "extras" / "live_view" / "assets" / "view.js").is_file()
     assert run(installed, "--version", tmp_path).strip() == trimtab.__version__
     assert "ppo/CartPole-v1" in run(installed, "presets", tmp_path).split()
     assert '"recommended"' in run(installed, SMALL, tmp_path)

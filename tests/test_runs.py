@@ -17,6 +17,7 @@ import pytest
 import tiny
 
 from trimtab import api, cli, envs
+from trimtab.envs import envpool_backend
 from trimtab.config import from_dict
 from trimtab.training import device, loop, opening, snapshot
 from trimtab.training.algorithm import hypers_of
@@ -466,7 +467,7 @@ def test_stepping_inside_a_compiled_program_changes_no_run(tmp_path, monkeypatch
     """CartPole in EnvPool, no episode cut: the same metrics as stepped from Python."""
     config = tiny.config(backend="envpool", norm_obs=True, total_timesteps=480, num_steps=40)
     loop.train(config, tmp_path / "streamed")
-    monkeypatch.setattr(envs.pool.PoolEnv, "stream", lambda self: None)
+    monkeypatch.setattr(envpool_backend.PoolEnv, "stream", lambda self: None)
     loop.train(config, tmp_path / "stepped")
     streamed, stepped = (recorded(tmp_path / name)[0] for name in ("streamed", "stepped"))
     assert len(streamed) == len(stepped) == 6

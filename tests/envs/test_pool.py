@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from trimtab import envs
-from trimtab.envs import envpool_backend
+from trimtab.envs import envpool_backend, known_ids
 from trimtab.envs.base import Continuous, Discrete, EnvError, MultiDiscrete
 from trimtab.envs.envpool_backend import PoolEnv
 from trimtab.nets.agent import distribution_for
@@ -190,7 +190,7 @@ def test_a_missing_system_library_is_named(monkeypatch):
 
 
 def test_make_comes_here_for_procgen_atari_and_mujoco():
-    assert set(envpool_backend.pool_ids()) >= set(envs.names.PROCGEN_ALIASES.values())
+    assert set(envpool_backend.pool_ids()) >= set(known_ids.PROCGEN_ALIASES.values())
     for env_id in ("procgen/starpilot-hard", "Ant-v4"):
         env = envs.make(env_id, num_envs=2)
         assert env.spec.backend == "envpool" and env.spec.env_id == env_id and env.num_envs == 2

@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
-from anatomy.enumeration import moments
+from gradient.enumeration import moments
 
 from trimtab.envs.tabular_backend import FiniteMDP
 from trimtab.gradient import exact

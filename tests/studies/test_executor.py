@@ -187,7 +187,7 @@ def test_workers_end_with_who_started_them(tmp_path):
     """Killed outright, a parent cannot end its workers: they see that nobody listens any more."""
     code = f"""
 from studies.jobs import Count
-from trimtab.studies.local import Local
+from trimtab.studies.local_workers import Local
 from trimtab.studies.store import Store
 
 local = Local(1)

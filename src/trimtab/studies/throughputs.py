@@ -59,6 +59,8 @@ def _resized(config: Config, num_envs: int) -> Config:
 
 
 def _means(here: pl.DataFrame) -> dict[int, float]:
+    import polars as pl
+
     means = here.group_by("num_envs").agg(pl.col("steps_per_second").mean()).sort("num_envs")
     return dict(zip(means["num_envs"].to_list(), means["steps_per_second"].to_list()))
 

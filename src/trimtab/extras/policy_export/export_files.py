@@ -42,7 +42,8 @@ def export(run: RunDir, to: str, out: Path, step: int | None = None, force: bool
     original = _original(run.path, policy.step)
     file, outputs, checked_by = _WRITERS[to](policy, out, str(original.observations.dtype))
     example = out / "policy.py"
-    write_atomically(example, (Path(__file__).parent / f"standalone_{to}.py").read_bytes())
+    folder = Path(standalone_numpy.__file__ if to == "numpy" else __file__).parent
+    write_atomically(example, (folder / f"standalone_{to}.py").read_bytes())
     largest = float(np.abs(outputs(original.observations) - original.outputs).max())
     scale = float(np.abs(original.outputs).max())
     report = {
