@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 import tiny
 
-from trimtab import api, cli, envs
-from trimtab.envs import envpool_backend
+from trimtab import api, cli
 from trimtab.config import from_dict
+from trimtab.envs import envpool_backend
 from trimtab.training import device, loop, opening, snapshot
 from trimtab.training.algorithm import hypers_of
 from trimtab.training.engine import HostEngine, build
