@@ -128,7 +128,7 @@ def print_answer(answer: dict[str, Any]) -> None:
 
 def claims_page(rows: list[dict[str, Any]], beside: Path) -> str:
     """The table of all claims as a page that lies in `beside`: by source, what is judged first."""
-    from trimtab.show.blocks import Answer, Block, Bullets, Claims, Contents, Folded, Heading, Next, Paragraph
+    from trimtab.show.blocks import Block, Bullets, Claims, Contents, Decision, Folded, Heading, Next, Paragraph
     from trimtab.show.html_page import page
 
     judged = [row["verdict"] for row in rows if row["verdict"]]
@@ -136,7 +136,7 @@ def claims_page(rows: list[dict[str, Any]], beside: Path) -> str:
     sentence = (
         f"{len(judged)} of {len(rows)} claims have been judged, each by a rule declared beforehand. A claim opens to "
     )
-    blocks: list[Block] = [Answer(f"{sentence}its rule and every effect.", large, rest), Contents()]
+    blocks: list[Block] = [Decision(large, f"{sentence}its rule and every effect.", rest), Contents()]
     for source in dict.fromkeys(row["source"] for row in rows):
         mine = [row for row in rows if row["source"] == source and row["verdict"]]
         if mine:

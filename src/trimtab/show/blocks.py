@@ -175,11 +175,6 @@ class Decision:
     next: Next | None = None
 
 
-def Answer(text: str, headline: str = "", label: str = "") -> Decision:
-    """A decision by the argument names of older pages."""
-    return Decision(headline, text, label) if headline else Decision(text)
-
-
 @dataclass(frozen=True)
 class Page:
     """A page in the one order that all pages have: the decision, the evidence, the caveats, the details.

@@ -6,7 +6,7 @@ from shlex import quote
 from typing import Any
 
 from trimtab.show import curves
-from trimtab.show.blocks import Answer, Block, Contents, Figure, Folded, Heading, Next, Note, Paragraph, Table
+from trimtab.show.blocks import Block, Contents, Decision, Figure, Folded, Heading, Next, Note, Paragraph, Table
 from trimtab.show.findings import to_do
 from trimtab.show.html_page import page
 from trimtab.show.numbers import number
@@ -52,19 +52,19 @@ def _best(runs: list[dict[str, Any]]) -> dict[str, Any] | None:
     return max(candidates, key=_return) if candidates else None
 
 
-def _answer(runs: list[dict[str, Any]], differing: dict[str, list[Any]]) -> Answer:
+def _answer(runs: list[dict[str, Any]], differing: dict[str, list[Any]]) -> Decision:
     best = _best(runs)
     fields = [name for name in differing if name != "seed"]
     named = ", ".join(fields) if len(fields) <= 4 else f"{len(fields)} fields"
     differ = f"They differ in {named}." if fields else "They differ in nothing but the seed."
     differ = differ if differing else "They have the same configuration."
     if best is None:
-        return Answer(f"No run has finished an episode yet. {differ}")
+        return Decision(f"No run has finished an episode yet. {differ}")
     others = [number(_return(run)) for run in runs if run is not best and _return(run) is not None]
     if others and all(other == number(_return(best)) for other in others):
-        return Answer(f"All end at {number(_return(best))}. {differ}")
+        return Decision(f"All end at {number(_return(best))}. {differ}")
     rest = f", the others at {' and '.join(others)}" if others else ""
-    return Answer(f"{best['name']} ends highest, at {number(_return(best))}{rest}. {differ}")
+    return Decision(f"{best['name']} ends highest, at {number(_return(best))}{rest}. {differ}")
 
 
 def _doubts(runs: list[dict[str, Any]], differing: dict[str, list[Any]]) -> list[Block]:

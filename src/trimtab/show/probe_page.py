@@ -8,7 +8,7 @@ import polars as pl
 
 from trimtab.core.estimate import UNRESOLVED, Estimate
 from trimtab.show import probe_figures as probe_figures
-from trimtab.show.blocks import Answer, Block, Contents, Figure, Folded, Heading, Next, Note, Paragraph, Slider, Table
+from trimtab.show.blocks import Block, Contents, Decision, Figure, Folded, Heading, Next, Note, Paragraph, Slider, Table
 from trimtab.show.html_page import page
 from trimtab.show.numbers import estimate, number, power_of, raised
 from trimtab.show.probe_series import KEYS, named
@@ -87,7 +87,7 @@ def _estimate(values: dict[str, dict[str, Any]], name: str) -> Estimate:
     return Estimate.from_dict(values[name]) if name in values else UNRESOLVED
 
 
-def _answer(frame: pl.DataFrame) -> Answer:
+def _answer(frame: pl.DataFrame) -> Decision:
     """How many samples the batch is worth, at the last checkpoint."""
     keys, values = _estimates(frame)[-1]
     batch, ess = keys["num_envs"] * keys["num_steps"], values.get("ess", {})
@@ -97,7 +97,7 @@ def _answer(frame: pl.DataFrame) -> Answer:
         sentence = (
             f"How many independent samples the {batch:,} of a batch are worth is not resolved at step {keys['step']:,}"
         )
-        return Answer(f"{sentence}: take more replicates. {enough}".strip())
+        return Decision(f"{sentence}: take more replicates. {enough}".strip())
     worth, samples = ess["value"] / batch, number(ess["value"])
     if ess["lo"] <= batch <= ess["hi"]:
         text = f"Not told apart from {batch:,}: {number(ess['lo'])} to {number(ess['hi'])}. "
@@ -106,7 +106,7 @@ def _answer(frame: pl.DataFrame) -> Answer:
         text = f"Correlation along rows makes {batch:,} samples worth {samples} independent ones: {worth:.0%}."
     else:
         text = f"Correlation along rows cancels noise: {batch:,} samples are worth {samples} independent ones."
-    return Answer(f"{text} {enough}".strip(), samples, f"effective samples {where}")
+    return Decision(samples, f"{text} {enough}".strip(), f"effective samples {where}")
 
 
 def _against_noise(batch: int, scale: Estimate) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from trimtab.config import Config
 from trimtab.core.wording import plain
 from trimtab.show import curves
-from trimtab.show.blocks import Answer, Block, Columns, Contents, Figure, Folded, Heading, Next, Paragraph, Table
+from trimtab.show.blocks import Block, Columns, Contents, Decision, Figure, Folded, Heading, Next, Paragraph, Table
 from trimtab.show.findings import COLUMNS, findings_rows
 from trimtab.show.html_page import page
 from trimtab.show.numbers import number
@@ -55,7 +55,7 @@ def cheatsheet_page(symptoms: list[dict[str, Any]]) -> str:
     """The page of `trimtab doctor --cheatsheet`."""
     sentence = "Find the symptom, look where it says, try one thing at a time."
     return page(
-        "Triage", [Answer(sentence), cheatsheet_table(symptoms), Next("trimtab doctor RUN", "Let it look for you.")]
+        "Triage", [Decision(sentence), cheatsheet_table(symptoms), Next("trimtab doctor RUN", "Let it look for you.")]
     )
 
 
@@ -88,18 +88,18 @@ def _solved(run: dict[str, Any]) -> bool:
     return any(finding["verdict"] == "solved" for finding in run["findings"])
 
 
-def _answer(run: dict[str, Any]) -> Answer:
+def _answer(run: dict[str, Any]) -> Decision:
     mean = run["summary"].get("ep_rew_mean")
     headline = "no episode yet" if mean is None else number(mean)
     sentence = "Solved. Nothing to act on." if _solved(run) else run["sentence"]
-    return Answer(sentence, headline, "" if mean is None else "mean return of the last 100 episodes")
+    return Decision(headline, sentence, "" if mean is None else "mean return of the last 100 episodes")
 
 
-def _diagnosis(run: dict[str, Any]) -> Answer:
+def _diagnosis(run: dict[str, Any]) -> Decision:
     """Solved, what to act on, or what is worth a try, large."""
     goal = next((f for f in run["findings"] if f["verdict"] == "solved"), None)
     if goal is not None:
-        return Answer(f"{goal['seen'][:1].upper()}{goal['seen'][1:]}.", "Solved", "nothing to act on")
+        return Decision("Solved", f"{goal['seen'][:1].upper()}{goal['seen'][1:]}.", "nothing to act on")
     for verdict, headline in (("act", "To act on"), ("watch", "Worth a try")):
         findings = [f for f in run["findings"] if f["verdict"] == verdict]
         if findings:
@@ -107,8 +107,8 @@ def _diagnosis(run: dict[str, Any]) -> Answer:
             text = (
                 f"Begin with {findings[0]['check']}" + (f": try {tried}." if tried else ".") + " One thing at a time."
             )
-            return Answer(text, headline, ", ".join(f["check"] for f in findings))
-    return Answer(run["sentence"])
+            return Decision(headline, text, ", ".join(f["check"] for f in findings))
+    return Decision(run["sentence"])
 
 
 def _told(run: dict[str, Any], title: str) -> list[Block]:

@@ -16,11 +16,11 @@ from trimtab.show import probe_figures as probe_figures
 from trimtab.show import split_columns as columns
 from trimtab.show import split_figures as split_figures
 from trimtab.show.blocks import (
-    Answer,
     Block,
     Bullets,
     Columns,
     Contents,
+    Decision,
     Figure,
     Folded,
     Heading,
@@ -48,7 +48,7 @@ def split_page(result: dict[str, Any], charts: dict[str, Any]) -> str:
     """The page of `trimtab split`, with its figures."""
     show = lambda name, note="": [Figure(charts[name], note)] if name in charts else []
     blocks: list[Block] = [
-        Answer(_times(result["sentence"]), _times(result["recommended"]), "environments × steps"),
+        Decision(_times(result["recommended"]), _times(result["sentence"]), "environments × steps"),
         Contents(),
     ]
     blocks += [Heading("Every split"), *_key_table(result), *_why(result)]

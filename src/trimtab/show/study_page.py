@@ -8,11 +8,11 @@ from trimtab.config import Config
 from trimtab.core.wording import duration, plain
 from trimtab.show import verdicts
 from trimtab.show.blocks import (
-    Answer,
     Block,
     Bullets,
     Claims,
     Contents,
+    Decision,
     Figure,
     Files,
     Folded,
@@ -68,13 +68,13 @@ def time_taken(seconds: dict[str, float]) -> str:
     return f"{duration(seconds['work'])} of work, {duration(seconds['clock'])} on the clock"
 
 
-def _answer(answer: dict[str, Any]) -> Answer:
+def _answer(answer: dict[str, Any]) -> Decision:
     """How many claims hold, large; a study without claims has its sentence."""
     judged = answer["verdicts"]
     if not judged:
-        return Answer(answer["sentence"])
+        return Decision(answer["sentence"])
     large, rest = verdicts.headline(judged)
-    return Answer(answer["sentence"], large, f"{rest}{' ' if rest else ''}at the {answer['size']} size")
+    return Decision(large, answer["sentence"], f"{rest}{' ' if rest else ''}at the {answer['size']} size")
 
 
 def _drawn(name: str, figure: Any) -> Block:

@@ -141,7 +141,7 @@ def _next(result: dict[str, Any]) -> tuple[str, str]:
 
 def tune_page(result: dict[str, Any], charts: dict[str, Any], manifest: dict[str, Any]) -> str:
     """The page of `trimtab tune`: did it help, by how much, what was changed."""
-    from trimtab.show.blocks import Answer, Bullets, Contents, Figure, Folded, Heading, Next, Paragraph, Table
+    from trimtab.show.blocks import Bullets, Contents, Decision, Figure, Folded, Heading, Next, Paragraph, Table
     from trimtab.show.html_page import page
     from trimtab.show.split_page import made_with
 
@@ -158,7 +158,7 @@ def tune_page(result: dict[str, Any], charts: dict[str, Any], manifest: dict[str
     ]
     headline, _, rest = result["sentence"].partition(": ")
     blocks = [
-        Answer(f"{rest[:1].upper()}{rest[1:]}", headline.split(",")[0]),
+        Decision(headline.split(",")[0], f"{rest[:1].upper()}{rest[1:]}"),
         Contents(),
         Heading("On new seeds"),
         Table(["with", *COMPARED], rows, tuple(chosen), words=(0, 3), caption=caption),
