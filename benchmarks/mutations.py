@@ -189,7 +189,7 @@ MUTANTS = [
     ),
     Mutant(
         "a job is done twice",
-        "studies/worker.py",
+        "studies/executor.py",
         (("if outcome is not None:", "if False:"),),
         "tests/studies/test_executor.py::test_two_studies_that_share_a_store_do_a_job_once",
     ),

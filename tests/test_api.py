@@ -27,7 +27,7 @@ from trimtab.operations.source import is_quiet
 from trimtab.training.progress import Progress
 from trimtab.training.records import RunDir, RunError
 
-LATER = {"Constructor": object, "Anatomy": object, "Studied": object}  # what is imported for type checkers only
+LATER = {"Constructor": object, "Anatomy": object, "StudyResult": object}  # what is imported for type checkers only
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_studies_from_python_lie_where_the_command_puts_them(monkeypatch, tmp_pa
     begun = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        "trimtab.studies.study_engine.begin", lambda study, out, *rest: begun.append(out) or {"run": ""}
+        "trimtab.studies.study_engine.run_study", lambda study, out, *rest: begun.append(out) or {"run": ""}
     )
     trimtab.study("paper/published")
     assert begun[0].as_posix() == "runs/study-paper-published-1"

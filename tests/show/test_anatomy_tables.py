@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from trimtab.show import probe_tables
-from trimtab.show.probe_tables import as_json, print_anatomy
+from trimtab.gradient.anatomy import _numbers, as_json
+from trimtab.show.probe_tables import print_anatomy
 
 
 def test_the_table_says_what_was_measured(probed, capsys):
@@ -39,4 +39,4 @@ def test_plain_numbers_are_valid_json_and_complete(probed):
 
 
 def test_what_is_not_a_number_is_none():
-    assert probe_tables._numbers([1.0, math.nan, math.inf]) == [1.0, None, None]
+    assert anatomy._numbers([1.0, math.nan, math.inf]) == [1.0, None, None]

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from trimtab.studies.job import Bench, Job
+from trimtab.studies.job import Job, JobContext
 from trimtab.training.records import RunError, write_json
 
 
-def note(bench: Bench, text: str) -> None:
-    with open(bench.place.parent / "done.log", "a") as file:
+def note(context: JobContext, text: str) -> None:
+    with open(context.place.parent / "done.log", "a") as file:
         file.write(text + "\n")
 
 
@@ -40,7 +40,7 @@ class Wide(Job):
     def label(self) -> str:
         return f"{self.number}"
 
-    def do(self, bench: Bench) -> dict[str, Any]:
+    def do(self, context: JobContext) -> dict[str, Any]:
         return {"process": os.getpid()}
 
 
@@ -65,17 +65,17 @@ class Count(Job):
     def label(self) -> str:
         return f"{self.name or self.to}"
 
-    def do(self, bench: Bench) -> dict[str, Any]:
+    def do(self, context: JobContext) -> dict[str, Any]:
         import json
 
-        file = bench.place / "checkpoint.json"
+        file = context.place / "checkpoint.json"
         done = json.loads(file.read_text()) if file.exists() else {"at": 0, "sum": 0}
         while done["at"] < self.to:
             time.sleep(self.pause)
             done = {"at": done["at"] + 1, "sum": done["sum"] + done["at"] + 1}
             write_json(file, done)
-            bench.tick(done["at"])
-        note(bench, f"count {self.label}")
+            context.tick(done["at"])
+        note(context, f"count {self.label}")
         return {"sum": done["sum"]}
 
 
@@ -94,11 +94,13 @@ class Add(Job):
     def label(self) -> str:
         return f"{self.a.label}+{self.b.label}"
 
-    def do(self, bench: Bench) -> dict[str, Any]:
+    def do(self, context: JobContext) -> dict[str, Any]:
         import json
 
-        sums = [json.loads((bench.inputs[j.identity] / "checkpoint.json").read_text())["sum"] for j in (self.a, self.b)]
-        note(bench, f"add {self.label}")
+        sums = [
+            json.loads((context.inputs[j.identity] / "checkpoint.json").read_text())["sum"] for j in (self.a, self.b)
+        ]
+        note(context, f"add {self.label}")
         return {"sum": sum(sums)}
 
 
@@ -112,7 +114,7 @@ class Fail(Job):
     threads: ClassVar[int] = 1
     label: ClassVar[str] = "on purpose"
 
-    def do(self, bench: Bench) -> dict[str, Any]:
+    def do(self, context: JobContext) -> dict[str, Any]:
         raise RunError(self.words)
 
 
@@ -126,7 +128,7 @@ class Needy(Job):
     threads: ClassVar[int] = 1
     label: ClassVar[str] = "needy"
 
-    def do(self, bench: Bench) -> dict[str, Any]:
+    def do(self, context: JobContext) -> dict[str, Any]:
         return {}
 
 
@@ -140,8 +142,8 @@ class Die(Job):
     threads: ClassVar[int] = 1
     label: ClassVar[str] = "deadly"
 
-    def do(self, bench: Bench) -> dict[str, Any]:
-        marks = Path(bench.place.parent / "deaths")
+    def do(self, context: JobContext) -> dict[str, Any]:
+        marks = Path(context.place.parent / "deaths")
         marks.mkdir(exist_ok=True, parents=True)
         if len(list(marks.iterdir())) < self.times:
             (marks / str(time.time_ns())).touch()
@@ -162,5 +164,5 @@ class Greedy(Job):
     def label(self) -> str:
         return f"greedy {self.number}"
 
-    def do(self, bench: Bench) -> dict[str, Any]:
+    def do(self, context: JobContext) -> dict[str, Any]:
         return {"threads": int(os.environ["TRIMTAB_THREADS"])}

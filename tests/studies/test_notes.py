@@ -13,7 +13,7 @@ from trimtab.experiments import catalogue, costs
 from trimtab.experiments.claims import Claim, Evidence, explained, judge_all
 from trimtab.experiments.notes import learning_rate, minibatch_size, reproducible, reward_to_go
 from trimtab.experiments.notes import throughput_study as speeds
-from trimtab.studies.study_engine import Where, begin
+from trimtab.studies.study_engine import ExecutionOptions, run_study
 from trimtab.training import speed as measuring
 
 SEEDS = range(1, 5)
@@ -145,7 +145,7 @@ def test_throughput_until_the_processor_is_loaded(load, expected):
 
 def test_a_whole_study_at_a_tiny_size(tmp_path, monkeypatch):
     out = tmp_path / "study"
-    answer = begin(small_variances(monkeypatch), out, Where(on="inline"))
+    answer = run_study(small_variances(monkeypatch), out, ExecutionOptions(on="inline"))
     assert not answer["failed"] and [v["id"] for v in answer["verdicts"]] == ["N2", "N3"]
     table = pl.read_parquet(out / "tables" / "variances.parquet")
     assert len(table) == 2 * 2 * 4 or len(table) == 2 * 3 * 4
@@ -154,13 +154,13 @@ def test_a_whole_study_at_a_tiny_size(tmp_path, monkeypatch):
     assert one_reward.to_list() == pytest.approx([1.0] * len(wide)), "FrozenLake has one reward, at the end"
     assert (wide["mean returns as baseline"] <= wide["reward to go"] * (1 + 1e-9)).all()
     assert (out / "figures" / "variances.svg").is_file() and (out / "page.html").is_file()
-    assert isinstance(catalogue.opened(out), reward_to_go.RewardToGo)
+    assert isinstance(catalogue.load_study(out), reward_to_go.RewardToGo)
 
 
 def test_the_plan_knows_how_long_measuring_takes(monkeypatch):
     monkeypatch.setattr(costs, "_measured", lambda config: 1.0)
     study = speeds.NotesThroughput(size="quick")
-    cost = costs.cost_of(study, Where())
+    cost = costs.cost_of(study, ExecutionOptions())
     assert all(row["speed"] == "as long as asked" for row in cost["rows"])
     measures = sum(len(job.num_envs) for job in study.jobs()) * speeds.REPEATS["quick"]
     assert 0.3 * 2 * measures < 3600 * cost["hours"] < 10 * measures

@@ -32,7 +32,7 @@ from trimtab.math import stats
 from trimtab.nets.agent import Agent
 from trimtab.nets.heads import Categorical
 from trimtab.studies import job as jobs
-from trimtab.studies.study_engine import Where, begin
+from trimtab.studies.study_engine import ExecutionOptions, run_study
 from trimtab.training.sample_gradients import PerSample, Samples
 
 GAMES = [f"game {k}" for k in range(8)]
@@ -562,7 +562,7 @@ def _with_curves(finals):
 
 
 def test_published_curves_say_that_ppg_beats_ppo(tmp_path):
-    answer = begin(published.Published(size="quick"), tmp_path / "study", Where(on="inline"))
+    answer = run_study(published.Published(size="quick"), tmp_path / "study", ExecutionOptions(on="inline"))
     table = pl.read_parquet(tmp_path / "study" / "tables" / "comparisons.parquet")
     first = table.row(0, named=True)
     assert first["z"] > 7 and first["max_z"] == pytest.approx(math.sqrt(16) * 3 * 3 / 7 / 2 / math.sqrt(9 / 7 / 12))
@@ -580,7 +580,7 @@ def test_published_returns_are_normalized_by_the_papers_ranges():
 
 
 def test_a_study_trains_judges_and_draws_at_a_tiny_size(tmp_path, monkeypatch):
-    answer = begin(small_grid(monkeypatch), tmp_path / "study", Where(on="inline"))
+    answer = run_study(small_grid(monkeypatch), tmp_path / "study", ExecutionOptions(on="inline"))
     assert answer["jobs"] == 8 and not answer["failed"]
     [verdict] = answer["verdicts"]
     assert verdict["word"] in ("holds", "does not hold", "not resolved at this size") and verdict["id"] == "H14"

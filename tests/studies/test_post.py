@@ -21,9 +21,9 @@ from trimtab.experiments.post import (
 )
 from trimtab.experiments.source_study import SIZES, Declared
 from trimtab.gradient.probe_options import ProbeOptions
+from trimtab.studies.executor import JobRunner
 from trimtab.studies.job import Probe, Train, from_dict
 from trimtab.studies.store import Store
-from trimtab.studies.worker import Workshop
 
 DECLARED = [kind for kind in KINDS.values() if issubclass(kind, Declared)]
 SEEDS = range(1, 5)
@@ -326,10 +326,10 @@ def test_the_drafts_claims_on_known_tables():
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
     """A workshop, its store, and a tiny run on a finite MDP."""
-    store, workshop = Store(tmp_path_factory.mktemp("store")), Workshop()
+    store, runner = Store(tmp_path_factory.mktemp("store")), JobRunner()
     run = Train(tiny.config(env_id="FrozenLake-v1", num_envs=2, num_steps=8, total_timesteps=64), 2)
-    workshop.do(run, store)
-    return lambda job: workshop.do(job, store), run
+    runner.do(run, store)
+    return lambda job: runner.do(job, store), run
 
 
 def test_directions_agree_with_a_probe(shop):

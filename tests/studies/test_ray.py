@@ -15,7 +15,7 @@ from trimtab.studies.executor import Inline
 from trimtab.studies.job import Train
 from trimtab.studies.ray_workers import OnRay, _refuse_silence, pack, unpack
 from trimtab.studies.store import Store
-from trimtab.studies.study_engine import Where, begin, conduct
+from trimtab.studies.study_engine import ExecutionOptions, drive, run_study
 from trimtab.training.records import RunError, write_json
 
 
@@ -80,8 +80,8 @@ def test_training_there_writes_what_training_here_writes(on_ray, tmp_path):
 def test_a_study_there_shows_what_it_shows_here(small, on_ray, tmp_path, monkeypatch):
     """Page, tables and answer, byte for byte apart from the time it took."""
     study = small(monkeypatch)
-    begin(study, tmp_path / "here", Where(on="inline"))
-    answer, outcomes = conduct(study, tmp_path / "there", on_ray, Store(tmp_path / "there" / "store"))
+    run_study(study, tmp_path / "here", ExecutionOptions(on="inline"))
+    answer, outcomes = drive(study, tmp_path / "there", on_ray, Store(tmp_path / "there" / "store"))
     write_json(tmp_path / "there" / "result.json", answer)
     study.present(answer, outcomes, tmp_path / "there")
     assert answer["verdicts"] and shown(tmp_path / "there") == shown(tmp_path / "here")

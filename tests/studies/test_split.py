@@ -239,10 +239,10 @@ class Formula:
 
 def conducted(study, area, tmp_path):
     from trimtab.studies.store import Store
-    from trimtab.studies.study_engine import conduct
+    from trimtab.studies.study_engine import drive
 
     formula = Formula(area)
-    answer, _ = conduct(study, tmp_path, formula, Store(tmp_path / "store"))
+    answer, _ = drive(study, tmp_path, formula, Store(tmp_path / "store"))
     return answer, formula.asked
 
 
@@ -251,7 +251,7 @@ def test_more_seeds_go_where_the_decision_is_open(tmp_path):
     area = lambda n, seed: {4: 1.0, 8: 1.0, 16: -50.0}[n] + noise(n + seed)
     answer, asked = conducted(split_of(seeds=3, max_seeds=7), area, tmp_path)
     count = lambda n: sum(m == n for m, _ in asked)
-    assert (count(4), count(8), count(16)) == (7, 7, 3), "the hopeless one gets no more"
+    assert (count(4), count(8), count(16)) == (7, 7, 3), "the skip_unrunnable one gets no more"
     assert answer["recommended_set"] == ["4x16", "8x8"] and answer["ruled_out"][0]["split"] == "16x4"
 
 
@@ -396,7 +396,7 @@ def test_the_whole_job_interrupted_and_resumed_writes_a_page_and_one_object(tmp_
 
 def test_the_batch_that_is_split_is_its_own_unless_another_is_asked_for(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(study, "begin", lambda split, *rest: asked.append(split) or {})
+    monkeypatch.setattr(study, "run_study", lambda split, *rest: asked.append(split) or {})
     monkeypatch.setattr("trimtab.operations.split.finish_split", lambda result, output: 0)
     run = loop.train(tiny.config(num_envs=4, num_steps=16), tmp_path / "run")
     words = (

@@ -21,12 +21,12 @@ from trimtab.studies.job import Train
 from trimtab.studies.seeds_study import Seeds
 from trimtab.studies.split_study import Split, SplitOptions
 from trimtab.studies.store import Outcome, Store
-from trimtab.studies.study_engine import Outcomes, Study, Where
+from trimtab.studies.study_engine import ExecutionOptions, Outcomes, Study
 from trimtab.studies.tune_study import Tune, TuneOptions
 from trimtab.training import loop
 from trimtab.training.records import RunError
 
-INLINE = Where(on="inline")
+INLINE = ExecutionOptions(on="inline")
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,18 @@ def interrupted(monkeypatch, after: int):
     """An interrupt (as Ctrl-C is) in the middle of the job after so many."""
     count, do = 0, Count.do
 
-    def once(self, bench):
+    def once(self, context):
         nonlocal count
         if (count := count + 1) > after:
             monkeypatch.setattr(Count, "do", do)
             raise KeyboardInterrupt
-        return do(self, bench)
+        return do(self, context)
 
     monkeypatch.setattr(Count, "do", once)
 
 
 def test_rounds_follow_from_outcomes_until_there_is_an_answer(tmp_path):
-    answer = study_engine.begin(Sums((2, 3, 4)), tmp_path / "out", INLINE, command="trimtab sums")
+    answer = study_engine.run_study(Sums((2, 3, 4)), tmp_path / "out", INLINE, command="trimtab sums")
     assert answer["sum"] == 6 + 10 and answer["page"] == str(tmp_path / "out" / "page.html")
     assert (tmp_path / "out" / "page.html").read_text() == "16 from 4 jobs"
     assert json.loads((tmp_path / "out" / "result.json").read_text()) == {"sum": 16}
@@ -85,7 +85,7 @@ def test_rounds_follow_from_outcomes_until_there_is_an_answer(tmp_path):
         "command": "trimtab sums"
     }
     with pytest.raises(RunError, match="already exists and is not empty"):
-        study_engine.begin(Sums(), tmp_path / "out", INLINE)
+        study_engine.run_study(Sums(), tmp_path / "out", INLINE)
 
 
 @pytest.mark.parametrize("store", [None, "elsewhere"])
@@ -95,7 +95,7 @@ def test_an_interrupted_study_says_how_to_go_on_and_does_what_is_left(store, tmp
     out, kept = tmp_path / "out", Store(tmp_path / (store or "out/store"))
     interrupted(monkeypatch, after=1)
     with pytest.raises(KeyboardInterrupt, match=rf"`trimtab resume {out}` does what is left"):
-        study_engine.begin(Sums((2, 3, 4)), out, Where(on="inline", store=store))
+        study_engine.run_study(Sums((2, 3, 4)), out, ExecutionOptions(on="inline", store=store))
     assert study_engine.began(out) and not (out / "result.json").exists() and done(kept) == ["count 2"]
     (tmp_path / "another").mkdir()
     monkeypatch.chdir(tmp_path / "another")
@@ -110,7 +110,7 @@ def test_the_time_of_interrupted_attempts_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(study_engine.time, "monotonic", lambda: next(clock))
     interrupted(monkeypatch, after=1)
     with pytest.raises(KeyboardInterrupt):
-        study_engine.begin(Sums((2, 3)), tmp_path / "out", INLINE)
+        study_engine.run_study(Sums((2, 3)), tmp_path / "out", INLINE)
     assert study_engine.time_of(tmp_path / "out") == {"work": 0.0, "clock": 30.0}
     catalogue.resume(tmp_path / "out", INLINE)
     taken = study_engine.time_of(tmp_path / "out")
@@ -119,9 +119,9 @@ def test_the_time_of_interrupted_attempts_counts(tmp_path, monkeypatch):
 
 
 def test_studies_that_share_a_store_do_a_job_once(tmp_path):
-    where = Where(on="inline", store=str(tmp_path / "store"))
-    assert study_engine.begin(Sums((2, 3)), tmp_path / "a", where)["sum"] == 9
-    assert study_engine.begin(Sums((3, 4)), tmp_path / "b", where)["sum"] == 16
+    where = ExecutionOptions(on="inline", store=str(tmp_path / "store"))
+    assert study_engine.run_study(Sums((2, 3)), tmp_path / "a", where)["sum"] == 9
+    assert study_engine.run_study(Sums((3, 4)), tmp_path / "b", where)["sum"] == 16
     assert done(Store(tmp_path / "store")) == ["add 2+3", "add 3+4", "count 2", "count 3", "count 4"]
     assert not (tmp_path / "a" / "store").exists()
 
@@ -176,7 +176,7 @@ class Some(Declared):
 
 
 def test_jobs_that_fail_are_told_with_their_words_and_the_others_are_measured(tmp_path):
-    answer = study_engine.begin(Some(), tmp_path / "out", INLINE)
+    answer = study_engine.run_study(Some(), tmp_path / "out", INLINE)
     assert answer["sentence"] == "9 in all." and answer["jobs"] == 4
     assert sorted(answer["failed"]) == [
         "studies.jobs:Fail on purpose: num_envs: 0 is not positive",
@@ -211,7 +211,7 @@ class Trains(Some):
 def test_the_cost_is_jobs_and_steps_of_every_shape_and_hours_at_the_measured_speed(monkeypatch, capsys):
     measured = {2: 0.5, 8: 0.25}
     monkeypatch.setattr(costs, "_measured", lambda config: measured[config.num_envs])
-    cost = costs.cost_of(Trains(), Where(workers=4))
+    cost = costs.cost_of(Trains(), ExecutionOptions(workers=4))
     names = ("train FrozenLake-v1 ppo 2x8 in 2", "train FrozenLake-v1 ppo 8x8 in 2")
     hours = dict(zip(names, (3 * 640 * 0.5 / 3600, 1280 * 0.25 / 3600)))
     hours["studies.jobs:Count"] = 5 * 0.25 / 3600  # what looks at no run takes as long as training does
@@ -272,12 +272,12 @@ def test_an_unknown_environment_leaves_no_study_behind(tmp_path):
         Split(Config(env_id="Nope-v0"), 512, 4, SplitOptions()),
     ):
         with pytest.raises(EnvError, match="no environment is called 'Nope-v0'"):
-            study_engine.begin(asked, tmp_path / "out")
+            study_engine.run_study(asked, tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
 
 def test_an_environment_of_this_program_alone_is_refused_before_any_job(tmp_path):
     for env_id in ("__main__:E", "mymodule:make.<locals>.E"):
         with pytest.raises(EnvError, match="jobs are done in others: move it to a module"):
-            study_engine.begin(Seeds(Config(env_id=env_id), 2), tmp_path / "out")
+            study_engine.run_study(Seeds(Config(env_id=env_id), 2), tmp_path / "out")
     assert not (tmp_path / "out").exists()

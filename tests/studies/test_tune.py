@@ -13,7 +13,7 @@ from trimtab.core.estimate import Estimate
 from trimtab.show import tune_page as report
 from trimtab.studies import tune_study
 from trimtab.studies.store import Outcome, Store
-from trimtab.studies.study_engine import conduct
+from trimtab.studies.study_engine import drive
 from trimtab.studies.tune_study import PHASES, Trial, Tune, TuneOptions, sweeps_of
 from trimtab.training.records import RunError
 
@@ -41,7 +41,7 @@ def doctor(monkeypatch):
 
 
 def tuned(tmp_path, config=None, **options):
-    answer, outcomes = conduct(Tune(config or Config(), TuneOptions(**options)), tmp_path, Formula(), Store(tmp_path))
+    answer, outcomes = drive(Tune(config or Config(), TuneOptions(**options)), tmp_path, Formula(), Store(tmp_path))
     return answer, outcomes
 
 
@@ -95,7 +95,7 @@ def test_the_last_comparison_uses_new_seeds_and_has_the_start_in_it(tmp_path):
 def test_the_last_comparison_may_be_longer_and_has_as_many_as_asked_for(tmp_path):
     config = Config(total_timesteps=10_240)
     study = Tune(config, TuneOptions("stability", final_seeds=2, final_timesteps=20_480, finalists=1))
-    answer, outcomes = conduct(study, tmp_path, Formula(), Store(tmp_path))
+    answer, outcomes = drive(study, tmp_path, Formula(), Store(tmp_path))
     assert len(answer["final"]) == 2
     lengths = {(o.job.config.seed > 1000, o.job.config.total_timesteps) for o in outcomes.values()}
     assert lengths == {(False, 10_240), (True, 20_480)}
@@ -107,11 +107,11 @@ def test_the_last_comparison_may_be_longer_and_has_as_many_as_asked_for(tmp_path
 def test_a_comparison_shorter_than_what_one_means_to_train_says_so(tmp_path):
     options = TuneOptions("stability", final_seeds=2, finalists=1)
     shorter, whole = (Tune(Config(total_timesteps=10_240), options, own_steps=steps) for steps in (51_200, 10_240))
-    answer, _ = conduct(shorter, tmp_path / "shorter", Formula(), Store(tmp_path))
+    answer, _ = drive(shorter, tmp_path / "shorter", Formula(), Store(tmp_path))
     assert "over 10,240 of the 51,200 steps" in answer["sentence"] and "--final-timesteps 51200" in answer["sentence"]
     assert answer["tuned"]["total_timesteps"] == 51_200, "what is to be trained"
     assert Tune.again(shorter.asked()) == shorter
-    answer, _ = conduct(whole, tmp_path / "whole", Formula(), Store(tmp_path))
+    answer, _ = drive(whole, tmp_path / "whole", Formula(), Store(tmp_path))
     assert "Compared over" not in answer["sentence"]
 
 
@@ -149,7 +149,7 @@ class Diverging(Formula):
 
 def test_a_value_that_fails_takes_nothing_with_it_and_is_told(tmp_path, capsys):
     study = Tune(Config(), TuneOptions(phases="stability"))
-    answer, _ = conduct(study, tmp_path, Diverging(), Store(tmp_path))
+    answer, _ = drive(study, tmp_path, Diverging(), Store(tmp_path))
     assert answer["changes"] == {"learning_rate": 1e-3, "update_epochs": 2}
     assert answer["failed"] == ["learning_rate 0.003: not finite: the loss"]
     report.print_tuning(answer | {"config": "", "page": ""})
@@ -167,15 +167,15 @@ class Endless(Formula):
 
 
 def test_values_whose_runs_end_no_episode_are_told_and_take_nothing_with_them(tmp_path):
-    answer, _ = conduct(Tune(Config(), TuneOptions(phases="throughput")), tmp_path, Endless(), Store(tmp_path))
+    answer, _ = drive(Tune(Config(), TuneOptions(phases="throughput")), tmp_path, Endless(), Store(tmp_path))
     assert answer["failed"] == [f"num_envs {n}: no episode finished within 500,000 steps" for n in (8, 16)]
     with pytest.raises(RunError, match="give more --total-timesteps"):
-        conduct(Tune(Config(num_envs=8), TuneOptions(phases="throughput")), tmp_path, Endless(), Store(tmp_path))
+        drive(Tune(Config(num_envs=8), TuneOptions(phases="throughput")), tmp_path, Endless(), Store(tmp_path))
 
 
 def test_a_start_that_fails_ends_it_with_why(tmp_path):
     with pytest.raises(RunError, match="not finite"):
-        conduct(Tune(Config(learning_rate=3e-3), TuneOptions()), tmp_path, Diverging(), Store(tmp_path))
+        drive(Tune(Config(learning_rate=3e-3), TuneOptions()), tmp_path, Diverging(), Store(tmp_path))
 
 
 def test_only_what_is_better_takes_the_place_of_the_start(tmp_path):

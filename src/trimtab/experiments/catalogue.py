@@ -14,7 +14,7 @@ from trimtab.experiments.source_study import Declared
 from trimtab.studies import study_engine as study
 from trimtab.studies.seeds_study import Seeds
 from trimtab.studies.split_study import Split
-from trimtab.studies.study_engine import HERE, SPEC, Answer, Study, Where
+from trimtab.studies.study_engine import DEFAULT_EXECUTION, SPEC, Answer, ExecutionOptions, Study
 from trimtab.studies.tune_study import Tune
 from trimtab.training.records import RunError
 
@@ -34,12 +34,12 @@ def read(out: Path) -> dict[str, Any]:
     return spec
 
 
-def opened(out: Path) -> Study:
+def load_study(out: Path) -> Study:
     """The study of a directory."""
     spec = read(out)
     return KINDS[spec["kind"]].again(spec["asked"])
 
 
-def resume(out: Path, where: Where = HERE, quiet: bool = True) -> Answer:
+def resume(out: Path, where: ExecutionOptions = DEFAULT_EXECUTION, quiet: bool = True) -> Answer:
     """Do what is left of a study."""
-    return study.go_on(opened(out), out, where, read(out)["store"], quiet)
+    return study.resume_study(load_study(out), out, where, read(out)["store"], quiet)

@@ -22,7 +22,7 @@ from trimtab.experiments.source_study import Declared
 from trimtab.studies.executor import Inline, Queue
 from trimtab.studies.job import Job, Train
 from trimtab.studies.store import Store
-from trimtab.studies.study_engine import Where
+from trimtab.studies.study_engine import ExecutionOptions
 from trimtab.training.device import cores, machine, sees_images
 
 PATIENCE = 60.0  # seconds after which nothing more is timed
@@ -33,7 +33,7 @@ SHOWN = 10  # rows that are printed
 Kind = tuple[str, str]  # a suite or environment, and an algorithm: what costs alike but for the batch
 
 
-def cost_of(study: Declared, where: Where) -> dict[str, Any]:
+def cost_of(study: Declared, where: ExecutionOptions) -> dict[str, Any]:
     """Runs and steps of every shape of training, and the hours they would take at the speed measured here."""
     jobs = list(Queue(study.jobs()).waiting.values())
     speeds = _calibrate([job.config for job in jobs if isinstance(job, Train)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from trimtab.core import quantities
 from trimtab.core.estimate import Estimate
-from trimtab.core.wording import split_name
+from trimtab.core.wording import horizon, split_name
 from trimtab.gradient import correlation
 from trimtab.gradient.noise import NoiseScale
 from trimtab.gradient.probe_options import ProbeOptions
@@ -111,3 +112,56 @@ class Anatomy:
         rows = ("".join(f"<td>{html.escape(text)}</td>" for text in row) for row in cells)
         title = f"Gradient of {self.split} at step {self.step:,}, λ = {self.gae_lambda:g}"
         return f"<table><caption>{title}</caption>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+
+
+# Plain numbers ---------------------------------------------------------------------------------------------
+
+
+def as_json(anatomy: Any) -> dict[str, Any]:
+    """Plain numbers only; what is not a finite number is None."""
+    a, d = anatomy, anatomy.decomposition
+    return {
+        "step": a.step,
+        "num_envs": a.num_envs,
+        "num_steps": a.num_steps,
+        "gamma": a.gamma,
+        "gae_lambda": a.gae_lambda,
+        "horizon_gamma": _number(horizon(a.gamma)),
+        "horizon_gamma_lambda": _number(horizon(a.gamma * a.gae_lambda)),
+        "options": {k: list(v) if isinstance(v, tuple) else v for k, v in vars(a.options).items()},
+        "method": a.method,
+        "relative_error": _number(a.relative_error),
+        "reset_synchrony": _number(a.reset_synchrony),
+        **{name: e.as_dict() for name, e in a.estimates.items()},
+        "exact": {name: _number(value) for name, value in a.exact.items()},
+        "predicted": {str(num_steps): e.as_dict() for num_steps, e in a.predicted.items()},
+        "lag_covariance": _numbers(d.lag_covariance),
+        "lag_covariance_interval": [_numbers(pair) for pair in d.lag_interval],
+        "cosine": _cosines(a.cosine_correlation),
+        "covariance_correlation": None
+        if a.covariance_correlation is None
+        else {"lags": _numbers(a.covariance_correlation.lags), "across": _number(a.covariance_correlation.across)},
+        "replicate_cosines": [_numbers(row) for row in a.replicate_cosines],
+        "minibatch": {k: _numbers(v) if getattr(v, "ndim", 0) else _number(v) for k, v in a.minibatch.items()},
+        "notes": list(a.notes),
+    }
+
+
+def _cosines(cosine: Any) -> dict[str, Any] | None:
+    if cosine is None:
+        return None
+    return {
+        "lags": [_number(lag.mean) for lag in cosine.lags],
+        "across": _number(cosine.across.mean),
+        "left_out": int(cosine.num_left_out),
+    }
+
+
+def _number(value: Any) -> float | int | None:
+    if isinstance(value, int):
+        return value
+    return float(value) if math.isfinite(float(value)) else None
+
+
+def _numbers(values: Any) -> list[float | int | None]:
+    return [_number(value) for value in values]

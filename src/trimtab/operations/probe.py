@@ -64,7 +64,8 @@ def probe(argv: list[str]) -> int:
         anatomies = measure(arguments.run, at, arguments.gae_lambda, save=False, tick=tick, **vars(options))
     anatomies = anatomies if isinstance(anatomies, list) else [anatomies]
     table = write(Path(arguments.run), anatomies)
-    from trimtab.show.probe_tables import as_json, print_anatomy
+    from trimtab.gradient.anatomy import as_json
+    from trimtab.show.probe_tables import print_anatomy
 
     if output.json:
         print_json({"run": arguments.run, "table": str(table), "probes": [as_json(a) for a in anatomies]})

@@ -14,7 +14,7 @@ from trimtab.training.records import free_name
 from trimtab.training.run import Run
 
 if TYPE_CHECKING:
-    from trimtab.studies.study_engine import Studied
+    from trimtab.studies.study_engine import StudyResult
 
 
 def split(
@@ -35,7 +35,7 @@ def split(
     quiet: bool | None = None,
     preset: str | None = None,
     **fields: Unpack[Fields],
-) -> Studied:
+) -> StudyResult:
     """How should a batch be split into environments × steps? The answer of `trimtab split`, whose options these are.
 
     `batch` is N × T in every split (default: what the source has). A Run as source is also what is probed. `splits`:
@@ -88,7 +88,7 @@ def tune(
     quiet: bool | None = None,
     preset: str | None = None,
     **fields: Unpack[Fields],
-) -> Studied:
+) -> StudyResult:
     """The playbook's sweeps and a comparison with the start on new seeds: `trimtab tune`, whose options these are.
 
     `sweep` is for values of your own, of any field: `sweep={"gae_lambda": [0.9, 0.98]}`.
@@ -123,7 +123,7 @@ def study(
     workers: int | None = None,
     store: Place | None = None,
     quiet: bool | None = None,
-) -> Studied:
+) -> StudyResult:
     """A study of the sources by its name (`trimtab study list`), at one of its sizes."""
     from trimtab.core.wording import nearest
     from trimtab.experiments.catalogue import DECLARED
@@ -173,9 +173,9 @@ def throughput(
     return measured(configure(source, preset=preset, **fields), counts, seconds, repeats, is_quiet(quiet))
 
 
-def _studied(study, run_dir, name: str, on: str, workers: int | None, store, quiet: bool | None) -> Studied:
-    from trimtab.studies.study_engine import Studied, Where, begin
+def _studied(study, run_dir, name: str, on: str, workers: int | None, store, quiet: bool | None) -> StudyResult:
+    from trimtab.studies.study_engine import ExecutionOptions, StudyResult, run_study
 
     out = Path(run_dir) if run_dir else free_name(Path("runs"), name.replace("/", "-"))
-    where = Where(on, workers, str(store) if store else None)
-    return Studied(begin(study, out, where, study.command, is_quiet(quiet)))
+    where = ExecutionOptions(on, workers, str(store) if store else None)
+    return StudyResult(run_study(study, out, where, study.command, is_quiet(quiet)))

@@ -10,14 +10,16 @@ from trimtab.operations import flags
 from trimtab.operations.host_processes import HostFlags, asked, together
 from trimtab.operations.shared import Output, filled, parser
 from trimtab.operations.train import finish, refuse_for_one_run, refuse_no_checkpoints
-from trimtab.studies.study_engine import Where, began
+from trimtab.studies.study_engine import ExecutionOptions, began
 from trimtab.training.records import RunDir, RunError
 
 EARLIER = ("split.json", "tune.json")  # what marked the directory of a split or tuning before there were studies
 
 
 def resume(argv: list[str]) -> int:
-    command_parser = parser("resume", HostFlags, Output, Where, positional="run", help="directory of a run or a study")
+    command_parser = parser(
+        "resume", HostFlags, Output, ExecutionOptions, positional="run", help="directory of a run or a study"
+    )
     command_parser.add_argument("--tensorboard", action="store_true", help="also write TensorBoard events")
     command_parser.add_argument("--track", action="store_true", help="also log to Weights & Biases")
     command_parser.add_argument("--checkpoints", type=int, default=None, help="checkpoints over the run, as in train")
@@ -32,7 +34,7 @@ def resume(argv: list[str]) -> int:
     arguments = command_parser.parse(argv)
     devices = flags.parse("devices", int, arguments.devices)
     total = flags.parse("total_timesteps", int, arguments.total_timesteps)
-    output, where = filled(Output, arguments), filled(Where, arguments)
+    output, where = filled(Output, arguments), filled(ExecutionOptions, arguments)
     refuse_no_checkpoints(arguments.checkpoints)
     for name, value in (("total_timesteps", total), ("devices", devices)):
         if value is not None and not RunDir.began(arguments.run) and Path(arguments.run).exists():
@@ -68,7 +70,7 @@ def _resume_one(arguments, total: int | None, devices: int | None, output: Outpu
     return finish(run, output) if speaks else 0
 
 
-def _resume_study(path: Path, where: Where, output: Output) -> int:
+def _resume_study(path: Path, where: ExecutionOptions, output: Output) -> int:
     from trimtab.experiments import catalogue
     from trimtab.operations.study import finish_study
 

@@ -23,9 +23,9 @@ from trimtab.operations.shared import (
 
 def split(argv: list[str]) -> int:
     from trimtab.studies.split_study import Split, SplitOptions, effort, longest, shortened
-    from trimtab.studies.study_engine import Where, begin
+    from trimtab.studies.study_engine import ExecutionOptions, run_study
 
-    command_parser = parser("split", SplitOptions, Output, Where, Config)
+    command_parser = parser("split", SplitOptions, Output, ExecutionOptions, Config)
     command_parser.add_argument("env", nargs="?", help="environment id (default: that of --run or --config)")
     command_parser.add_argument(
         "--batch", metavar="B", help="samples per iteration, N × T in every split (default: as it has)"
@@ -56,7 +56,9 @@ def split(argv: list[str]) -> int:
         config = shortened(config, batch, options.quick)
     study = Split(config, batch, own[0], options, command := as_typed("split", argv))
     out = Path(arguments.run_dir) if arguments.run_dir else numbered(f"split-{config.env_id.replace('/', '-')}")
-    return finish_split(begin(study, out, filled(Where, arguments), command, output.quiet or output.json), output)
+    return finish_split(
+        run_study(study, out, filled(ExecutionOptions, arguments), command, output.quiet or output.json), output
+    )
 
 
 def finish_split(result: dict[str, Any], output: Output) -> int:

@@ -13,7 +13,7 @@ from trimtab.core.answers import print_json
 from trimtab.core.wording import nearest
 from trimtab.operations.flags import Parser
 from trimtab.operations.shared import Output, as_typed, filled, numbered, parser
-from trimtab.studies.study_engine import Where
+from trimtab.studies.study_engine import ExecutionOptions
 from trimtab.training.records import RunError
 
 
@@ -51,7 +51,7 @@ def study(argv: list[str]) -> int:
 
 def _described(verbs: Collection[str]) -> Parser:
     """What completion and the documentation see: the verbs and the options of all of them."""
-    command_parser = parser("study", SizeFlags, Output, Where)
+    command_parser = parser("study", SizeFlags, Output, ExecutionOptions)
     command_parser.add_argument("verb", metavar="|".join(verbs), help="what to do")
     _add_names(command_parser)
     _add_page(command_parser)
@@ -95,13 +95,18 @@ def _list(argv: list[str]) -> int:
 
 def _run(argv: list[str]) -> int:
     command_parser = parser(
-        "study run", SizeFlags, Output, Where, positional="name", help="study, as `trimtab study list` names it"
+        "study run",
+        SizeFlags,
+        Output,
+        ExecutionOptions,
+        positional="name",
+        help="study, as `trimtab study list` names it",
     )
     arguments = command_parser.parse(argv)
-    size, output, where = filled(SizeFlags, arguments), filled(Output, arguments), filled(Where, arguments)
+    size, output, where = filled(SizeFlags, arguments), filled(Output, arguments), filled(ExecutionOptions, arguments)
     from trimtab.experiments.catalogue import DECLARED
     from trimtab.experiments.source_study import Size
-    from trimtab.studies.study_engine import begin
+    from trimtab.studies.study_engine import run_study
 
     if arguments.name not in DECLARED:
         near = ", ".join(nearest(arguments.name, DECLARED) or DECLARED)
@@ -120,7 +125,9 @@ def _run(argv: list[str]) -> int:
         print_json(cost) if output.json else print_cost(cost)
         return 0
     out = Path(size.run_dir) if size.run_dir else numbered(f"study-{arguments.name.replace('/', '-')}")
-    return finish_study(arguments.name, begin(declaration, out, where, command, output.quiet or output.json), output)
+    return finish_study(
+        arguments.name, run_study(declaration, out, where, command, output.quiet or output.json), output
+    )
 
 
 def _chosen(name: str, only: str | None) -> dict[str, tuple[str, ...]]:

@@ -14,7 +14,7 @@ from trimtab.config import Config, ConfigError
 from trimtab.core.answers import print_json
 from trimtab.operations.host_processes import HostFlags, asked, together
 from trimtab.operations.shared import Output, add_source, as_typed, config_from, filled, numbered, parser, preset_of
-from trimtab.studies.study_engine import Where
+from trimtab.studies.study_engine import ExecutionOptions
 
 if TYPE_CHECKING:
     from trimtab.envs import Spec
@@ -37,7 +37,7 @@ class RunFlags:
 
 
 def train(argv: list[str]) -> int:
-    command_parser = parser("train", RunFlags, HostFlags, Output, Where, Config)
+    command_parser = parser("train", RunFlags, HostFlags, Output, ExecutionOptions, Config)
     add_source(command_parser)
     command_parser.add_argument(
         "--from",
@@ -65,7 +65,7 @@ def train(argv: list[str]) -> int:
     if options.seeds == 1:
         refuse_for_one_run(arguments)
     else:
-        return _train_seeds(config, options, output, filled(Where, arguments), as_typed("train", argv))
+        return _train_seeds(config, options, output, filled(ExecutionOptions, arguments), as_typed("train", argv))
 
     work = partial(_train_one, arguments, config, options, output, everything)
     return together(hosts, work) if hosts.hosts else work(True)
@@ -92,14 +92,14 @@ def _train_one(arguments, config: Config, options: RunFlags, output: Output, eve
     return finish(run, output) if speaks else 0
 
 
-def _train_seeds(config: Config, options: RunFlags, output: Output, where: Where, command: str) -> int:
+def _train_seeds(config: Config, options: RunFlags, output: Output, where: ExecutionOptions, command: str) -> int:
     from trimtab.studies.seeds_study import Seeds
-    from trimtab.studies.study_engine import begin
+    from trimtab.studies.study_engine import run_study
 
     name = f"{config.env_id.replace('/', '-')}/{config.algo}-seeds{config.seed}to{config.seed + options.seeds - 1}"
     out = Path(options.run_dir) if options.run_dir else numbered(name)
     study = Seeds(config, options.seeds, options.checkpoints, options.tensorboard, options.track)
-    return finish_seeds(begin(study, out, where, command, quiet=output.quiet or output.json), output)
+    return finish_seeds(run_study(study, out, where, command, quiet=output.quiet or output.json), output)
 
 
 def _base(arguments) -> dict[str, Any] | None:
@@ -118,7 +118,7 @@ def _base(arguments) -> dict[str, Any] | None:
 
 def refuse_for_one_run(arguments) -> None:
     """Options that say where many jobs are done do nothing for one run."""
-    for name in (each.name for each in fields(Where)):
+    for name in (each.name for each in fields(ExecutionOptions)):
         if hasattr(arguments, name):
             raise ConfigError(name, getattr(arguments, name), "is for many jobs; leave it out, or give --seeds")
 

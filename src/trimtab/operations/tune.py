@@ -11,10 +11,10 @@ from trimtab.operations.shared import Output, add_source, as_typed, config_from,
 
 
 def tune(argv: list[str]) -> int:
-    from trimtab.studies.study_engine import Where, begin
+    from trimtab.studies.study_engine import ExecutionOptions, run_study
     from trimtab.studies.tune_study import Tune, TuneOptions, shortened
 
-    command_parser = parser("tune", TuneOptions, Output, Where, Config)
+    command_parser = parser("tune", TuneOptions, Output, ExecutionOptions, Config)
     add_source(command_parser)
     command_parser.add_argument("--run-dir", metavar="DIR", help="where results go (default: runs/tune-ENV-K)")
     arguments = command_parser.parse(argv)
@@ -25,7 +25,9 @@ def tune(argv: list[str]) -> int:
         config = shortened(config)
     study = Tune(config, options, command := as_typed("tune", argv), own_steps)
     out = Path(arguments.run_dir) if arguments.run_dir else numbered(f"tune-{config.env_id.replace('/', '-')}")
-    return finish_tuning(begin(study, out, filled(Where, arguments), command, output.quiet or output.json), output)
+    return finish_tuning(
+        run_study(study, out, filled(ExecutionOptions, arguments), command, output.quiet or output.json), output
+    )
 
 
 def finish_tuning(result: dict[str, Any], output: Output) -> int:

@@ -6,17 +6,23 @@ nothing with it but what needs it. What the store has already is not done again.
 
 from __future__ import annotations
 
+import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 from trimtab.config import ConfigError
-from trimtab.studies.job import Job
+from trimtab.envs import EnvError
+from trimtab.studies.job import Job, JobContext
 from trimtab.studies.store import Outcome, Store
-from trimtab.studies.worker import Workshop, words_of
 from trimtab.training.device import cores
+from trimtab.training.engine_cache import Engines
+from trimtab.training.records import RunError
 
 Tick = Callable[[Job, int], None]  # told a job and how many environment steps of it are done
+SECONDS_BETWEEN_TICKS = 0.1
 PLACES = ("local", "inline", "ray")
 
 
@@ -75,7 +81,7 @@ class Queue:
                 del self.waiting[identity]
                 yield self.settle(outcome)
 
-    def hopeless(self, store: Store) -> Iterator[Outcome]:
+    def skip_unrunnable(self, store: Store) -> Iterator[Outcome]:
         """Outcomes of jobs whose needs failed."""
         for identity, job in list(self.waiting.items()):
             failed = next((o for n in job.needs if (o := self.outcomes.get(n.identity)) and not o.done), None)
@@ -106,24 +112,64 @@ class Queue:
         return chosen
 
 
+class JobRunner:
+    """Runs jobs one after another in one process, and keeps JAX, environments and compiled programs between them."""
+
+    def __init__(self) -> None:
+        self.engines = Engines()
+
+    def do(self, job: Job, store: Store, tick: Callable[[int], None] = lambda steps: None) -> Outcome:
+        """A job's outcome: the one that is kept, or a new one."""
+        with store.doing(job):
+            outcome = store.outcome(job)
+            if outcome is not None:
+                return outcome
+            start = time.perf_counter()
+            inputs = {need.identity: store.place(need) for need in job.needs}
+            result = job.do(JobContext(store.place(job), inputs, self.engines, tick))
+            return store.keep(job, result, time.perf_counter() - start)
+
+
+def error_summary(error: BaseException) -> str:
+    """One line about what went wrong: a user's mistake in its own words, anything else with where it happened."""
+    if isinstance(error, ConfigError | EnvError | RunError | OSError):
+        return " ".join(str(error).split())
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    message = " ".join(str(error).split())[:500]
+    return f"{type(error).__name__}: {message} ({Path(where.filename).name}:{where.lineno})"
+
+
+def throttled(tell: Callable[[int], None]) -> Callable[[int], None]:
+    """`tell`, but not more often than a person could see."""
+    last = 0.0
+
+    def tick(steps: int) -> None:
+        nonlocal last
+        if (now := time.monotonic()) - last >= SECONDS_BETWEEN_TICKS:
+            last = now
+            tell(steps)
+
+    return tick
+
+
 class Inline:
     """In this process, one after another: for tests and debugging."""
 
     workers = 1
 
     def __init__(self) -> None:
-        self._workshop = Workshop()
+        self._runner = JobRunner()
 
     def run(self, jobs: Iterable[Job], store: Store, tick: Tick = lambda job, steps: None) -> Iterator[Outcome]:
         queue = Queue(jobs)
         yield from queue.kept(store)
         while queue.waiting:
-            yield from queue.hopeless(store)
+            yield from queue.skip_unrunnable(store)
             for job in queue.ready(1):
                 try:
-                    outcome = self._workshop.do(job, store, partial(tick, job))
+                    outcome = self._runner.do(job, store, partial(tick, job))
                 except Exception as error:
-                    outcome = Outcome(job, store.place(job), {}, error=words_of(error))
+                    outcome = Outcome(job, store.place(job), {}, error=error_summary(error))
                 yield queue.settle(outcome)
 
     def close(self) -> None:

@@ -29,13 +29,16 @@ VERSION = 1  # of what identities mean; a new one makes every job new
 
 
 @dataclass
-class Bench:
+class JobContext:
     """Where a job is done: what it may use, and whom it tells how far it is."""
 
     place: Path  # its directory, made by the job, whole only once its outcome is written
     inputs: Mapping[str, Path]  # directories of the jobs it needs, by identity
     engines: Engines  # compiled programs and environments, kept from job to job
     tick: Callable[[int], None] = field(default=lambda steps: None)  # environment steps done so far
+
+
+Bench = JobContext  # its name until every kind of job has the new one
 
 
 class Job:
@@ -81,8 +84,8 @@ class Job:
     def __str__(self) -> str:
         return f"{self.kind} {self.label}"
 
-    def do(self, bench: Bench) -> dict[str, Any]:
-        """Do it in `bench.place`, or go on where it was left; returns plain values."""
+    def do(self, context: JobContext) -> dict[str, Any]:
+        """Do it in `context.place`, or go on where it was left; returns plain values."""
         raise NotImplementedError
 
     def as_dict(self) -> dict[str, Any]:
@@ -153,17 +156,17 @@ class Train(Job):
         shared = f" on {c.devices} devices" if c.devices > 1 else ""
         return f"{c.env_id} {c.algo} {c.num_envs}x{c.num_steps}{shared} seed {c.seed}"
 
-    def do(self, bench: Bench) -> dict[str, Any]:
+    def do(self, context: JobContext) -> dict[str, Any]:
         from trimtab.training.loop import train_or_resume
 
         run = train_or_resume(
             self.config,
-            bench.place,
+            context.place,
             checkpoints=self.checkpoints,
             tensorboard=self.tensorboard,
             track=self.track,
-            tick=bench.tick,
-            engines=bench.engines,
+            tick=context.tick,
+            engines=context.engines,
         )
         summary = run.summary() | {"area": run.area}
         del summary["run"]  # where it was done is not what came of it
@@ -227,17 +230,17 @@ class Probe(Job):
         n, t = self.options.num_envs or self.config.num_envs, self.options.num_steps or self.config.num_steps
         return f"{self.config.env_id} {self.config.algo} {n}x{t} seed {self.config.seed}"
 
-    def do(self, bench: Bench) -> dict[str, Any]:
+    def do(self, context: JobContext) -> dict[str, Any]:
+        from trimtab.gradient.anatomy import as_json
         from trimtab.gradient.measurements import frame_of
         from trimtab.gradient.probing import measure
-        from trimtab.show.probe_tables import as_json
         from trimtab.training.records import write_parquet
 
-        path = bench.inputs[self.run.identity] if isinstance(self.run, Job) else Path(self.run)
+        path = context.inputs[self.run.identity] if isinstance(self.run, Job) else Path(self.run)
         total = self.steps
-        tell = lambda done, of, doing: bench.tick(total * done // max(of, 1))
+        tell = lambda done, of, doing: context.tick(total * done // max(of, 1))
         anatomies = measure(load(path), self.at, self.gae_lambda or (None,), self.options, tell)
-        write_parquet(bench.place / "measurements.parquet", frame_of(anatomies))
+        write_parquet(context.place / "measurements.parquet", frame_of(anatomies))
         return {"probes": [as_json(anatomy) for anatomy in anatomies]}
 
 

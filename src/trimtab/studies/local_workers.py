@@ -1,20 +1,29 @@
-"""Warm worker processes on this machine, one per core."""
+"""Warm worker processes on this machine, one per core.
+
+`python -m trimtab.studies.local_workers` is a worker process. It reads one JSON object per line ({"job", "store"}) and
+answers with lines: {"steps"} while a job runs, then {"result", "seconds"} or {"error"}. Its standard error
+receives what jobs print. A worker exits when its input closes, because the process that started it has ended.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import queue
 import selectors
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from trimtab.studies.executor import Queue, Tick
-from trimtab.studies.job import Job
+from trimtab.studies.executor import JobRunner, Queue, Tick, error_summary, throttled
+from trimtab.studies.job import Job, from_dict
 from trimtab.studies.store import Outcome, Store
 from trimtab.training.device import cores, limits
 
@@ -34,7 +43,7 @@ class Local:
             yield from queue.kept(store)
             share = max(1, cores() // max(1, min(self.workers, len(queue.waiting))))
             while queue.waiting or self._busy():
-                yield from queue.hopeless(store)
+                yield from queue.skip_unrunnable(store)
                 busy = self._busy()
                 room = self.workers - sum(worker.devices for worker in busy)
                 for job in queue.ready(room, [worker.job for worker in busy if worker.job]):
@@ -111,7 +120,7 @@ class Worker:
         paths = [path for path in sys.path if path]  # an environment's module is found there as it is found here
         environment["PYTHONPATH"] = os.pathsep.join([*paths, os.getcwd()])
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "trimtab.studies.worker"],
+            [sys.executable, "-m", "trimtab.studies.local_workers"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -160,3 +169,35 @@ class Worker:
         for stream in (self.process.stdin, self.process.stdout, self._log):
             with suppress(BrokenPipeError):
                 stream.close()
+
+
+# The worker process ------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever jobs print is not an answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's interrupt is for who started this
+    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(requests,), daemon=True).start()
+    runner = JobRunner()
+    say = lambda **words: answers.write(json.dumps(words) + "\n")
+    while True:
+        request = json.loads(requests.get())
+        try:
+            tick = throttled(lambda steps: say(steps=steps))
+            outcome = runner.do(from_dict(request["job"]), Store(Path(request["store"])), tick)
+            say(result=outcome.result, seconds=outcome.seconds)
+        except Exception as error:
+            traceback.print_exc()
+            say(error=error_summary(error))
+
+
+def _listen(requests: queue.SimpleQueue[str]) -> None:
+    for line in sys.stdin:
+        requests.put(line)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

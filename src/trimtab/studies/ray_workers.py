@@ -18,11 +18,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from trimtab.studies.executor import Queue, Tick
+from trimtab.studies.executor import JobRunner, Queue, Tick, error_summary
 from trimtab.studies.job import Job, from_dict
 from trimtab.studies.local_workers import TRIES
 from trimtab.studies.store import Outcome, Store
-from trimtab.studies.worker import Workshop, words_of
 from trimtab.training.device import cores, limits
 from trimtab.training.records import RunError
 from trimtab.training.sinks import MissingPackage
@@ -52,7 +51,7 @@ class Actor:
     """What lives on a node: a workshop, its scratch directory, and how far its job is."""
 
     def __init__(self, study: str):
-        self._workshop, self._steps = Workshop(), 0
+        self._runner, self._steps = JobRunner(), 0
         self._store = Store(Path(tempfile.gettempdir()) / f"trimtab-{study}")
 
     def do(self, description: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
@@ -65,10 +64,10 @@ class Actor:
                 with self._store.doing(need):  # actors of one node share the directory
                     if self._store.outcome(need) is None:
                         unpack(ray.get(inputs[need.identity]), self._store.place(need))
-            outcome = self._workshop.do(job, self._store, self._tick)
+            outcome = self._runner.do(job, self._store, self._tick)
             return {"archive": pack(outcome.path)}
         except Exception as error:
-            return {"error": words_of(error)}
+            return {"error": error_summary(error)}
 
     def _tick(self, steps: int) -> None:
         self._steps = steps
@@ -104,7 +103,7 @@ class OnRay:
         try:
             yield from queue.kept(store)
             while queue.waiting or under_way:
-                yield from queue.hopeless(store)
+                yield from queue.skip_unrunnable(store)
                 going = [job for _, job in under_way.values()]
                 for job in queue.ready(self._room() - sum(job.devices for job in going), going):
                     actor = self._idle([busy for busy, _ in under_way.values()], job.devices)

@@ -49,7 +49,7 @@ class Outcomes(dict[str, Outcome]):
 Work = Generator[Sequence[Job], Outcomes, Answer]
 
 
-class Studied(dict[str, Any]):
+class StudyResult(dict[str, Any]):
     """The answer of a finished study, as `--json` prints it; short in a prompt, and a table in a notebook."""
 
     @property
@@ -57,7 +57,7 @@ class Studied(dict[str, Any]):
         return self.get("sentence", "")
 
     def __repr__(self) -> str:
-        return f"Studied({self['run']}: {self.sentence or f'{len(self)} entries'})"
+        return f"StudyResult({self['run']}: {self.sentence or f'{len(self)} entries'})"
 
     def _repr_html_(self) -> str:
         rows = [(v["id"], v["claim"]["text"], v["word"]) for v in self.get("verdicts", ())]
@@ -99,7 +99,7 @@ class Study:
 
 
 @dataclass(frozen=True)
-class Where:
+class ExecutionOptions:
     """Where and how a study is carried out; nothing here changes its answer."""
 
     on: str = "local"
@@ -110,7 +110,7 @@ class Where:
     """Keep finished jobs in this directory, to share them between studies (default: in the study's own)."""
 
 
-HERE = Where()
+DEFAULT_EXECUTION = ExecutionOptions()
 
 
 def began(path: str | Path) -> bool:
@@ -118,7 +118,9 @@ def began(path: str | Path) -> bool:
     return (Path(path) / SPEC).is_file()
 
 
-def begin(study: Study, out: Path, where: Where = HERE, command: str = "", quiet: bool = True) -> Answer:
+def run_study(
+    study: Study, out: Path, where: ExecutionOptions = DEFAULT_EXECUTION, command: str = "", quiet: bool = True
+) -> Answer:
     """Carry out a study in a new directory; returns its answer."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"{out} already exists and is not empty; give another --run-dir, or resume it")
@@ -128,18 +130,18 @@ def begin(study: Study, out: Path, where: Where = HERE, command: str = "", quiet
     write_json(
         out / SPEC, {"schema": SCHEMA, "kind": study.kind, "asked": study.asked(), "store": store, "command": command}
     )
-    return _carry_out(study, out, doer, store, quiet)
+    return _execute(study, out, doer, store, quiet)
 
 
-def go_on(study: Study, out: Path, where: Where, store: str | None, quiet: bool = True) -> Answer:
+def resume_study(study: Study, out: Path, where: ExecutionOptions, store: str | None, quiet: bool = True) -> Answer:
     """Do what is left of a study in its directory."""
-    return _carry_out(study, out, executor(where.on, where.workers), where.store or store, quiet)
+    return _execute(study, out, executor(where.on, where.workers), where.store or store, quiet)
 
 
-def _carry_out(study: Study, out: Path, doer: Executor, store: str | None, quiet: bool) -> Answer:
+def _execute(study: Study, out: Path, doer: Executor, store: str | None, quiet: bool) -> Answer:
     try:
         with ending_on_request(), _timed(out) as times:
-            answer, outcomes = conduct(study, out, doer, Store(Path(store) if store else out / "store"), quiet)
+            answer, outcomes = drive(study, out, doer, Store(Path(store) if store else out / "store"), quiet)
             times["work"] = sum(outcome.seconds for outcome in outcomes.values())
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"`trimtab resume {out}` does what is left") from None
@@ -179,7 +181,7 @@ def ending_on_request() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def conduct(study: Study, out: Path, doer: Executor, store: Store, quiet: bool = True) -> tuple[Answer, Outcomes]:
+def drive(study: Study, out: Path, doer: Executor, store: Store, quiet: bool = True) -> tuple[Answer, Outcomes]:
     """A study's answer, by doing its rounds with `doer`; finished jobs come from and go to `store`."""
     outcomes, work = Outcomes(), study.work(out)
     with _Display(study, quiet) as display:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from trimtab.config import Config
-from trimtab.studies.job import Bench, Job, register
+from trimtab.studies.job import Job, JobContext, register
 from trimtab.training.device import network_of, threads_for
 
 
@@ -42,12 +42,12 @@ class Throughput(Job):
     def threads(self) -> int | None:
         return threads_for(network_of(self.config), self.config.devices)
 
-    def do(self, bench: Bench) -> dict[str, Any]:
+    def do(self, context: JobContext) -> dict[str, Any]:
         from trimtab.training.speed import measure
 
         measurements, total = [], len(self.num_envs) * self.repeats
         for repeat in range(self.repeats):
             for num_envs in self.num_envs:
                 measurements.append({"repeat": repeat} | measure(self.config.replace(num_envs=num_envs), self.seconds))
-                bench.tick(self.steps * len(measurements) // total)
+                context.tick(self.steps * len(measurements) // total)
         return {"found": measurements}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from trimtab.experiments.jobs.probing import Lens, lens_at
 from trimtab.gradient.probe_options import ProbeOptions
-from trimtab.studies.job import Bench, OfRun, register
+from trimtab.studies.job import JobContext, OfRun, register
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +50,7 @@ class Directions(OfRun):
         c = self.config
         return f"{c.env_id} {c.algo} {self.num_envs}x{self.num_steps} seed {c.seed}"
 
-    def do(self, bench: Bench) -> dict[str, Any]:
+    def do(self, context: JobContext) -> dict[str, Any]:
         import polars as pl
 
         from trimtab.training.records import write_parquet
@@ -66,14 +66,14 @@ class Directions(OfRun):
         rows: list[tuple] = []
         lambdas = self.gae_lambda or (self.config.lambda_used,)
         for k, step in enumerate(self.at):
-            lens = lens_at(bench.inputs[self.run.identity], step, options, bench.engines)
+            lens = lens_at(context.inputs[self.run.identity], step, options, context.engines)
             for j, gae_lambda in enumerate(lambdas):
                 place = (step, self.num_envs, self.num_steps, gae_lambda)
                 rows += [(name, *place, *rest) for name, *rest in self._look(lens, gae_lambda)]
-                bench.tick(self.steps * (k * len(lambdas) + j + 1) // (len(self.at) * len(lambdas)))
+                context.tick(self.steps * (k * len(lambdas) + j + 1) // (len(self.at) * len(lambdas)))
         schema = dict(zip(COLUMNS, (pl.String, pl.Int64, pl.Int64, pl.Int64, pl.Float64, pl.Int64, pl.Int64)))
         schema |= {name: pl.Float64 for name in ("value", "lo", "hi")}
-        write_parquet(bench.place / "directions.parquet", pl.DataFrame(rows, schema=schema, orient="row"))
+        write_parquet(context.place / "directions.parquet", pl.DataFrame(rows, schema=schema, orient="row"))
         return {"rows": len(rows)}
 
     def _look(self, lens: Lens, gae_lambda: float) -> Iterator[tuple]:

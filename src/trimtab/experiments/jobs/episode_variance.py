@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from trimtab.config import Config
-from trimtab.studies.job import Bench, OfRun, register
+from trimtab.studies.job import JobContext, OfRun, register
 
 
 @register
@@ -25,12 +25,12 @@ class EpisodicVariance(OfRun):
     def label(self) -> str:
         return f"{self.config.env_id} seed {self.config.seed}"
 
-    def do(self, bench: Bench) -> dict[str, Any]:
+    def do(self, context: JobContext) -> dict[str, Any]:
         from trimtab.training.opening import opened
 
         rows = []
         for step in self.at:
-            config, engine, state, _ = opened(bench.inputs[self.run.identity], step, bench.engines)
+            config, engine, state, _ = opened(context.inputs[self.run.identity], step, context.engines)
             rows += [{"step": step} | row for row in variances(config, engine.algorithm, state)]
             engine.close()
         return {"found": rows}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from trimtab.config import Config
-from trimtab.studies.job import Bench, OfRun, register
+from trimtab.studies.job import JobContext, OfRun, register
 
 LONGEST = 16  # steps of rows that are followed step by step, to compare with independent draws
 
@@ -29,7 +29,7 @@ class ExactBias(OfRun):
     def label(self) -> str:
         return f"{self.config.env_id} seed {self.config.seed}"
 
-    def do(self, bench: Bench) -> dict[str, Any]:
+    def do(self, context: JobContext) -> dict[str, Any]:
         import polars as pl
 
         from trimtab.training.opening import opened
@@ -37,10 +37,10 @@ class ExactBias(OfRun):
 
         rows = []
         for step in self.at:
-            config, engine, state, _ = opened(bench.inputs[self.run.identity], step, bench.engines)
+            config, engine, state, _ = opened(context.inputs[self.run.identity], step, context.engines)
             rows += [row | {"step": step} for row in self._at(config, engine.algorithm, state)]
             engine.close()
-        write_parquet(bench.place / "exact.parquet", pl.DataFrame(rows))
+        write_parquet(context.place / "exact.parquet", pl.DataFrame(rows))
         return {"rows": len(rows)}
 
     def _at(self, config: Config, algorithm: Any, state: Any) -> list[dict[str, Any]]:

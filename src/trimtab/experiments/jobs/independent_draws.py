@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trimtab.experiments.jobs.probing import Lens, lens_at
 from trimtab.gradient.probe_options import ProbeOptions
-from trimtab.studies.job import Bench, OfRun, register
+from trimtab.studies.job import JobContext, OfRun, register
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,19 +32,19 @@ class Draws(OfRun):
     def label(self) -> str:
         return f"{self.config.env_id} {self.num_envs}x{self.num_steps} seed {self.config.seed}"
 
-    def do(self, bench: Bench) -> dict[str, Any]:
+    def do(self, context: JobContext) -> dict[str, Any]:
         options = ProbeOptions(
             num_envs=self.num_envs, num_steps=self.num_steps, replicates=self.replicates, correlations=False
         )
         rows = []
         for k, step in enumerate(self.at):
-            lens = lens_at(bench.inputs[self.run.identity], step, options, bench.engines)
+            lens = lens_at(context.inputs[self.run.identity], step, options, context.engines)
             measured = lens.prober.measured(None)
             if measured.differences is None:
                 raise RuntimeError(f"{self.config.env_id} cannot be continued past its cuts, so its bias is not known")
             single = self._single(lens)
             rows.append({"step": step} | distances(measured.differences, single))
-            bench.tick(self.steps * (k + 1) // len(self.at))
+            context.tick(self.steps * (k + 1) // len(self.at))
         return {"found": rows}
 
     def _single(self, lens: Lens) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from trimtab.experiments.jobs.probing import Lens, lens_at
 from trimtab.gradient.probe_options import ProbeOptions
-from trimtab.studies.job import Bench, OfRun, register
+from trimtab.studies.job import JobContext, OfRun, register
 
 
 @register
@@ -31,7 +31,7 @@ class Minibatches(OfRun):
     def label(self) -> str:
         return f"{self.config.env_id} {self.num_envs}x{self.num_steps} seed {self.config.seed}"
 
-    def do(self, bench: Bench) -> dict[str, Any]:
+    def do(self, context: JobContext) -> dict[str, Any]:
         import polars as pl
 
         from trimtab.training.records import write_parquet
@@ -45,12 +45,12 @@ class Minibatches(OfRun):
         )
         rows = []
         for k, step in enumerate(self.at):
-            lens = lens_at(bench.inputs[self.run.identity], step, options, bench.engines)
+            lens = lens_at(context.inputs[self.run.identity], step, options, context.engines)
             rows += [(step, *row) for row in self._look(lens)]
-            bench.tick(self.steps * (k + 1) // len(self.at))
+            context.tick(self.steps * (k + 1) // len(self.at))
         schema = {"step": pl.Int64, "quantity": pl.String, "way": pl.String, "size": pl.Int64, "epoch": pl.Int64}
         schema |= {"replicate": pl.Int64, "value": pl.Float64}
-        write_parquet(bench.place / "minibatches.parquet", pl.DataFrame(rows, schema=schema, orient="row"))
+        write_parquet(context.place / "minibatches.parquet", pl.DataFrame(rows, schema=schema, orient="row"))
         return {"rows": len(rows)}
 
     def _look(self, lens: Lens) -> Iterator[tuple]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from trimtab.studies.job import Bench, OfRun, register
+from trimtab.studies.job import JobContext, OfRun, register
 
 
 @register
@@ -20,10 +20,10 @@ class Evaluation(OfRun):
     def steps(self) -> int:
         return 200 * self.episodes
 
-    def do(self, bench: Bench) -> dict[str, Any]:
+    def do(self, context: JobContext) -> dict[str, Any]:
         from trimtab.training.evaluation import evaluate_run
 
-        return {"value": evaluate_run(bench.inputs[self.run.identity], self.episodes)["eval/mean_reward"]}
+        return {"value": evaluate_run(context.inputs[self.run.identity], self.episodes)["eval/mean_reward"]}
 
 
 @register
@@ -34,13 +34,13 @@ class GreedyValue(OfRun):
     kind: ClassVar[str] = "greedy-value"
     steps: ClassVar[int] = 1
 
-    def do(self, bench: Bench) -> dict[str, Any]:
+    def do(self, context: JobContext) -> dict[str, Any]:
         import numpy as np
 
         from trimtab.gradient import exact
         from trimtab.training.opening import opened
 
-        config, engine, state, _ = opened(bench.inputs[self.run.identity], None)
+        config, engine, state, _ = opened(context.inputs[self.run.identity], None)
         algorithm, env = engine.algorithm, engine.algorithm.env
         obs = algorithm.normalized_obs(state.obs_stats, env.state_obs(), engine.hypers)
         greedy = np.asarray(algorithm.dist.mode(algorithm.agent.policy(state.params.policy, obs)))

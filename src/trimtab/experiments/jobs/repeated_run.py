@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from trimtab.studies.job import Bench, OfRun, register
+from trimtab.studies.job import JobContext, OfRun, register
 
 
 @register
@@ -19,12 +19,12 @@ class Repeated(OfRun):
     def steps(self) -> int:
         return self.run.steps
 
-    def do(self, bench: Bench) -> dict[str, Any]:
+    def do(self, context: JobContext) -> dict[str, Any]:
         import shutil
 
         from trimtab.training.repeat_run import repeat
 
-        again = bench.place / "again"
+        again = context.place / "again"
         shutil.rmtree(again, ignore_errors=True)  # of an attempt that was interrupted
-        comparison = repeat(bench.inputs[self.run.identity], again)
+        comparison = repeat(context.inputs[self.run.identity], again)
         return {name: value for name, value in comparison.items() if name != "run"}

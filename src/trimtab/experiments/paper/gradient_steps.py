@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trimtab.config import Config
-from trimtab.studies.job import Bench, OfRun, register
+from trimtab.studies.job import JobContext, OfRun, register
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -38,14 +38,14 @@ class Steps(OfRun):
     def label(self) -> str:
         return f"{self.run.label} {self.config.total_timesteps}"
 
-    def do(self, bench: Bench) -> dict[str, Any]:
+    def do(self, context: JobContext) -> dict[str, Any]:
         import jax
         import numpy as np
 
         from trimtab.training.opening import opened
         from trimtab.training.sample_gradients import PerSample
 
-        config, engine, state, _ = opened(bench.inputs[self.run.identity], None, bench.engines)
+        config, engine, state, _ = opened(context.inputs[self.run.identity], None, context.engines)
         algorithm, per_sample = engine.algorithm, PerSample(engine.algorithm.agent)
         shape = (self.sizes, config.minibatch, config.learning_rate)
         measure = _kept(algorithm, ("steps", *shape), lambda: jax.jit(_program(per_sample, self.sizes, config)))
@@ -57,7 +57,7 @@ class Steps(OfRun):
             arrays = [np.asarray(x, np.float64) for x in measure(state.params, samples, key)]
             for series, value in zip((squares, apart, rates, means), arrays):
                 series.append(value)
-            bench.tick(len(means) * 2 * max(self.sizes))
+            context.tick(len(means) * 2 * max(self.sizes))
         if not engine.reusable:
             draw.close()
             engine.close()
