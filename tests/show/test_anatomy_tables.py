@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from trimtab.gradient.anatomy import _numbers, as_json
+from trimtab.gradient.anatomy import as_json
 from trimtab.show.probe_tables import print_anatomy
 
 
