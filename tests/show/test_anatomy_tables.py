@@ -39,4 +39,4 @@ def test_plain_numbers_are_valid_json_and_complete(probed):
 
 
 def test_what_is_not_a_number_is_none():
-    assert anatomy._numbers([1.0, math.nan, math.inf]) == [1.0, None, None]
+    assert _numbers([1.0, math.nan, math.inf]) == [1.0, None, None]
