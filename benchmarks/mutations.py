@@ -209,7 +209,7 @@ MUTANTS = [
         "one effect of many contradicts a claim by chance",
         "experiments/claims.py",
         (("surely = [beyond(e, least, len(part)) for e in part]", "surely = [beyond(e, least) for e in part]"),),
-        "tests/studies/test_claims.py",
+        "tests/experiments/test_claims.py",
     ),
     Mutant(
         "half of a claim's parts are enough",
@@ -220,7 +220,7 @@ MUTANTS = [
                 "words = [_word([e for part in parts for e in part], least)]",
             ),
         ),
-        "tests/studies/test_notes.py",
+        "tests/experiments/test_notes.py",
     ),
     Mutant(
         "a diverged run keeps its last return",

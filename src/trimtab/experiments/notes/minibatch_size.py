@@ -11,7 +11,7 @@ import polars as pl
 from trimtab.config import Config
 from trimtab.core.estimate import UNRESOLVED
 from trimtab.experiments.claims import Claim, Evidence, Verdict, judge_all
-from trimtab.experiments.jobs import Minibatches
+from trimtab.experiments.jobs import MinibatchNoise
 from trimtab.experiments.notes.trained_runs import areas_of, contrast
 from trimtab.experiments.post.pendulum_runs import effect_over_seeds, gathered, step_at
 from trimtab.experiments.run_scores import BROKEN
@@ -87,10 +87,10 @@ class NotesMinibatch(Declared):
             runs[env_id, "1x1024", FEWEST] = [self._train(env_id, ONE_ENVIRONMENT, FEWEST, k) for k in seeds]
         return runs
 
-    def _noise(self) -> list[Minibatches]:
+    def _noise(self) -> list[MinibatchNoise]:
         sizes = (8, 16, 32, 64, 128, 256, 512)
         runs = [run for env_id in self.environments for run in self._runs()[env_id, "8x128", FEWEST]]
-        return [Minibatches(run, (step_at(run.config, 0.5, 10),), *SPLIT, sizes, 8) for run in runs]
+        return [MinibatchNoise(run, (step_at(run.config, 0.5, 10),), *SPLIT, sizes, 8) for run in runs]
 
     def jobs(self) -> list[Job]:
         return [*(run for runs in self._runs().values() for run in runs), *self._noise()]

@@ -10,7 +10,7 @@ import polars as pl
 from trimtab.config import Config
 from trimtab.core.estimate import Estimate
 from trimtab.experiments.claims import Claim, Evidence, Verdict, Word
-from trimtab.experiments.jobs import Repeated
+from trimtab.experiments.jobs import RepeatedRun
 from trimtab.experiments.source_study import Declared, Figure, Size
 from trimtab.studies.job import Job, Train
 from trimtab.studies.study_engine import Outcomes
@@ -40,7 +40,7 @@ class Reproducible(Declared):
     )
 
     def jobs(self) -> list[Job]:
-        return [Repeated(Train(config)) for config in self.configs()]
+        return [RepeatedRun(Train(config)) for config in self.configs()]
 
     def configs(self) -> list[Config]:
         steps, seed = STEPS[self.size], self.seed

@@ -12,7 +12,7 @@ from trimtab.advise.diagnosis import diagnose, tally
 from trimtab.config import ConfigError
 from trimtab.core.wording import nearest
 from trimtab.experiments.claims import Verdict
-from trimtab.experiments.jobs.policy_value import Evaluation, GreedyValue
+from trimtab.experiments.jobs import Evaluation, GreedyValue
 from trimtab.experiments.own.preset_targets import FULL, SIZES, Row
 from trimtab.experiments.source_study import Declared, Figure
 from trimtab.math import stats

@@ -11,8 +11,8 @@ import polars as pl
 
 from trimtab.core.estimate import Estimate
 from trimtab.experiments.claims import Claim, Evidence, Verdict, judge
+from trimtab.experiments.jobs import GradientSteps
 from trimtab.experiments.paper import suite
-from trimtab.experiments.paper.gradient_steps import Steps
 from trimtab.experiments.paper.trained import by_id
 from trimtab.experiments.source_study import Declared, Figure, Size
 from trimtab.math import stats
@@ -62,7 +62,7 @@ class Adam(Declared):
         "networks on compiled games, and the root mean square is over all components."
     )
 
-    def _asked(self) -> list[tuple[str, str, int, Steps]]:
+    def _asked(self) -> list[tuple[str, str, int, GradientSteps]]:
         entries = []
         for environment in GAMES[self.size]:
             base = suite.phasic(environment, self.size)
@@ -70,7 +70,7 @@ class Adam(Declared):
                 steps = base.total_timesteps // share
                 for seed in range(self.seed, self.seed + suite.SEEDS):
                     run = Train(base.replace(seed=seed, total_timesteps=steps), checkpoints=1)
-                    entries.append((environment, stage, seed, Steps(run, SIZES)))
+                    entries.append((environment, stage, seed, GradientSteps(run, SIZES)))
         return entries
 
     def jobs(self) -> list[Job]:

@@ -11,7 +11,7 @@ import polars as pl
 from trimtab.config import Config
 from trimtab.core.estimate import Estimate
 from trimtab.experiments.claims import Claim, Evidence, Verdict, judge, judge_all
-from trimtab.experiments.jobs import Directions, Draws, ExactBias
+from trimtab.experiments.jobs import Directions, ExactBias, IndependentDraws
 from trimtab.experiments.post import pendulum_runs
 from trimtab.experiments.post.pendulum_runs import FIRST, REPLICATES, SEEDS, effect_over_seeds, step_at
 from trimtab.experiments.source_study import Declared, Figure
@@ -101,9 +101,9 @@ class Bias(Declared):
             for split in SPLITS
         ]
 
-    def _draws(self) -> list[Draws]:
+    def _draws(self) -> list[IndependentDraws]:
         count = REPLICATES[self.size]
-        return [Draws(run, (step_at(run.config, FIRST),), *DRAWN, count) for run in self._sampled_runs()]
+        return [IndependentDraws(run, (step_at(run.config, FIRST),), *DRAWN, count) for run in self._sampled_runs()]
 
     def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
         exact = pendulum_runs.gathered(self._exact(), outcomes, "exact.parquet")

@@ -9,7 +9,7 @@ from typing import ClassVar
 import polars as pl
 
 from trimtab.experiments.claims import Claim, Evidence, Verdict, judge, judge_all
-from trimtab.experiments.jobs import Minibatches
+from trimtab.experiments.jobs import MinibatchNoise
 from trimtab.experiments.post import pendulum_runs
 from trimtab.experiments.post.pendulum_runs import LONG, SECOND, SHORT, effect_over_seeds, step_at
 from trimtab.experiments.source_study import Declared, Figure
@@ -23,7 +23,7 @@ SHUFFLED, ROWS = "shuffled samples", "whole rows"
 
 P9 = Claim(
     "P9",
-    "Minibatches add sub-sampling variance; drift and clipping add bias.",
+    "MinibatchNoise add sub-sampling variance; drift and clipping add bias.",
     "post, Bias and Variance Due to Mini-batches",
     "Three parts, all needed, each above 0 beyond the interval over seeds: the sub-sampling variance of minibatches of "
     "32 over the variance of the batch; the fall, from the first to the last epoch, of the cosine of minibatch "
@@ -45,7 +45,7 @@ DIFFERENT = (
 
 @dataclass(frozen=True)
 class Minibatch(Declared):
-    """Minibatches of the post's Pendulum batches, cut in three ways."""
+    """MinibatchNoise of the post's Pendulum batches, cut in three ways."""
 
     kind: ClassVar[str] = "post/minibatch"
     summary: ClassVar[str] = "What noise and bias do minibatches add?"
@@ -56,12 +56,12 @@ class Minibatch(Declared):
     def jobs(self) -> list[Job]:
         return list(self._looks())
 
-    def _looks(self) -> list[Minibatches]:
+    def _looks(self) -> list[MinibatchNoise]:
         count = {"quick": 12, "default": 48, "full": 128}[self.size]
         jobs = []
         for run in pendulum_runs.trained(self.size, self.seed):
             steps = tuple(sorted({step_at(run.config, share) for share in STAGES.values()}))
-            jobs += [Minibatches(run, steps, *split, SIZES, count) for split in (LONG, SHORT)]
+            jobs += [MinibatchNoise(run, steps, *split, SIZES, count) for split in (LONG, SHORT)]
         return jobs
 
     def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:

@@ -8,8 +8,8 @@ import pytest
 import tiny
 
 from trimtab.experiments.catalogue import KINDS
-from trimtab.experiments.jobs import Directions, Draws, ExactBias, Minibatches
-from trimtab.experiments.jobs.independent_draws import distances
+from trimtab.experiments.jobs import Directions, ExactBias, IndependentDraws, MinibatchNoise
+from trimtab.experiments.jobs.gradient_jobs import bias_distances
 from trimtab.experiments.post import (
     bias_by_steps,
     env_step_split,
@@ -268,7 +268,7 @@ def test_bias_over_the_length_of_rows(fall, word):
 
 def test_distances_are_without_the_bias_of_squaring_noise():
     rng = np.random.default_rng(0)
-    found = [distances(rng.normal(0.5, 1, (40, 8)), rng.normal(0.5, 3, (60, 8))) for _ in range(400)]
+    found = [bias_distances(rng.normal(0.5, 1, (40, 8)), rng.normal(0.5, 3, (60, 8))) for _ in range(400)]
     for name, expected in {"rows": 2.0, "single": 2.0, "gap": 0.0}.items():
         values = np.array([f[name] for f in found])
         assert abs(values.mean() - expected) < 4 * values.std() / 20
@@ -362,9 +362,9 @@ def test_exact_bias_is_that_of_a_probe_and_the_same_along_rows(shop):
 
 def test_minibatches_and_draws_of_a_run(shop):
     do, run = shop
-    table = pl.read_parquet(do(Minibatches(run, (64,), 2, 8, (4, 8), 4)).path / "minibatches.parquet")
+    table = pl.read_parquet(do(MinibatchNoise(run, (64,), 2, 8, (4, 8), 4)).path / "minibatches.parquet")
     ways = table.filter(pl.col("quantity") == "subsampling").group_by("way", "size").agg(pl.col("value").mean())
     assert len(ways) == 6 and (ways["value"] >= 0).all()
     assert set(table["quantity"]) >= {"batch_variance", "sample_variance", "drift", "clip_bias"}
-    found = do(Draws(run, (64,), 4, 8, 4)).result["found"][0]
+    found = do(IndependentDraws(run, (64,), 4, 8, 4)).result["found"][0]
     assert set(found) == {"step", "rows", "single", "gap", "unit"} and found["unit"] > 0

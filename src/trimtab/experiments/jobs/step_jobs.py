@@ -22,7 +22,7 @@ ADAM_LENGTH = 0.23  # of Adam's direction per parameter where gradients are most
 
 @register
 @dataclass(frozen=True)
-class Steps(OfRun):
+class GradientSteps(OfRun):
     """At the end of a run, for every size n of minibatch: the root mean square of its gradient, and where two SGD steps
     of size n and α lead, against one of size 2n and 2α."""
 

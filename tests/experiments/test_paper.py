@@ -12,6 +12,7 @@ import pytest
 from studies.small import small_grid
 from trimtab.config import Config
 from trimtab.core.estimate import Estimate
+from trimtab.experiments.jobs import step_jobs as steps
 from trimtab.experiments.paper import (
     adam_step_size,
     batch_sizes,
@@ -21,9 +22,6 @@ from trimtab.experiments.paper import (
     staleness,
     suite,
     table5,
-)
-from trimtab.experiments.paper import (
-    gradient_steps as steps,
 )
 from trimtab.experiments.paper.ablations import Betas, Linear
 from trimtab.experiments.paper.invariance import Invariance, differences
@@ -593,5 +591,5 @@ def test_a_study_trains_judges_and_draws_at_a_tiny_size(tmp_path, monkeypatch):
 
 def test_workers_know_the_kinds_of_jobs_that_studies_bring():
     run = jobs.Train(suite.phasic("CartPole-v1", "quick"), checkpoints=1)
-    job = steps.Steps(run, (4, 8))
+    job = steps.GradientSteps(run, (4, 8))
     assert jobs.from_dict(job.as_dict()) == job and jobs.from_dict(job.as_dict()).identity == job.identity
