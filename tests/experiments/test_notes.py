@@ -5,8 +5,8 @@ import math
 
 import polars as pl
 import pytest
-
 from studies.small import small_variances
+
 from trimtab import cli
 from trimtab.core.estimate import Estimate
 from trimtab.experiments import catalogue, costs

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 import pytest
-
 from studies.small import small_grid
+
 from trimtab.config import Config
 from trimtab.core.estimate import Estimate
 from trimtab.experiments.jobs import step_jobs as steps

@@ -147,7 +147,9 @@ class ExactBias(_Exact):
 
         from trimtab.training.records import write_parquet
 
-        rows = [row | {"step": step} for step, policy in _policies(self, context, self.at) for row in self._rows(policy)]
+        rows = [
+            row | {"step": step} for step, policy in _policies(self, context, self.at) for row in self._rows(policy)
+        ]
         write_parquet(context.place / "exact.parquet", pl.DataFrame(rows))
         return {"rows": len(rows)}
 
@@ -178,7 +180,9 @@ class EpisodicVariance(_Exact):
     kind: ClassVar[str] = "episodic-variance"
 
     def do(self, context: JobContext) -> dict[str, Any]:
-        rows = [{"step": step} | row for step, policy in _policies(self, context, self.at) for row in _variances(policy)]
+        rows = [
+            {"step": step} | row for step, policy in _policies(self, context, self.at) for row in _variances(policy)
+        ]
         return {"found": rows}
 
 
