@@ -23,7 +23,7 @@ from typing import Any
 from trimtab import presets
 from trimtab.advise.planning import look, number_of_parameters
 from trimtab.config import from_dict
-from trimtab.training import memory_estimate
+from trimtab.training import resource_estimates
 from trimtab.training.device import machine
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
@@ -111,7 +111,7 @@ def peak(num_envs: int, num_steps: int, devices: int, channels: Sequence[int]) -
         "channels": list(channels),
         "peak": resident(num_envs, num_steps),
         "small": resident(2, 8),
-        "estimate": memory_estimate.estimate(config, spec, number_of_parameters(config, spec)).total,
+        "estimate": resource_estimates.estimate_memory(config, spec, number_of_parameters(config, spec)).total,
     }
 
 
@@ -190,10 +190,12 @@ def _memory(rows: list[dict[str, Any]]) -> list[str]:
     ]
     for row in rows:
         taken = row["peak"] - row["small"]
-        sizes = [memory_estimate.human(row[name]) for name in ("peak", "small")] + [memory_estimate.human(taken)]
+        sizes = [resource_estimates.format_bytes(row[name]) for name in ("peak", "small")] + [
+            resource_estimates.format_bytes(taken)
+        ]
         channels = "-".join(map(str, row["channels"]))
         named = f"{row['num_envs']} × {row['num_steps']} | {channels} | {row['devices']}"
-        estimate = memory_estimate.human(row["estimate"])
+        estimate = resource_estimates.format_bytes(row["estimate"])
         lines.append(f"| {named} | {' | '.join(sizes)} | {estimate} | {taken / row['estimate']:.2f} |")
     return lines
 

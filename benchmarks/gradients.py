@@ -105,13 +105,13 @@ def full_probe_seconds() -> dict[str, float]:
     from trimtab.gradient.probe_options import ProbeOptions
     from trimtab.gradient.probing import Prober
     from trimtab.presets import load
+    from trimtab.training.engine_setup import load_engine
     from trimtab.training.loop import train
-    from trimtab.training.opening import opened
 
     with tempfile.TemporaryDirectory() as folder:
         config = from_dict(load("ppo/Pendulum-v1") | {"num_envs": 4, "num_steps": 256, "total_timesteps": 20_480})
         run = train(config, Path(folder) / "run", checkpoints=1)
-        config, engine, state, step = opened(run.path, None)
+        config, engine, state, step = load_engine(run.path, None)
         prober = Prober(config, engine.algorithm, state, ProbeOptions(replicates=32))
         begun = time.perf_counter()
         prober.anatomy(step)

@@ -18,10 +18,10 @@ from typing import Any
 from benchmarks.devices import DEFAULT, RESULTS
 from trimtab.advise.planning import look, number_of_parameters
 from trimtab.config import Config
-from trimtab.config.device_shares import averaged, shared_by
+from trimtab.config.device_shares import averaged_gradients, with_devices
 from trimtab.experiments.paper.invariance import Invariance
 from trimtab.studies.job import Train
-from trimtab.training.memory_estimate import FLOAT, estimate_each, human
+from trimtab.training.resource_estimates import FLOAT_BYTES, estimate_device_memory, format_bytes
 
 COUNTS = (1, 4, 8)
 NETWORKS = {"1 Gbit/s": 1e9 / 8, "10 Gbit/s": 10e9 / 8, "100 Gbit/s": 100e9 / 8}  # bytes per second
@@ -44,11 +44,11 @@ class Kind:
     @property
     def gradients(self) -> int:
         """Averaged over a run."""
-        return averaged(self.config)
+        return averaged_gradients(self.config)
 
     def sent(self, devices: int) -> float:
         """Bytes that each device sends (and receives) for one average, by a ring: 2 (k - 1) / k of the gradient."""
-        return 2 * (devices - 1) / devices * FLOAT * self.parameters
+        return 2 * (devices - 1) / devices * FLOAT_BYTES * self.parameters
 
     def between(self, seconds: float, devices: int) -> float:
         """Seconds of computing between two averages, if `devices` share it without loss."""
@@ -134,8 +134,8 @@ def _duration(steps: float, speeds: list[float], unit: str) -> str:
 
 def _memory(kind: Kind) -> list[str]:
     spec = look(kind.config)
-    each = {k: estimate_each(shared_by(kind.config, k), spec, kind.parameters) for k in COUNTS}
-    words = "; ".join(f"{k}: {human(size.total)}" for k, size in each.items())
+    each = {k: estimate_device_memory(with_devices(kind.config, k), spec, kind.parameters) for k in COUNTS}
+    words = "; ".join(f"{k}: {format_bytes(size.total)}" for k, size in each.items())
     return [
         f"Memory of each device at {kind.config.num_envs} × {kind.config.num_steps}, at least (mostly the buffer of "
         f"a PPG phase), by devices: {words}.",
@@ -148,7 +148,8 @@ def _volume(found: list[Kind]) -> list[str]:
         "## Communication",
         "",
         f"Devices average one gradient per step: 4 bytes × {found[0].parameters:,} parameters = "
-        f"{human(FLOAT * found[0].parameters)}. In a ring each of k devices sends and receives 2 (k − 1) / k of that. "
+        f"{format_bytes(FLOAT_BYTES * found[0].parameters)}. "
+        "In a ring each of k devices sends and receives 2 (k − 1) / k of that. "
         "Moments and statistics besides are a few numbers. k must divide N.",
         "",
         "| N | algorithm | runs | minibatch | gradient steps of a run | sent by each of 4 devices, a run | of 8 |",
@@ -156,7 +157,10 @@ def _volume(found: list[Kind]) -> list[str]:
     ]
     for kind in found:
         c = kind.config
-        sent = [human(kind.sent(k) * kind.gradients) if c.num_envs % k == 0 else "cannot be shared" for k in COUNTS[1:]]
+        sent = [
+            format_bytes(kind.sent(k) * kind.gradients) if c.num_envs % k == 0 else "cannot be shared"
+            for k in COUNTS[1:]
+        ]
         sizes = f"{c.minibatch:,}, auxiliary {c.aux_minibatch:,}"
         text.append(f"| {c.num_envs} | {c.algo} | {kind.runs} | {sizes} | {kind.gradients:,} | {' | '.join(sent)} |")
     return text
@@ -181,7 +185,7 @@ def _dominates(found: list[Kind], seconds: float) -> list[str]:
                 computing, sent = kind.between(seconds / faster, count), kind.sent(count)
                 shares = [f"{sent / speed / (sent / speed + computing):.1%}" for speed in NETWORKS.values()]
                 text.append(
-                    f"| {envs} | {count} | {faster:,} | {_time(computing)} | {human(sent / computing)}/s | "
+                    f"| {envs} | {count} | {faster:,} | {_time(computing)} | {format_bytes(sent / computing)}/s | "
                     f"{' | '.join(shares)} |"
                 )
     text += [

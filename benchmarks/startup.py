@@ -30,18 +30,18 @@ import json, time
 marks = [time.perf_counter()]
 mark = lambda: marks.append(time.perf_counter())
 try:
-    from trimtab.training import device, opening
-    fitting = opening.fitting
-except ImportError:
-    from trimtab import device, training
-    fitting = training._fitting
+    from trimtab.training import device
+    from trimtab.training.engine_setup import build_engine_checked
+except ImportError:  # a version before the rooms
+    from trimtab.runs import device
+    from trimtab.runs.opening import fitting as build_engine_checked
 from trimtab import config, presets
 import trimtab
 device.prepare(1)
 import jax; jax.devices()
 mark()
 values = {"env_id": "CartPole-v1", "num_envs": 4, "num_steps": 128, "hidden_sizes": [64, 64]}
-engine = fitting(config.from_dict(values)); mark()
+engine = build_engine_checked(config.from_dict(values)); mark()
 state = engine.init(1); jax.block_until_ready(jax.tree.leaves(state.params)); mark()
 engine.compile(state); mark()
 state, wait = engine.launch(state, 1); wait(); mark()

@@ -71,7 +71,7 @@ def update(config: Config, iterations: int = 20) -> Callable[[], None]:
     _, rows = jax.jit(algorithm.collect)(state, hypers)
     learn = jax.jit(
         lambda state, hypers: jax.lax.fori_loop(
-            0, iterations, lambda _, state: engine.strong(algorithm.learn(state, rows, hypers)[0]), state
+            0, iterations, lambda _, state: engine.strip_weak_types(algorithm.learn(state, rows, hypers)[0]), state
         )
     )
     return lambda: jax.block_until_ready(learn(state, hypers).params)

@@ -20,6 +20,7 @@ import polars as pl
 from trimtab.core.estimate import Estimate
 from trimtab.core.quantities import quantity
 from trimtab.core.wording import plain
+from trimtab.core.writing import write_atomically, write_json
 from trimtab.experiments.catalogue import DECLARED
 from trimtab.experiments.ledger import counted, judged_rows
 from trimtab.show import split_columns, verdicts
@@ -28,7 +29,6 @@ from trimtab.show.study_page import time_taken
 from trimtab.show.tune_page import changed
 from trimtab.studies.study_engine import time_of
 from trimtab.training.device import machine
-from trimtab.training.records import write_atomically, write_json
 
 RESULTS = Path(__file__).parent / "results"
 LARGEST = 500_000  # bytes of a figure or a table

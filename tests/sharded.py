@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec
 
 from trimtab import envs
 from trimtab.config import Config
-from trimtab.config.device_shares import shared_by
+from trimtab.config.device_shares import with_devices
 from trimtab.gradient.measurements import frame_of
 from trimtab.gradient.probing import probe
 from trimtab.math import across_devices, minibatch
@@ -56,7 +56,7 @@ def plan_orders(count: int) -> None:
 
     def planned(original):
         def order(key, size, *more):
-            if across_devices.count() > 1:
+            if across_devices.device_count() > 1:
                 return original(jax.random.key(jax.lax.axis_index(across_devices.DEVICES)), size, *more)
             parts = [original(jax.random.key(d), size // count, *more) for d in range(count)]
             return jnp.concatenate([numbered(part, d, count) for d, part in enumerate(parts)], axis=1)
@@ -110,7 +110,7 @@ def both_engines(config: Config):
         engine.close()
         return found
 
-    return first(config), first(shared_by(config, 1))
+    return first(config), first(with_devices(config, 1))
 
 
 def probe_on_both(count: int) -> None:

@@ -45,7 +45,6 @@ LIGHT_MODULES = (
     "math.stats",
     "training.records",
     "training.run",
-    "training.sinks",
     "training.progress",
     "training.device",
     "training.numpy_policy",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.training.learning_curve import BINS, learning_curve
+from trimtab.training.run import BINS, learning_curve
 
 
 def slow(ends, returns, steps, bins):

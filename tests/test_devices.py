@@ -20,10 +20,10 @@ from test_runs import assert_same, flags_of, one_line, recorded, trimtab
 from trimtab import cli
 from trimtab.advise.rescaling import rescale
 from trimtab.config import Config, ConfigError
-from trimtab.config.device_shares import averaged, shared_by
+from trimtab.config.device_shares import averaged_gradients, with_devices
 from trimtab.envs.base import Discrete, Spec
 from trimtab.experiments.own.devices_learning import COLUMNS, Devices, _differences
-from trimtab.training import hosts, memory_estimate
+from trimtab.training import hosts, resource_estimates
 from trimtab.training.records import Checkpoint, RunDir
 
 HERE = Path(__file__).parent
@@ -100,7 +100,7 @@ def test_defaults_are_made_of_whole_shares():
         config.derived()["devices"] == "4, each with 1 environments and 2 samples of every minibatch, its own shuffled"
     )
     assert "devices" not in Config().derived()
-    assert shared_by(config, 1).minibatches == 3
+    assert with_devices(config, 1).minibatches == 3
 
 
 def test_missing_devices_are_refused(tmp_path, capsys):
@@ -135,13 +135,16 @@ def test_rescaling_to_devices_and_back_leads_back():
 def test_memory_of_a_device_is_its_share_and_all_parameters(capsys):
     spec = Spec("Box", "native", (3,), "float32", Discrete(2), 200, True)
     one, two = Config(num_envs=8), Config(num_envs=8, devices=2)
-    each, whole = memory_estimate.estimate_each(two, spec, 1000), memory_estimate.estimate(one, spec, 1000)
+    each, whole = (
+        resource_estimates.estimate_device_memory(two, spec, 1000),
+        resource_estimates.estimate_memory(one, spec, 1000),
+    )
     assert each.parts["rollout"] * 2 == whole.parts["rollout"]
     assert each.parts["parameters and optimizer"] == whole.parts["parameters and optimizer"]
-    assert memory_estimate.estimate(two, spec, 1000).total == 2 * each.total
-    memory_estimate.refuse_what_cannot_fit(two, spec, 1000, each.total)  # an accelerator's memory is for its share
+    assert resource_estimates.estimate_memory(two, spec, 1000).total == 2 * each.total
+    resource_estimates.check_memory(two, spec, 1000, each.total)  # an accelerator's memory is for its share
     with pytest.raises(ConfigError, match="needs at least"):
-        memory_estimate.refuse_what_cannot_fit(two, spec, 1000, each.total - 1)
+        resource_estimates.check_memory(two, spec, 1000, each.total - 1)
     assert cli.main(["plan", "CartPole-v1", "--num-envs", "8", "--devices", "2", "--json"]) == 0
     derived = json.loads(capsys.readouterr().out)["derived"]
     assert {"devices", "each of the devices", "averaged between them"} <= derived.keys()
@@ -149,9 +152,9 @@ def test_memory_of_a_device_is_its_share_and_all_parameters(capsys):
 
 def test_gradients_that_are_averaged_are_those_of_the_epochs_and_of_the_auxiliary_phases():
     config = Config(num_envs=2, num_steps=8, num_minibatches=4, update_epochs=1, value_epochs=3, total_timesteps=64)
-    assert averaged(config) == 4 * 4 * 3
+    assert averaged_gradients(config) == 4 * 4 * 3
     phasic = config.replace(algo="ppg", policy_iterations=2, aux_epochs=5, aux_minibatch_size=16)
-    assert averaged(phasic) == 4 * 4 * 3 + 2 * 5 * 2
+    assert averaged_gradients(phasic) == 4 * 4 * 3 + 2 * 5 * 2
 
 
 # Several processes -----------------------------------------------------------------------------------------

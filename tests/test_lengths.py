@@ -12,10 +12,10 @@ from test_runs import Killed, assert_same, compile_once, die_at, recorded  # noq
 from trimtab import cli
 from trimtab.config import ConfigError
 from trimtab.training import loop
-from trimtab.training.opening import opened
+from trimtab.training.engine_setup import load_engine
 from trimtab.training.records import RunDir, RunError
 from trimtab.training.repeat_run import repeat
-from trimtab.training.warm_start import Start, going_on
+from trimtab.training.warm_start import StartCheckpoint, extend_segments
 
 CONFIG = tiny.config(
     anneal_lr="linear", ent_anneal=0.5, norm_obs=True, norm_reward=True, time_limit=7, total_timesteps=64
@@ -81,17 +81,17 @@ def test_segments_end_where_the_run_fell_back_to():
     plain = lambda segments: [(s["step"], s["total_timesteps"]) for s in segments]
     longer = tiny.config(total_timesteps=128)
     two = [{"step": 0, "total_timesteps": 64}, {"step": 64, "total_timesteps": 128}]
-    assert plain(going_on(two, 96, longer, exact=True)) == [(0, 64), (64, 128)]
-    assert plain(going_on(two, 48, longer, exact=True)) == [(0, 64), (48, 128)]
-    assert plain(going_on(two, 96, longer, exact=False)) == [(0, 64), (64, 128), (96, 128)]
-    assert plain(going_on(two, 0, longer, exact=True)) == [(0, 128)]
+    assert plain(extend_segments(two, 96, longer, exact=True)) == [(0, 64), (64, 128)]
+    assert plain(extend_segments(two, 48, longer, exact=True)) == [(0, 64), (48, 128)]
+    assert plain(extend_segments(two, 96, longer, exact=False)) == [(0, 64), (64, 128), (96, 128)]
+    assert plain(extend_segments(two, 0, longer, exact=True)) == [(0, 128)]
 
 
 def test_a_run_starts_from_anothers_parameters_and_says_what_it_takes(tmp_path):
     first = loop.train(CONFIG, tmp_path / "first", checkpoints=2)
     said = []
     other = CONFIG.replace(learning_rate=1e-3, total_timesteps=32)
-    begun = loop.train(other, tmp_path / "begun", start=Start.at(first.path), say=said.append)
+    begun = loop.train(other, tmp_path / "begun", start=StartCheckpoint.from_run(first.path), say=said.append)
     old, new = (dict(RunDir.open(p).read_checkpoint(c)) for p, c in _ends(first, begun))
     params = [name for name in old if name.startswith(("params.", "state.obs_stats", "state.reward_scale.stats"))]
     assert len(params) > 8 and all((old[name] == new[name]).all() for name in params)
@@ -107,11 +107,13 @@ def test_a_run_starts_from_anothers_parameters_and_says_what_it_takes(tmp_path):
 def test_a_critic_says_the_same_in_a_run_that_starts_from_it(before, after, tmp_path):
     far = tiny.config(env_id="Pendulum-v1", time_limit=7, total_timesteps=64)
     first = loop.train(far.replace(norm_value=before), tmp_path / "first", checkpoints=1)
-    begun = loop.train(far.replace(norm_value=after), tmp_path / "begun", start=Start.at(first.path), until=0, **silent)
+    begun = loop.train(
+        far.replace(norm_value=after), tmp_path / "begun", start=StartCheckpoint.from_run(first.path), until=0, **silent
+    )
     obs = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     said = []
     for path, step in ((first.path, None), (begun.path, 0)):
-        _, engine, state, _ = opened(path, step)
+        _, engine, state, _ = load_engine(path, step)
         said.append(np.asarray(engine.algorithm.critic(state, jnp.asarray(obs[:, None])))[:, 0])
         engine.close()
     np.testing.assert_allclose(*said, rtol=1e-4, atol=1e-4)
@@ -120,10 +122,10 @@ def test_a_critic_says_the_same_in_a_run_that_starts_from_it(before, after, tmp_
 def test_normalizers_that_differ_are_not_mixed(tmp_path):
     first = loop.train(CONFIG, tmp_path / "first", until=0)
     with pytest.raises(ConfigError, match=r"norm_obs=False: .*nearest: true"):
-        loop.train(CONFIG.replace(norm_obs=False), tmp_path / "no", start=Start.at(first.path))
+        loop.train(CONFIG.replace(norm_obs=False), tmp_path / "no", start=StartCheckpoint.from_run(first.path))
     said = []
     other = CONFIG.replace(norm_reward=False)
-    loop.train(other, tmp_path / "raw", start=Start.at(first.path), until=0, say=said.append)
+    loop.train(other, tmp_path / "raw", start=StartCheckpoint.from_run(first.path), until=0, say=said.append)
     assert "policy, observation normalizer; all else is new" in said[0]
 
 
@@ -133,7 +135,7 @@ def _ends(first, begun):
 
 def test_the_optimizer_comes_along_if_asked_for(tmp_path):
     first = loop.train(CONFIG, tmp_path / "first", checkpoints=2)
-    begun = loop.train(CONFIG, tmp_path / "begun", start=Start.at(first.path, None, True), **silent)
+    begun = loop.train(CONFIG, tmp_path / "begun", start=StartCheckpoint.from_run(first.path, None, True), **silent)
     old, new = (RunDir.open(p).read_checkpoint(c) for p, c in _ends(first, begun))
     moments = [name for name in old if name.startswith("state.optimizer.")]
     assert moments and all((old[name] == new[name]).all() for name in moments)
@@ -143,7 +145,7 @@ def test_the_optimizer_comes_along_if_asked_for(tmp_path):
 
 def test_a_start_killed_before_its_first_checkpoint_resumes_from_the_same_parameters(tmp_path):
     first = loop.train(CONFIG, tmp_path / "first", checkpoints=2)
-    start = Start.at(first.path)
+    start = StartCheckpoint.from_run(first.path)
     whole = loop.train(CONFIG, tmp_path / "whole", start=start, checkpoints=2, **silent)
     loop.train(CONFIG, tmp_path / "killed", start=start, checkpoints=2, until=0, **silent)
     shutil.rmtree(tmp_path / "killed" / "checkpoints" / f"{0:012d}")
@@ -163,10 +165,10 @@ def test_what_does_not_fit_is_refused_and_writes_nothing(tmp_path):
         ({"env_id": "Acrobot-v1", "time_limit": None}, "env_id.*nearest: CartPole-v1"),
     ):
         with pytest.raises(ConfigError, match=says):
-            loop.train(CONFIG.replace(**changes), tmp_path / "no", start=Start.at(first.path))
+            loop.train(CONFIG.replace(**changes), tmp_path / "no", start=StartCheckpoint.from_run(first.path))
     with pytest.raises(ConfigError, match=r"optimizer.*nearest: adam"):
         sgd = CONFIG.replace(optimizer="sgd")
-        loop.train(sgd, tmp_path / "no", start=Start.at(first.path, None, True))
+        loop.train(sgd, tmp_path / "no", start=StartCheckpoint.from_run(first.path, None, True))
     assert not (tmp_path / "no").exists()
 
 

@@ -6,7 +6,7 @@ import optax
 import pytest
 
 from trimtab.math.optimizers import OPTIMIZERS
-from trimtab.training.parameter_step import descend
+from trimtab.math.step_sizes import descend
 
 HYPERS = {
     "adam_beta1": 0.8,
@@ -24,7 +24,7 @@ HYPERS = {
 def test_steps_are_those_of_optax(kind, peer):
     rng = np.random.default_rng(0)
     params = there = jnp.asarray(rng.normal(size=7), jnp.float32)
-    state, other = OPTIMIZERS[kind].begin(params), peer.init(there)
+    state, other = OPTIMIZERS[kind].init(params), peer.init(there)
     hypers = {name: jnp.float32(value) for name, value in HYPERS.items()}
     for _ in range(5):
         gradient = jnp.asarray(rng.normal(size=7), jnp.float32)

@@ -11,10 +11,10 @@ import tiny
 
 from trimtab.gradient.host_rows import sampler
 from trimtab.math import normalize
+from trimtab.math.step_sizes import adapt_to_kl
 from trimtab.nets.mlp import ACTIVATIONS, MLP
 from trimtab.training import snapshot, update
 from trimtab.training.algorithm import hypers_of
-from trimtab.training.parameter_step import adapted
 from trimtab.training.sample_gradients import FullObjective, PerSample
 
 # The adaptive step size ------------------------------------------------------------------------------------
@@ -34,11 +34,11 @@ def steered(rate, kls, desired):
 
 def test_the_step_size_follows_the_rule_and_stays_within_its_bounds():
     kls = [0.0, 0.001, 0.004, 0.005, 0.02, 0.0201, *[1.0] * 20, 0.01, *[1e-4] * 30]
-    step = lambda rate, kl: 2 * (adapted(rate, kl, jnp.float32(0.01)),)
+    step = lambda rate, kl: 2 * (adapt_to_kl(rate, kl, jnp.float32(0.01)),)
     _, rates = jax.lax.scan(step, jnp.float32(1e-3), jnp.asarray(kls))
     np.testing.assert_allclose(rates, steered(1e-3, kls, 0.01), rtol=1e-5)
     assert min(rates) == pytest.approx(1e-5) and max(rates) == pytest.approx(1e-2)
-    below = float(adapted(jnp.float32(1e-5), jnp.float32(-2e-9), jnp.float32(0.01)))
+    below = float(adapt_to_kl(jnp.float32(1e-5), jnp.float32(-2e-9), jnp.float32(0.01)))
     assert below == pytest.approx(1.5e-5), "too small to tell from 0 is small"
 
 

@@ -23,9 +23,9 @@ from trimtab.nets.agent import Agent, distribution_for
 from trimtab.nets.heads import clip_action
 from trimtab.training import loop, standalone_numpy
 from trimtab.training import numpy_policy as policies
+from trimtab.training.engine_setup import load_engine
 from trimtab.training.manifest import environment
 from trimtab.training.numpy_policy import policy_of
-from trimtab.training.opening import opened
 from trimtab.training.records import RunDir, RunError
 
 KINDS = {
@@ -51,7 +51,7 @@ def original(run):
 def test_outputs_and_actions_are_those_of_the_trained_network(run, original):
     policy = run.policy()
     np.testing.assert_allclose(policy.outputs(original.observations), original.outputs, atol=1e-6)
-    _, engine, state, _ = opened(run.path, None)
+    _, engine, state, _ = load_engine(run.path, None)
     observations = jax.numpy.asarray(original.observations)
     wanted = jax.jit(engine.algorithm.act_greedily)(state.params, state.obs_stats, observations, engine.hypers)
     np.testing.assert_allclose(policy(original.observations), wanted, atol=1e-6)

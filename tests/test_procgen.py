@@ -10,7 +10,7 @@ from trimtab import cli, envs, presets
 from trimtab.config import ConfigError, from_dict
 from trimtab.envs import procgen
 from trimtab.envs.known_ids import PROCGEN_MODES
-from trimtab.training import loop, memory_estimate
+from trimtab.training import loop, resource_estimates
 from trimtab.training.engine import build
 from trimtab.training.records import RunDir
 
@@ -79,16 +79,16 @@ def test_presets_are_the_papers_settings(algo):
 
 
 def test_the_papers_phase_is_refused_where_it_does_not_fit(runs, monkeypatch, capsys):
-    monkeypatch.setattr(memory_estimate, "host_memory", lambda: 16 * 10**9)
+    monkeypatch.setattr(resource_estimates, "host_memory", lambda: 16 * 10**9)
     line = refusal(capsys, "train procgen/starpilot-hard --algo ppg-ewma")
     for part in ("policy_iterations=32", "PPG phase 25.8 GB", "16 GB are available", "nearest: "):
         assert part in line
     near = int(line.rsplit("nearest: ", 1)[1])
     config = from_dict(presets.load("ppg-ewma/procgen") | {"policy_iterations": near})
     spec = envs.make("procgen/starpilot-hard", num_envs=1).spec
-    memory_estimate.refuse_what_cannot_fit(config, spec, 1_300_000, 16 * 10**9)
+    resource_estimates.check_memory(config, spec, 1_300_000, 16 * 10**9)
     with pytest.raises(ConfigError):
-        memory_estimate.refuse_what_cannot_fit(config.replace(policy_iterations=near + 1), spec, 1_300_000, 16 * 10**9)
+        resource_estimates.check_memory(config.replace(policy_iterations=near + 1), spec, 1_300_000, 16 * 10**9)
 
 
 # The games -------------------------------------------------------------------------------------------------

@@ -18,14 +18,14 @@ import tiny
 
 from trimtab import api, cli
 from trimtab.config import from_dict
+from trimtab.core.errors import MissingPackage
 from trimtab.envs import envpool_backend
-from trimtab.training import device, loop, opening, snapshot
+from trimtab.training import device, engine_setup, loop, snapshot
 from trimtab.training.algorithm import hypers_of
 from trimtab.training.engine import HostEngine, build
 from trimtab.training.evaluation import evaluate_run
 from trimtab.training.records import RunDir, RunError
 from trimtab.training.repeat_run import repeat
-from trimtab.training.sinks import MissingPackage
 
 KINDS = {
     "ppo": {"eval_every": 32, "eval_episodes": 2, "norm_obs": True, "time_limit": 7, "total_timesteps": 96},
@@ -38,7 +38,7 @@ _engines: dict = {}
 @pytest.fixture(autouse=True)
 def compile_once(monkeypatch):
     """Give every run of one configuration the same compiled engine."""
-    build = opening.build
+    build = engine_setup.build
 
     def remembered(config, env=None):
         if env is not None:
@@ -48,7 +48,7 @@ def compile_once(monkeypatch):
             _engines[repr(config)] = engine
         return engine
 
-    monkeypatch.setattr(opening, "build", remembered)
+    monkeypatch.setattr(engine_setup, "build", remembered)
 
 
 def recorded(path):
@@ -195,7 +195,7 @@ def test_a_run_none_of_whose_checkpoints_can_be_read_keeps_its_records(tmp_path)
 def test_runs_of_the_first_version_are_read(tmp_path):
     """Their moments of advantages were sums; a checkpoint in its words goes on as one in ours does."""
     loop.train(tiny.config(norm_adv="ewma", norm_adv_span=5.0), tmp_path / "run", checkpoints=2)
-    _, engine, state, _ = opening.opened(tmp_path / "run", None)
+    _, engine, state, _ = engine_setup.load_engine(tmp_path / "run", None)
     now = snapshot.pack(engine.algorithm, state)
     count, mean, deviation = (np.float64(now.pop(f"state.advantages.{n}")) for n in ("count", "mean", "deviation"))
     sums = {"count": count, "total": count * mean, "square": deviation + count * mean**2}
@@ -489,9 +489,9 @@ def test_environments_are_not_closed_under_a_program_that_steps_them():
 
 def test_two_runs_started_at_once_take_two_names(runs, monkeypatch):
     """Both look before either makes its directory: the later one takes the next name."""
-    first, looks = loop.new_path(Path("runs"), "CartPole-v1", "ppo", 1), []
-    look = loop.new_path
-    monkeypatch.setattr(loop, "new_path", lambda *a: looks.append(1) or (first if len(looks) < 3 else look(*a)))
+    first, looks = loop.numbered_path(Path("runs"), "CartPole-v1/ppo-seed1"), []
+    look = loop.numbered_path
+    monkeypatch.setattr(loop, "numbered_path", lambda *a: looks.append(1) or (first if len(looks) < 3 else look(*a)))
     names = [loop.train(tiny.config(total_timesteps=16)).path.name for _ in range(2)]
     assert names == ["ppo-seed1-1", "ppo-seed1-2"] and len(looks) == 3
 

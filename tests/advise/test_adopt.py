@@ -16,7 +16,7 @@ from trimtab import cli
 from trimtab.config import ConfigError
 from trimtab.libraries import policy_names, weight_files
 from trimtab.training.algorithm import hypers_of
-from trimtab.training.opening import opened
+from trimtab.training.engine_setup import load_engine
 from trimtab.training.records import RunError
 
 SMALL = {"num_envs": 2, "num_steps": 32, "minibatch_size": 32, "total_timesteps": 128}
@@ -60,7 +60,7 @@ def sb3_outputs(named, network, x, activation=np.tanh):
 
 def said(run, obs=OBS):
     """What a run's policy does and its critic says of observations."""
-    config, engine, state, _ = opened(run.path, None)
+    config, engine, state, _ = load_engine(run.path, None)
     seen = engine.algorithm.normalized_obs(state.obs_stats, jnp.asarray(obs[:, None]), hypers_of(config))
     value = np.asarray(engine.algorithm.critic(state, seen))[:, 0]
     engine.close()

@@ -561,7 +561,7 @@ def test_command_does_not_import_jax(tmp_path):
     code = (
         "import sys; from trimtab.cli import main; "
         "main(['rescale', 'ppo/CartPole-v1', '--num-envs', '8', '--out', sys.argv[1]]); "
-        "import trimtab, trimtab.training.memory_estimate; "
+        "import trimtab, trimtab.training.resource_estimates; "
         "assert 'jax' not in sys.modules and 'equinox' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "new.yaml")], check=True, capture_output=True)

@@ -20,8 +20,8 @@ from trimtab.gradient.probe_options import ProbeOptions
 from trimtab.gradient.probing import Prober, probe
 from trimtab.gradient.row_sampling import tail_length
 from trimtab.training.engine import build
+from trimtab.training.engine_setup import load_engine
 from trimtab.training.loop import train
-from trimtab.training.opening import opened
 
 TINY = dict(num_minibatches=2, update_epochs=2, hidden_sizes=(8, 8), total_timesteps=512)
 
@@ -133,7 +133,7 @@ def test_an_anatomy_is_shown_in_a_line_and_in_a_notebook(found):
 
 
 def test_the_number_of_replicates_compiles_nothing_again(pendulum):
-    config, engine, state, step = opened(pendulum.path, None)
+    config, engine, state, step = load_engine(pendulum.path, None)
     prober = Prober(config, engine.algorithm, state, ProbeOptions(replicates=2))
     prober.anatomy(step)
     programs = lambda: (
@@ -177,7 +177,7 @@ def test_host_environments_are_sampled_by_the_checkpoint_that_is_measured(tmp_pa
     options = ProbeOptions(replicates=2, advantages="fixed", correlations=False)
     prober, drawn = None, []
     for step in (0, 64):
-        config, engine, state, _ = opened(run.path, step)
+        config, engine, state, _ = load_engine(run.path, step)
         prober = prober.at(state) if prober else Prober(config, engine.algorithm, state, options)
         rows = prober.sampler.draw(0, 0).rollout
         seen = engine.algorithm.normalized_obs(state.obs_stats, rows.obs, engine.hypers).reshape(-1, 4)
@@ -195,7 +195,7 @@ def test_host_environments_are_sampled_by_the_checkpoint_that_is_measured(tmp_pa
 def test_advantages_are_standardized_over_experience_only(tmp_path):
     """With EnvPool some samples are not experience; a batch's own moments leave them out."""
     run = train(tiny.config(backend="envpool", num_steps=64, total_timesteps=256), tmp_path / "run", checkpoints=1)
-    config, engine, state, _ = opened(run.path, None)
+    config, engine, state, _ = load_engine(run.path, None)
     prober = Prober(config, engine.algorithm, state, ProbeOptions(advantages="batch", replicates=2))
     rows = prober.rows(0, None)
     advantage = np.asarray(rows.samples.advantage)[np.asarray(rows.valid)]
@@ -316,7 +316,7 @@ def test_a_single_environment_has_figures_too(lake):
 
 def prober_at(run, step: int, **options) -> Prober:
     """A prober of its own at a checkpoint, which no other probe has used."""
-    config, engine, state, _ = opened(run.path, step)
+    config, engine, state, _ = load_engine(run.path, step)
     return Prober(config, engine.algorithm, state, ProbeOptions(**options))
 
 

@@ -22,7 +22,7 @@ from trimtab.studies.executor import Inline, Queue, executor
 from trimtab.studies.job import Probe, Train, from_dict
 from trimtab.studies.local_workers import Local
 from trimtab.studies.store import Store
-from trimtab.training.engine_cache import Engines
+from trimtab.training.engine_cache import EngineCache
 from trimtab.training.records import RunDir
 
 
@@ -258,7 +258,7 @@ def test_programs_are_kept_by_shape_and_by_nothing_less():
     assert config.replace(learning_rate=0.5, total_timesteps=320, **around).shape == config.shape
     by_size = configuration.from_dict({"minibatch_size": config.minibatch}, config)
     assert by_size != config and by_size.shape == config.shape, "either way of giving the minibatch"
-    engines = Engines(most=1)
+    engines = EngineCache(most=1)
     first = engines.get(config)
     second = engines.get(config.replace(learning_rate=0.5, seed=3))
     assert second is first and float(first.hypers["learning_rate"]) == 0.5 and first.algorithm.config.seed == 3

@@ -29,7 +29,7 @@ from trimtab.studies.split_study import Split, SplitOptions, check_split, defaul
 from trimtab.training import loop
 from trimtab.training.device import cores
 from trimtab.training.records import RunDir
-from trimtab.training.warm_start import Start
+from trimtab.training.warm_start import StartCheckpoint
 
 
 def estimate(value, lo=None, hi=None, resolved=True):
@@ -328,7 +328,7 @@ def test_a_policy_that_was_trained_before_its_first_step_is_probed_there(tmp_pat
     first = loop.train(tiny.config(), tmp_path / "first", until=0)
     with pytest.raises(ConfigError, match="no checkpoint after the first step"):
         Split(first.config, 16, 2, SplitOptions(run=str(first.path)))
-    begun = loop.train(first.config, tmp_path / "begun", start=Start.at(first.path), until=0)
+    begun = loop.train(first.config, tmp_path / "begun", start=StartCheckpoint.from_run(first.path), until=0)
     assert Split(begun.config, 16, 2, SplitOptions(run=str(begun.path)))._steps_probed == [0]
 
 

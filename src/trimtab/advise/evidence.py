@@ -8,7 +8,7 @@ import numpy as np
 
 from trimtab.advise.size_rules import Action
 from trimtab.config import Config
-from trimtab.config.algorithms import ADAPTIVE_RATES
+from trimtab.math.optimizers import ADAPTIVE_RATES
 
 
 @dataclass(frozen=True)

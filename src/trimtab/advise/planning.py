@@ -6,18 +6,18 @@ from trimtab import envs
 from trimtab.advise.finding import Finding, ordered
 from trimtab.advise.size_rules import Action, Length, check_sizes
 from trimtab.config import Config
-from trimtab.config.device_shares import averaged
+from trimtab.config.device_shares import averaged_gradients
 from trimtab.envs.base import Spec, kind_of, outputs_of
 from trimtab.envs.id_table import action_in_words, observation_in_words
 from trimtab.nets.families import choose_network, parameters
-from trimtab.training import disk_estimate, memory_estimate
-from trimtab.training.memory_estimate import human
+from trimtab.training import resource_estimates
+from trimtab.training.resource_estimates import format_bytes
 
 
 def plan(config: Config) -> list[Finding]:
     """Every rule about sizes, most pressing first; an environment that is not there is refused."""
     spec = look(config)
-    memory_estimate.refuse_what_cannot_fit(config, spec, number_of_parameters(config, spec))
+    resource_estimates.check_memory(config, spec, number_of_parameters(config, spec))
     action = Action(kind_of(spec.action), outputs_of(spec.action))
     limit = config.time_limit or spec.time_limit
     sizes = check_sizes(config, action, Length(limit, is_limit=True) if limit else None)
@@ -26,14 +26,13 @@ def plan(config: Config) -> list[Finding]:
 
 def disk_space(config: Config, parameters: int) -> Finding:
     """What the run will take on disk, and how many checkpoints it keeps unless told otherwise."""
-    size = disk_estimate.checkpoint_bytes(config, parameters)
-    count = min(disk_estimate.usual_checkpoints(size), config.iterations)
-    total = disk_estimate.run_bytes(config, size, count)
-    statement = (
-        f"about {human(total)}: {count} checkpoints and the start, {human(size)} each ({parameters:,} parameters)"
-    )
-    if count < min(disk_estimate.USUAL, config.iterations):
-        advice = f"fewer than {disk_estimate.USUAL}, being large; --checkpoints decides"
+    size = resource_estimates.checkpoint_bytes(config, parameters)
+    count = min(resource_estimates.default_checkpoint_count(size), config.iterations)
+    total = resource_estimates.run_bytes(config, size, count)
+    each = f"{format_bytes(size)} each ({parameters:,} parameters)"
+    statement = f"about {format_bytes(total)}: {count} checkpoints and the start, {each}"
+    if count < min(resource_estimates.USUAL_CHECKPOINTS, config.iterations):
+        advice = f"fewer than {resource_estimates.USUAL_CHECKPOINTS}, being large; --checkpoints decides"
         return Finding("disk", "note", statement, advice, value=total)
     return Finding("disk", "fine", statement, value=total)
 
@@ -69,7 +68,7 @@ def environment_rows(config: Config) -> dict[str, str]:
         "environment": f"{spec.backend}, {limit}",
         "observation, actions": f"{observation_in_words(spec)}, {action_in_words(spec.action)}",
         "network": f"{network}, {count:,} parameters",
-        "memory": f"at least {memory_estimate.estimate(config, spec, count)}",
+        "memory": f"at least {resource_estimates.estimate_memory(config, spec, count)}",
     } | _each_device(config, spec, count)
 
 
@@ -77,8 +76,8 @@ def _each_device(config: Config, spec: Spec, parameters: int) -> dict[str, str]:
     """Where several share a run: what one of them holds, and what it sends and receives."""
     if config.devices == 1:
         return {}
-    sent, steps = memory_estimate.FLOAT * parameters, averaged(config) / max(1, config.iterations)
+    sent, steps = resource_estimates.FLOAT_BYTES * parameters, averaged_gradients(config) / max(1, config.iterations)
     return {
-        "each of the devices": f"at least {memory_estimate.estimate_each(config, spec, parameters)}",
-        "averaged between them": f"{human(sent)} per gradient step, {human(sent * steps)} per iteration",
+        "each of the devices": f"at least {resource_estimates.estimate_device_memory(config, spec, parameters)}",
+        "averaged between them": f"{format_bytes(sent)} per gradient step, {format_bytes(sent * steps)} per iteration",
     }

@@ -18,7 +18,7 @@ from trimtab.advise.finding import Finding, feasible
 from trimtab.advise.training_course import check_course
 from trimtab.config import Config
 from trimtab.math import stats
-from trimtab.training.learning_curve import QUARTER, rise
+from trimtab.training.run import QUARTER, return_rise
 
 FEWEST = 8  # iterations from which medians mean anything
 CLIP_LITTLE = 0.003  # "much below 1%"
@@ -42,7 +42,7 @@ def _rules(records: Evidence) -> Iterator[Finding]:
     yield _lasting(records)
     yield from check_course(records)
     yield _gradient(records)
-    if (limit := records.config.limit) is not None and limit.clips:
+    if (limit := records.config.surrogate_kind) is not None and limit.clips:
         yield _clipping(records)
     if records.config.anneal_lr == "adaptive":
         yield _step_size(records)
@@ -95,7 +95,7 @@ def _higher(config: Config) -> dict[str, float]:
 
 def _learning(records: Evidence) -> Finding:
     """Whether returns rose from the first quarter of the episodes to the last."""
-    returns, gain = records.returns, rise(records.returns)
+    returns, gain = records.returns, return_rise(records.returns)
     if gain is None:
         return Finding("learning", "unknown", f"only {len(returns)} episodes finished; {4 * QUARTER} are needed")
     last = returns[-(len(returns) // 4) :].mean()
@@ -267,7 +267,7 @@ def _critic(records: Evidence) -> Finding:
     numbers = dict(value=median, lo=lo, hi=hi, source="own", series=records.series("train/explained_variance"))
     if median > 0.2:
         return Finding("critic", "fine", statement, **numbers)
-    slow = "adam_beta2" in records.config.descent.fields and records.config.adam_beta2 > 0.99
+    slow = "adam_beta2" in records.config.optimizer_kind.fields and records.config.adam_beta2 > 0.99
     change = {"adam_beta2": 0.99} if slow else {}
     if median > 0:
         advice = "little: β₂ = 0.99, more value epochs, or normalized rewards may help it keep up"

@@ -97,7 +97,7 @@ def effective(config: Config, name: str) -> Any:
 
 def _step_divisor(work: Work, c: Fraction) -> tuple[float, str]:
     """√c for Adam, c for SGD (the paper, section 3 and Appendix D) and for Adam under `linear`."""
-    linear = work.old.descent.step_divisor == "c" or work.rule == "linear"
+    linear = work.old.optimizer_kind.step_divisor == "c" or work.rule == "linear"
     return (float(c), "c") if linear else (math.sqrt(c), "√c")
 
 
@@ -105,7 +105,7 @@ def _learning_rate(work: Work) -> None:
     """α / √c_opt for Adam, α / c_opt for SGD: the paper, section 4; `linear` divides Adam's by c_opt too."""
     divisor, symbol = _step_divisor(work, work.c_opt)
     linear = "the linear ablation for Adam (the paper, Appendix D: worse at small batches)"
-    why = work.old.descent.why if symbol == work.old.descent.step_divisor else linear
+    why = work.old.optimizer_kind.why if symbol == work.old.optimizer_kind.step_divisor else linear
     for name in ("learning_rate", "value_learning_rate"):
         if getattr(work.old, name) is not None:
             work.set(name, getattr(work.old, name) / divisor, f"÷ {symbol}_opt", why)
@@ -215,7 +215,9 @@ class Adjustment(NamedTuple):
 
 ADJUSTMENTS: dict[str, Adjustment] = {
     "learning_rate": Adjustment(("learning_rate", "value_learning_rate"), lambda c: True, _learning_rate),
-    "adam_betas": Adjustment(("adam_beta1", "adam_beta2"), lambda c: "adam_beta1" in c.descent.fields, _adam_betas),
+    "adam_betas": Adjustment(
+        ("adam_beta1", "adam_beta2"), lambda c: "adam_beta1" in c.optimizer_kind.fields, _adam_betas
+    ),
     "prox_com": Adjustment(("prox_com",), lambda c: c.is_ewma, _prox_com),
     "norm_adv": Adjustment(("norm_adv", "norm_adv_span"), lambda c: c.norm_adv in ("batch", "ewma"), _norm_adv),
     "policy_iterations": Adjustment(("policy_iterations",), lambda c: c.is_ppg, _policy_iterations),

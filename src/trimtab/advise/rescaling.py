@@ -240,7 +240,7 @@ def _check_choices(config: Config, rule: str, skip: Collection[str], adam_betas:
             close = nearest(name, ADJUSTMENTS, count=2, cutoff=0.4) or ADJUSTMENTS
             raise ConfigError("skip", name, f"must be a collection of adjustments; nearest: {', '.join(close)}")
     if adam_betas:
-        if "adam_beta1" not in config.descent.fields:
+        if "adam_beta1" not in config.optimizer_kind.fields:
             raise ConfigError("adam_betas", True, "needs optimizer=adam; nearest: false")
         if rule == "none" or "adam_betas" in skip:
             raise ConfigError("adam_betas", True, "is both asked for and left out; nearest: false")
@@ -278,10 +278,10 @@ def _staying(old: Config, new: Config) -> list[Change]:
         ("warmup_steps", "kept", steps, old.warmup_steps > 0),
         ("gamma", "kept", fixed, True),
         ("gae_lambda", "kept", fixed, old.uses_gae),
-        *((limit.coefficient, "kept", fixed, True) for limit in [old.limit] if limit is not None),
+        *((limit.coefficient, "kept", fixed, True) for limit in [old.surrogate_kind] if limit is not None),
         ("ent_coef", "kept", fixed, True),
         ("vf_coef", "kept", fixed, old.needs_value),
-        *((name, "kept", why, getattr(old, name) > 0) for name, why in old.descent.kept),
+        *((name, "kept", why, getattr(old, name) > 0) for name, why in old.optimizer_kind.kept),
         ("probe_every", "kept", "counted in iterations; only measures", old.probe_every > 0),
         ("phase_batch", "N_π × batch", "samples of one PPG phase", old.is_ppg),
     ]

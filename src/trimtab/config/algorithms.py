@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-ADAPTIVE_RATES = (1e-5, 1e-2)  # bounds of a step size that follows the KL, as in rsl_rl
 Name = Literal["reinforce", "ppo", "ppo-ewma", "ppg", "ppg-ewma"]
 
 

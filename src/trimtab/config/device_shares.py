@@ -7,7 +7,7 @@ from typing import Any
 from trimtab.core.fields import ConfigError, divisors, nearest_divisors, neighbours
 
 
-def refuse_unequal(config: Any) -> None:
+def check_shares(config: Any) -> None:
     """Refuse a Config whose environments or minibatches its devices cannot share equally."""
     count = config.devices
     if config.num_envs % count:
@@ -35,13 +35,13 @@ def _multiples(number: int, unit: int) -> list[int]:
     return [n for n in (below, below + unit) if n]
 
 
-def in_words(config: Any) -> str:
+def describe_shares(config: Any) -> str:
     """What each device has, for a person."""
     share = f"{config.num_envs // config.devices:,} environments and {config.minibatch // config.devices:,} samples"
     return f"{config.devices}, each with {share} of every minibatch, its own shuffled"
 
 
-def averaged(config: Any) -> int:
+def averaged_gradients(config: Any) -> int:
     """Gradients of a whole run that its devices average: of the joint epochs, and of PPG's auxiliary phases."""
     steps = config.iterations * config.minibatches * max(config.update_epochs, config.epochs_of_value)
     if not config.is_ppg:
@@ -50,7 +50,7 @@ def averaged(config: Any) -> int:
     return steps + phases * config.aux_epochs * (config.phase_batch // config.aux_minibatch)
 
 
-def refuse_moving(config: Any, devices: int) -> None:
+def check_move(config: Any, devices: int) -> None:
     """Refuse to go on with a run on a number of devices that its kept batches are not laid out for."""
     if devices != config.devices and config.staleness and config.minibatch_by == "rows":
         raise ConfigError(
@@ -58,7 +58,7 @@ def refuse_moving(config: Any, devices: int) -> None:
         )
 
 
-def shared_by(config: Any, devices: int) -> Any:
+def with_devices(config: Any, devices: int) -> Any:
     """The same run, sizes and all, on another number of devices."""
     if config.devices == devices:
         return config

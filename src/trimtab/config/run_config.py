@@ -17,7 +17,7 @@ from trimtab.config.algorithms import ALGORITHMS, Name, Traits, those
 from trimtab.core import fields, markup
 from trimtab.core.fields import (
     ConfigError,
-    Declared,
+    FieldSpec,
     Need,
     around,
     divisors,
@@ -88,7 +88,7 @@ class Config:
         "auto"
     )
     """Where the environment comes from; auto prefers compiled ones."""
-    env_kwargs: dict[str, Any] = field(default_factory=dict, metadata={"declared": Declared()})
+    env_kwargs: dict[str, Any] = field(default_factory=dict, metadata={"declared": FieldSpec()})
     """Options handed to the environment, as YAML, for example '{is_slippery: false}'."""
     time_limit: int | None = static(None, low=1, high=MANY)
     """Truncate episodes after this many steps; the environment's own limit if not given."""
@@ -260,7 +260,7 @@ class Config:
             near = ", ".join(map(str, neighbours(valid if number else [self.batch // n for n in valid], value)))
             problem = f"does not make whole rows of num_envs={self.num_envs}, num_steps={self.num_steps}"
             raise ConfigError(name, value, f"{problem} (minibatch_by=rows); nearest: {near}")
-        device_shares.refuse_unequal(self)
+        device_shares.check_shares(self)
 
     def _check_iterations(self) -> None:
         """What iterations and phases must hold."""
@@ -369,12 +369,12 @@ class Config:
         return self.traits.gae
 
     @property
-    def descent(self) -> OptimizerKind:
+    def optimizer_kind(self) -> OptimizerKind:
         """How gradients become steps."""
         return OPTIMIZERS[self.optimizer]
 
     @property
-    def limit(self) -> Surrogate | None:
+    def surrogate_kind(self) -> Surrogate | None:
         """What keeps updates near the proximal policy; None for algorithms that have none."""
         return SURROGATES[self.surrogate] if self.has_surrogate else None
 
@@ -489,7 +489,7 @@ class Config:
             )
         if self.is_ppg:
             rows["PPG phase"] = f"{self.policy_iterations} iterations = {self.phase_batch:,} samples"
-        return rows | ({"devices": device_shares.in_words(self)} if self.devices > 1 else {})
+        return rows | ({"devices": device_shares.describe_shares(self)} if self.devices > 1 else {})
 
 
 def minibatches_of_rows(num_envs: int, num_steps: int) -> list[int]:

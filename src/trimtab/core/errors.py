@@ -15,6 +15,10 @@ class UnreadableFile(RunError):
     """A file that is missing, damaged, too large or not of the expected type."""
 
 
+class MissingPackage(UserError):
+    """An optional package that was asked for is not installed; the message says how to install it."""
+
+
 def one_line(error: BaseException) -> str:
     """The message of any exception on one line, or its type where it has no message."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -49,7 +49,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Declared:
+class FieldSpec:
     """What stands on a field: its part in a program, its range (inclusive), whether 0 is left out, what it needs."""
 
     part: Part = "static"
@@ -69,18 +69,18 @@ def static(
     explained: Mapping[str, str] | None = None,
 ) -> Any:
     """A field that sets a shape or selects code."""
-    declared = Declared("static", low, high, positive, needs, explained or {})
+    declared = FieldSpec("static", low, high, positive, needs, explained or {})
     return dataclasses.field(default=default, metadata={"declared": declared})
 
 
 def traced(default: Any, *needs: Need, low: float = -math.inf, high: float = math.inf, positive: bool = False) -> Any:
     """A field that is only numbers inside the compiled program."""
-    return dataclasses.field(default=default, metadata={"declared": Declared("traced", low, high, positive, needs)})
+    return dataclasses.field(default=default, metadata={"declared": FieldSpec("traced", low, high, positive, needs)})
 
 
 def around(default: Any, *needs: Need, low: float = -math.inf, high: float = math.inf) -> Any:
     """A field that no compiled program reads, only what is around it: when to evaluate, where to start."""
-    return dataclasses.field(default=default, metadata={"declared": Declared("around", low, high, False, needs)})
+    return dataclasses.field(default=default, metadata={"declared": FieldSpec("around", low, high, False, needs)})
 
 
 def part_of(item: dataclasses.Field) -> Part:
@@ -88,7 +88,7 @@ def part_of(item: dataclasses.Field) -> Part:
     return item.metadata["declared"].part
 
 
-def declared_of(cls: Any, name: str) -> Declared:
+def declared_of(cls: Any, name: str) -> FieldSpec:
     """What stands on a field."""
     return next(item for item in dataclasses.fields(cls) if item.name == name).metadata["declared"]
 

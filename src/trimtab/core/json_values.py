@@ -86,7 +86,8 @@ def _read(kind: Any, value: Any) -> Any:
         _need(isinstance(value, Mapping), kind, value)
         hints = _hints(kind)  # type: ignore[arg-type]
         known = {item.name for item in dataclasses.fields(kind) if item.init}
-        return kind(**{name: _read(hints[name], inner) for name, inner in value.items() if name in known})
+        make: Any = kind
+        return make(**{name: _read(hints[name], inner) for name, inner in value.items() if name in known})
     if kind is float:
         _need(isinstance(value, int | float), kind, value)
         return float(value)

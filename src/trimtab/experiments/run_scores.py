@@ -6,8 +6,8 @@ import numpy as np
 
 from trimtab.studies.job import Train
 from trimtab.studies.store import Outcome
-from trimtab.training.learning_curve import Curve, learning_curve
 from trimtab.training.records import RunDir, RunError
+from trimtab.training.run import Curve, learning_curve
 
 BROKEN = (
     "A run whose numbers stop being finite counts with its curve up to there and with the return it began with from "

@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Literal
 import polars as pl
 
 from trimtab.core import reading
+from trimtab.core.writing import write_atomically, write_parquet
 from trimtab.experiments.claims import Claim, Verdict, explained
 from trimtab.studies.executor import Queue
 from trimtab.studies.job import Job
 from trimtab.studies.study_engine import Answer, Outcomes, Study, Work, time_of
 from trimtab.training.device import machine
-from trimtab.training.records import write_atomically, write_parquet
 
 Size = Literal["quick", "default", "full"]
 SIZES: tuple[Size, ...] = ("quick", "default", "full")

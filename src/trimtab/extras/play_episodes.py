@@ -20,10 +20,10 @@ import numpy as np
 from jaxtyping import Float, Shaped, UInt8
 
 from trimtab.config import Config, ConfigError
+from trimtab.core.errors import MissingPackage
 from trimtab.training.numpy_policy import Policy
 from trimtab.training.records import RunError
 from trimtab.training.run import Run
-from trimtab.training.sinks import MissingPackage
 
 FORMS = (".gif", ".mp4")
 LEAST_SIDE = 256  # small images are enlarged to this

@@ -13,9 +13,8 @@ from trimtab.envs.base import derived_seed
 from trimtab.gradient.row_sampling import UNLIMITED_BURN_IN, CompiledSampler, Rows, rows_of, with_lambda
 from trimtab.training import rollout
 from trimtab.training.algorithm import Algorithm
-from trimtab.training.parameter_step import Hypers
 from trimtab.training.rollout import Carry, Rollout
-from trimtab.training.state import State
+from trimtab.training.state import Hypers, State
 
 
 class Cutter:

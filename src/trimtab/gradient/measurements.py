@@ -12,7 +12,7 @@ import polars as pl
 
 from trimtab.core.quantities import EXACT
 from trimtab.core.quantities import quantity as described
-from trimtab.training.records import first_free, write_parquet
+from trimtab.core.writing import first_free, write_parquet
 
 SCHEMA_VERSION = 1
 SCHEMA = {

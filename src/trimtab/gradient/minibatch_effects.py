@@ -15,9 +15,8 @@ from trimtab.gradient.noise import row_subsampling_variance, subsampling_varianc
 from trimtab.math import minibatch
 from trimtab.training import update
 from trimtab.training.algorithm import Algorithm
-from trimtab.training.parameter_step import Hypers
 from trimtab.training.rollout import Rollout
-from trimtab.training.state import Batch, State
+from trimtab.training.state import Batch, Hypers, State
 
 DRAWS = 256  # minibatches, at least, that are looked at
 
@@ -108,7 +107,7 @@ def follow(
     state = algorithm.keep_values(state, fresh)
     batch, proximal, _ = algorithm.prepared(state, fresh, hypers)
     learner, hypers = algorithm.learner(state), algorithm.annealed(state, hypers)
-    limit = config.limit
+    limit = config.surrogate_kind
     assert limit is not None  # `effects` asks only then
     unbounded = hypers | {limit.coefficient: jnp.asarray(limit.off)}
 

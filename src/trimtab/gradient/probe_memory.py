@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trimtab.config import ConfigError
 from trimtab.gradient.bootstrap import NUM_RESAMPLES
-from trimtab.training.memory_estimate import host_memory, human
+from trimtab.training.resource_estimates import format_bytes, host_memory
 
 DOUBLE, SINGLE = 8, 4  # bytes
 RESAMPLED = 7  # arrays [resamples, rows] that exist at once while an interval is found
@@ -27,13 +27,15 @@ def refuse_what_cannot_fit(
     if available is None or size(replicates) <= available:
         return
     problem = (
-        f"{replicates * num_envs:,} rows of {width:,} numbers need at least {human(size(replicates))} of memory "
-        f"and {human(available)} are available"
+        f"{replicates * num_envs:,} rows of {width:,} numbers need at least {format_bytes(size(replicates))} of memory "
+        f"and {format_bytes(available)} are available"
     )
     fits, too_many = 1, replicates
     while too_many - fits > 1:
         middle = (fits + too_many) // 2
         fits, too_many = (middle, too_many) if size(middle) <= available else (fits, middle)
     if fits < 2:
-        raise ConfigError("num_envs", num_envs, f"2 replicates alone need {human(size(2))} of memory; nearest: fewer")
+        raise ConfigError(
+            "num_envs", num_envs, f"2 replicates alone need {format_bytes(size(2))} of memory; nearest: fewer"
+        )
     raise ConfigError("replicates", replicates, f"{problem}; nearest: {fits}")

@@ -26,13 +26,13 @@ from trimtab.gradient.moments import Measured, Measurer, flat, measure
 from trimtab.gradient.probe_options import ProbeOptions, check
 from trimtab.gradient.row_sampling import Rows, rows_of, tail_length, with_lambda
 from trimtab.gradient.variance import Decomposition, decompose_rows, gradient_statistics
+from trimtab.math.step_sizes import anneal
 from trimtab.nets.agent import Params
 from trimtab.training.algorithm import Algorithm, hypers_of
-from trimtab.training.parameter_step import Hypers, anneal
 from trimtab.training.rollout import Rollout
 from trimtab.training.sample_gradients import FullObjective, PerSample, Samples, by_chunks
 from trimtab.training.sharding import first_devices
-from trimtab.training.state import State
+from trimtab.training.state import Hypers, State
 
 CORRELATED = 2048  # samples whose pairwise products are looked at
 SHOWN_REPLICATES = 5

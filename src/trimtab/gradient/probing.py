@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Literal
 
 from trimtab.config import ConfigError
-from trimtab.config.device_shares import shared_by
+from trimtab.config.device_shares import with_devices
 from trimtab.gradient.anatomy import Anatomy
 from trimtab.gradient.checkpoint_choice import choose
 from trimtab.gradient.measurements import write
 from trimtab.gradient.probe_options import ProbeOptions, check
 from trimtab.gradient.prober import Prober, static_key
 from trimtab.training import snapshot
-from trimtab.training.opening import opened
+from trimtab.training.engine_setup import load_engine
 from trimtab.training.run import Run, load
 
 __all__ = ["Anatomy", "Prober", "measure", "probe"]
@@ -138,7 +138,7 @@ def _steps(run: Run, at: int | Sequence[int] | str | None) -> tuple[list[int], s
 
 def _prober(run: Run, step: int, options: ProbeOptions) -> Prober:
     """A prober at a checkpoint: one of this process that has compiled the same already, or a new one."""
-    config = shared_by(run.config, 1)  # a probe spreads replicates over its own devices, whatever trained the run
+    config = with_devices(run.config, 1)  # a probe spreads replicates over its own devices, whatever trained the run
     key = static_key(config, options, step // config.batch)
     if key in _kept:
         prober = _kept[key]
@@ -146,7 +146,7 @@ def _prober(run: Run, step: int, options: ProbeOptions) -> Prober:
         state = snapshot.unpack(prober.algorithm, prober.sampler.state, tensors)
         _kept.move_to_end(key)
         return prober.at(state, config, options.replicates)
-    config, engine, state, _ = opened(run.path, step, devices=options.devices)
+    config, engine, state, _ = load_engine(run.path, step, devices=options.devices)
     engine.close()
     _kept[key] = prober = Prober(config, engine.algorithm, state, options)
     while len(_kept) > MOST_KEPT:

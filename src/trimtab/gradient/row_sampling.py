@@ -19,10 +19,9 @@ from trimtab.math import normalize, returns
 from trimtab.nets.heads import clip_action
 from trimtab.training import rollout
 from trimtab.training.algorithm import Algorithm
-from trimtab.training.parameter_step import Hypers
 from trimtab.training.rollout import Carry, Rollout
 from trimtab.training.sample_gradients import Samples
-from trimtab.training.state import State
+from trimtab.training.state import Hypers, State
 
 UNLIMITED_BURN_IN = 1000  # steps of burn-in where episodes have no time limit
 PATIENCE = 36  # time limits after which a row that has not found its start is left where it is

@@ -12,7 +12,7 @@ import numpy as np
 from trimtab.advise.evidence import Evidence
 from trimtab.advise.size_rules import Action
 from trimtab.config import Config
-from trimtab.config.algorithms import ADAPTIVE_RATES
+from trimtab.math.optimizers import ADAPTIVE_RATES
 
 Scalars = dict[str, tuple[np.ndarray, np.ndarray]]  # by tag: steps and values
 SIZES = frozenset({"num_envs", "num_steps", "minibatch"})  # without which nothing can be said of sizes

@@ -16,10 +16,10 @@ import numpy as np
 from yaml import YAMLError
 
 from trimtab.config import ConfigError
+from trimtab.core.errors import MissingPackage
 from trimtab.libraries import LIBRARIES, rsl_rl_log, skrl_log, translation_rules
 from trimtab.libraries.sb3_log import said_by_model
 from trimtab.libraries.translation_rules import NoCounterpart, Translated
-from trimtab.training.sinks import MissingPackage
 
 # Classes of torch.nn that may stand between layers.
 FUNCTIONS = {"Tanh", "ReLU", "ELU", "SiLU", "GELU", "LeakyReLU", "SELU", "CELU", "Softplus", "Sigmoid", "Mish", "PReLU"}

@@ -20,7 +20,7 @@ DEVICES = "devices"
 Tree = TypeVar("Tree")
 
 
-def count() -> int:
+def device_count() -> int:
     """Devices that share the program being traced."""
     try:
         return jax.lax.axis_size(DEVICES)
@@ -30,40 +30,40 @@ def count() -> int:
 
 def _at_once(reduce: Callable[..., Array], tree: Tree) -> Tree:
     """All numbers of a tree in one message: small messages cost their latency each."""
-    if count() == 1:
+    if device_count() == 1:
         return tree
     flat, restored = ravel_pytree(tree)
     return restored(reduce(flat, DEVICES))
 
 
-def sum(tree: Tree) -> Tree:
+def psum_tree(tree: Tree) -> Tree:
     """Σ over devices, of every leaf."""
     return _at_once(jax.lax.psum, tree)
 
 
-def mean(tree: Tree) -> Tree:
+def pmean_tree(tree: Tree) -> Tree:
     """Mean over devices, of every leaf."""
     return _at_once(jax.lax.pmean, tree)
 
 
-def max(tree: Tree) -> Tree:
+def pmax_tree(tree: Tree) -> Tree:
     """Largest over devices, of every leaf."""
     return _at_once(jax.lax.pmax, tree)
 
 
-def all(flags: dict[str, Array]) -> dict[str, Array]:
+def pall_flags(flags: dict[str, Array]) -> dict[str, Array]:
     """Whether each flag holds on every device."""
-    if count() == 1:
+    if device_count() == 1:
         return flags
     held = jax.lax.pmin(jnp.stack(list(flags.values())).astype(jnp.int32), DEVICES)
     return dict(zip(flags, held.astype(bool)))
 
 
-def fold(key: PRNGKeyArray) -> PRNGKeyArray:
+def fold_in_device(key: PRNGKeyArray) -> PRNGKeyArray:
     """A device's own key from one that all share."""
-    return key if count() == 1 else jax.random.fold_in(key, jax.lax.axis_index(DEVICES))
+    return key if device_count() == 1 else jax.random.fold_in(key, jax.lax.axis_index(DEVICES))
 
 
-def whole(size: int) -> int:
+def global_size(size: int) -> int:
     """What a size seen by one device is over all of them."""
-    return size * count()
+    return size * device_count()

@@ -37,10 +37,10 @@ def moments(shape: tuple[int, ...] = ()) -> Moments:
 def merge(old: Moments, samples: Float[Array, " B *shape"], weight: Float[Array, " B"]) -> Moments:
     """Add samples, each counted `weight` times (0 leaves a row out)."""
     weight_of = weight.reshape(weight.shape + (1,) * (samples.ndim - 1))
-    count, total = across_devices.sum((weight.sum(), (weight_of * samples).sum(0)))
+    count, total = across_devices.psum_tree((weight.sum(), (weight_of * samples).sum(0)))
     safe = jnp.maximum(count, 1.0)
     mean = total / safe
-    deviation = across_devices.sum((weight_of * (samples - mean[None]) ** 2).sum(0))
+    deviation = across_devices.psum_tree((weight_of * (samples - mean[None]) ** 2).sum(0))
     all_counted = jnp.maximum(old.count + count, 1.0)
     gap = mean - old.mean
     return Moments(

@@ -38,7 +38,7 @@ def adopt(
     taken, and what is not the same here, is said on standard error unless `quiet`.
     """
     from trimtab.training import loop
-    from trimtab.training.warm_start import Arrays
+    from trimtab.training.warm_start import ForeignParameters
 
     networks = networks_of(weights_of(policy))
     if isinstance(normalizer, str | PathLike):
@@ -56,7 +56,7 @@ def adopt(
     for note in (*translated.notes, *_not_carried_over(translated, training), *notes):
         say(note)
     place = str(policy) if isinstance(policy, str | PathLike) else f"a policy of {networks.names.title}"
-    start = Arrays(place, config, networks.tensors() | observed.tensors())
+    start = ForeignParameters(place, config, networks.tensors() | observed.tensors())
     return loop.train(config, run_dir, env, start=start, until=0, say=say)
 
 

@@ -21,8 +21,8 @@ def compare(argv: list[str]) -> int:
 
     comparison = side_by_side([load(path) for path in arguments.runs])
     if arguments.page:
+        from trimtab.core.writing import write_atomically
         from trimtab.show.comparison_page import compare_page
-        from trimtab.training.records import write_atomically
 
         write_atomically(Path(arguments.page), compare_page(comparison.runs).encode())
     if filled(Output, arguments).json:

@@ -50,10 +50,10 @@ def probe(argv: list[str]) -> int:
     from trimtab.training.progress import Progress
 
     if everything:
-        from trimtab.training.opening import all_devices
+        from trimtab.training.engine_setup import count_all_devices
         from trimtab.training.run import load
 
-        options = dataclasses.replace(options, devices=all_devices(load(arguments.run).config))
+        options = dataclasses.replace(options, devices=count_all_devices(load(arguments.run).config))
     with Progress(1, "probe", output.quiet or output.json, unit="batches") as bar:
 
         def tick(done: int, total: int, doing: str) -> None:

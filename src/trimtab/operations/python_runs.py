@@ -48,7 +48,7 @@ def train(
     `checkpoints` are evenly spaced (20, or fewer where they are large); `tensorboard` and `track` write there too.
     """
     from trimtab.training import loop
-    from trimtab.training.warm_start import Start
+    from trimtab.training.warm_start import StartCheckpoint
 
     if run_dir is not None and not isinstance(run_dir, str | PathLike):
         raise ConfigError("run_dir", run_dir, "must be a directory; fields of a run are given by name")
@@ -62,7 +62,9 @@ def train(
         checkpoints=checkpoints,
         tensorboard=tensorboard,
         track=track,
-        start=Start.at(run_of(start_from).path, None, take_optimizer) if start_from is not None else None,
+        start=StartCheckpoint.from_run(run_of(start_from).path, None, take_optimizer)
+        if start_from is not None
+        else None,
     )
 
 

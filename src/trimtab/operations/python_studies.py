@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 from trimtab.config import Config, ConfigError
 from trimtab.config.keywords import Fields
+from trimtab.core.writing import numbered_path
 from trimtab.operations.source import Place, Source, configure, is_quiet, refuse_constructor
-from trimtab.training.records import free_name
 from trimtab.training.run import Run
 
 if TYPE_CHECKING:
@@ -176,6 +176,6 @@ def throughput(
 def _studied(study, run_dir, name: str, on: str, workers: int | None, store, quiet: bool | None) -> StudyResult:
     from trimtab.studies.study_engine import ExecutionOptions, StudyResult, run_study
 
-    out = Path(run_dir) if run_dir else free_name(Path("runs"), name.replace("/", "-"))
+    out = Path(run_dir) if run_dir else numbered_path(Path("runs"), name.replace("/", "-"))
     where = ExecutionOptions(on, workers, str(store) if store else None)
     return StudyResult(run_study(study, out, where, study.command, is_quiet(quiet)))

@@ -127,7 +127,7 @@ def _unknown(source: str, error: EnvError) -> ConfigError | RunError:
 
 def _write_config(out: str, values: dict[str, Any], names_env: bool, force: bool, source: str) -> None:
     """A file `trimtab train --config` takes; a source without an environment gives a file without one."""
-    from trimtab.training.records import write_atomically
+    from trimtab.core.writing import write_atomically
 
     if Path(out).is_dir():
         raise ConfigError("out", out, f"is a directory; nearest: {Path(out) / 'config.yaml'}")

@@ -13,10 +13,10 @@ import yaml
 from trimtab import presets
 from trimtab.config import Config, ConfigError
 from trimtab.core import reading
+from trimtab.core.writing import numbered_path
 from trimtab.operations import HELP, flags
 from trimtab.operations.flags import Parser
 from trimtab.operations.option_groups import GROUPS
-from trimtab.training.records import free_name
 
 
 @dataclass
@@ -110,7 +110,7 @@ def config_from(arguments, base: dict[str, Any] | None = None) -> Config:
 
 def numbered(name: str) -> Path:
     """runs/NAME-K with the first free K."""
-    return free_name(Path("runs"), name)
+    return numbered_path(Path("runs"), name)
 
 
 def refuse_two_environments(arguments) -> None:

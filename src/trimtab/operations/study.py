@@ -168,7 +168,7 @@ def _claims(argv: list[str]) -> int:
             raise ConfigError("claims", place, "is not a directory")
     rows = gathered([Path(d) for d in arguments.dirs] or [Path("runs")])
     if arguments.page:
-        from trimtab.training.records import write_atomically
+        from trimtab.core.writing import write_atomically
 
         write_atomically(Path(arguments.page), claims_page(rows, Path(arguments.page).parent).encode())
     if filled(Output, arguments).json:

@@ -73,11 +73,11 @@ def train(argv: list[str]) -> int:
 
 def _train_one(arguments, config: Config, options: RunFlags, output: Output, everything: bool, speaks: bool) -> int:
     from trimtab.training import loop
-    from trimtab.training.opening import on_all_devices
-    from trimtab.training.warm_start import Start
+    from trimtab.training.engine_setup import use_all_devices
+    from trimtab.training.warm_start import StartCheckpoint
 
     if everything:
-        config = on_all_devices(config)
+        config = use_all_devices(config)
     quiet = output.quiet or output.json or not speaks
     run = loop.train(
         config,
@@ -87,7 +87,9 @@ def _train_one(arguments, config: Config, options: RunFlags, output: Output, eve
         checkpoints=options.checkpoints,
         tensorboard=options.tensorboard,
         track=options.track,
-        start=Start.at(arguments.start_from, None, arguments.take_optimizer) if arguments.start_from else None,
+        start=StartCheckpoint.from_run(arguments.start_from, None, arguments.take_optimizer)
+        if arguments.start_from
+        else None,
     )
     return finish(run, output) if speaks else 0
 

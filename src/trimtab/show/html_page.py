@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
+from trimtab.core.writing import write_atomically
 from trimtab.show.blocks import Block, Claims, Contents, Figure, Folded, Heading, Page, Slider
 from trimtab.training.device import cache_dir
-from trimtab.training.records import write_atomically
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import altair as alt
 
+from trimtab.core.writing import write_atomically
 from trimtab.show import style
-from trimtab.training.records import write_atomically
 
 
 def write_page(path: Path, text: str, figures: dict[str, alt.TopLevelMixin]) -> None:

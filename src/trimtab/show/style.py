@@ -17,7 +17,7 @@ from altair.utils import schemapi
 from altair.vegalite import SCHEMA_VERSION
 
 from trimtab.config import ConfigError
-from trimtab.training.records import write_atomically
+from trimtab.core.writing import write_atomically
 
 alt.data_transformers.disable_max_rows()
 
@@ -249,7 +249,7 @@ def learning_curves(
     labels = order or sorted(frame["series"].unique())
     color = of_lines(labels) if several else alt.value(BLUE)
     base = alt.Chart(summary).encode(x=x, color=color)
-    binned = "ended" in frame.columns  # the curve whose area is told: see `trimtab.training.learning_curve`
+    binned = "ended" in frame.columns  # the curve whose area is told: see `trimtab.training.run`
     title_y = "mean return of the episodes that end" if binned else "return of the last 100 episodes"
     y = alt.Y("mean:Q", title=title_y, scale=alt.Scale(zero=False))
     band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q"), y2="high:Q")

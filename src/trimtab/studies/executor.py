@@ -18,7 +18,7 @@ from trimtab.envs import EnvError
 from trimtab.studies.job import Job, JobContext
 from trimtab.studies.store import Outcome, Store
 from trimtab.training.device import cores
-from trimtab.training.engine_cache import Engines
+from trimtab.training.engine_cache import EngineCache
 from trimtab.training.records import RunError
 
 Tick = Callable[[Job, int], None]  # told a job and how many environment steps of it are done
@@ -116,7 +116,7 @@ class JobRunner:
     """Runs jobs one after another in one process, and keeps JAX, environments and compiled programs between them."""
 
     def __init__(self) -> None:
-        self.engines = Engines()
+        self.engines = EngineCache()
 
     def do(self, job: Job, store: Store, tick: Callable[[int], None] = lambda steps: None) -> Outcome:
         """A job's outcome: the one that is kept, or a new one."""

@@ -23,7 +23,7 @@ from trimtab.training.device import network_of, threads_for
 from trimtab.training.run import load
 
 if TYPE_CHECKING:
-    from trimtab.training.engine_cache import Engines
+    from trimtab.training.engine_cache import EngineCache
 
 VERSION = 1  # of what identities mean; a new one makes every job new
 
@@ -34,7 +34,7 @@ class JobContext:
 
     place: Path  # its directory, made by the job, whole only once its outcome is written
     inputs: Mapping[str, Path]  # directories of the jobs it needs, by identity
-    engines: Engines  # compiled programs and environments, kept from job to job
+    engines: EngineCache  # compiled programs and environments, kept from job to job
     tick: Callable[[int], None] = field(default=lambda steps: None)  # environment steps done so far
 
 
@@ -231,10 +231,10 @@ class Probe(Job):
         return f"{self.config.env_id} {self.config.algo} {n}x{t} seed {self.config.seed}"
 
     def do(self, context: JobContext) -> dict[str, Any]:
+        from trimtab.core.writing import write_parquet
         from trimtab.gradient.anatomy import as_json
         from trimtab.gradient.measurements import frame_of
         from trimtab.gradient.probing import measure
-        from trimtab.training.records import write_parquet
 
         path = context.inputs[self.run.identity] if isinstance(self.run, Job) else Path(self.run)
         total = self.steps

@@ -18,13 +18,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from trimtab.core.errors import MissingPackage
 from trimtab.studies.executor import JobRunner, Queue, Tick, error_summary
 from trimtab.studies.job import Job, from_dict
 from trimtab.studies.local_workers import TRIES
 from trimtab.studies.store import Outcome, Store
 from trimtab.training.device import cores, limits
 from trimtab.training.records import RunError
-from trimtab.training.sinks import MissingPackage
 
 LOOK = 0.5  # seconds between two looks at how far jobs are
 

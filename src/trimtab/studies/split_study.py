@@ -20,6 +20,7 @@ from trimtab import config as configuration
 from trimtab.config import Config, ConfigError
 from trimtab.core import reading
 from trimtab.core.fields import divisors
+from trimtab.core.writing import write_parquet
 from trimtab.envs import choose
 from trimtab.envs.own_environments import refuse_of_this_program
 from trimtab.gradient.noise import predict_variance
@@ -29,10 +30,9 @@ from trimtab.studies.elimination import contenders, marginal, name_of, say_stage
 from trimtab.studies.job import Probe, Train
 from trimtab.studies.study_engine import Answer, Outcomes, Study, Work
 from trimtab.training.device import cores
-from trimtab.training.disk_estimate import checkpoint_iterations
-from trimtab.training.learning_curve import rise
-from trimtab.training.records import RunDir, write_parquet
-from trimtab.training.run import learning_frame, load
+from trimtab.training.records import RunDir
+from trimtab.training.resource_estimates import checkpoint_iterations
+from trimtab.training.run import learning_frame, load, return_rise
 
 ESTIMATES = ("variance", "individual", "covariance", "bias_sq", "mse", "grad_sq", "ess")
 MOST_ROWS = 1024  # rows per probe: enough for tight intervals, few enough for a bootstrap in a second
@@ -411,7 +411,7 @@ def _finite(value: float) -> float | None:
 
 def improved(path: Path) -> bool:
     """Whether the last quarter of a run's episodes returned more than the first, by three standard errors."""
-    change = rise(RunDir.open(path).episodes()["return"].to_numpy())
+    change = return_rise(RunDir.open(path).episodes()["return"].to_numpy())
     return change is not None and change.lo > 0
 
 

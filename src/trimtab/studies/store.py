@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trimtab.core.writing import write_json
 from trimtab.studies.job import Job
-from trimtab.training.records import RunError, write_json
+from trimtab.training.records import RunError
 
 OUTCOME = "outcome.json"
 

@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from trimtab.core import markup
+from trimtab.core.writing import write_json
 from trimtab.studies.executor import Executor, Queue, executor
 from trimtab.studies.job import Job
 from trimtab.studies.store import Outcome, Store
 from trimtab.training.progress import Progress
-from trimtab.training.records import RunError, write_json
+from trimtab.training.records import RunError
 
 SPEC = "study.json"
 TIME = "time.json"

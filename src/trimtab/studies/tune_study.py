@@ -23,13 +23,14 @@ from trimtab.advise.diagnosis import diagnose, tally
 from trimtab.config import Config, ConfigError
 from trimtab.core.estimate import Estimate
 from trimtab.core.wording import nearest
+from trimtab.core.writing import write_atomically
 from trimtab.envs import Continuous, choose, look
 from trimtab.envs.own_environments import refuse_of_this_program
 from trimtab.math import stats
 from trimtab.show import tune_page as report
 from trimtab.studies.job import Job, Train
 from trimtab.studies.study_engine import Answer, Outcomes, Study, Work
-from trimtab.training.records import RunDir, RunError, write_atomically
+from trimtab.training.records import RunDir, RunError
 from trimtab.training.run import learning_frame, load
 
 SHORT = 100_000  # steps of a trial, unless asked for more

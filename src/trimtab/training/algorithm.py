@@ -13,13 +13,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from trimtab.config import Config
 from trimtab.math import across_devices, ewma, normalize, returns
 from trimtab.math.normalize import Moments
+from trimtab.math.step_sizes import anneal, schedule, warmup
 from trimtab.nets.agent import Agent, Params, distribution_for
 from trimtab.nets.families import choose_network, widths
 from trimtab.training import auxiliary_phase, reinforce, rollout, update
 from trimtab.training.light_probe import light_probe
-from trimtab.training.parameter_step import Hypers, Rates, anneal, schedule, warmup
 from trimtab.training.rollout import Acted, Carry, Rollout
-from trimtab.training.state import Batch, Info, Optimizer, Phase, State, absent
+from trimtab.training.state import Batch, Hypers, Info, Optimizer, Phase, Rates, State, absent
 
 
 def hypers_of(config: Config) -> Hypers:
@@ -93,8 +93,8 @@ class Algorithm:
         return self._with_buffers(state)
 
     def _optimizer(self, params: Params) -> Optimizer:
-        begin = self.config.descent.begin
-        return Optimizer(begin(params.policy), begin(params.value))
+        init = self.config.optimizer_kind.init
+        return Optimizer(init(params.policy), init(params.value))
 
     def _with_buffers(self, state: State) -> State:
         """Room for the staleness queue and the PPG phase, sized from an abstract batch."""
@@ -139,7 +139,7 @@ class Algorithm:
     def collect(self, state: State, hypers: Hypers) -> tuple[State, Rollout]:
         """One batch from compiled environments."""
         key, *keys = jax.random.split(state.key, 3)
-        collect_key, reset_key = map(across_devices.fold, keys)
+        collect_key, reset_key = map(across_devices.fold_in_device, keys)
         if self.restarts:
             state = self._restarted(state, reset_key)
         policy = self.policy(state.params, state.obs_stats, hypers)
@@ -256,7 +256,7 @@ class Algorithm:
         """
         advantage, target, value, valid, obs = self.advantages(state, rows, hypers)
         mask = valid.astype(jnp.float32)
-        weight = mask / jnp.maximum(across_devices.mean(mask.mean()), 1e-8)
+        weight = mask / jnp.maximum(across_devices.pmean_tree(mask.mean()), 1e-8)
         flat = lambda x: x.reshape(-1, *x.shape[2:])
         return Batch(*map(flat, (obs, rows.action, rows.dist, rows.logp, value, target, advantage, weight)))
 
@@ -264,7 +264,7 @@ class Algorithm:
         """Everything of an iteration after collection."""
         config = self.config
         key, *keys = jax.random.split(state.key, 3)
-        update_key, aux_key = map(across_devices.fold, keys)  # so that each device shuffles its own samples
+        update_key, aux_key = map(across_devices.fold_in_device, keys)  # so that each device shuffles its own samples
         fresh = self.batch_of(state, rows, hypers)
         state = self.keep_values(replace(state, key=key), fresh)
         probed = self._probe(state, fresh, rows)
@@ -443,9 +443,9 @@ class Algorithm:
 
     def _account(self, fresh: Batch) -> dict[str, Array]:
         """What the fresh data itself shows."""
-        metrics = {"rollout/masked": across_devices.sum((fresh.weight == 0).sum().astype(jnp.float32))}
+        metrics = {"rollout/masked": across_devices.psum_tree((fresh.weight == 0).sum().astype(jnp.float32))}
         if self.config.needs_value:
-            mean = lambda x: across_devices.mean((fresh.weight * x).mean())
+            mean = lambda x: across_devices.pmean_tree((fresh.weight * x).mean())
             variance = lambda x: mean((x - mean(x)) ** 2)
             left = variance(fresh.target - fresh.value)
             metrics["train/explained_variance"] = 1.0 - left / jnp.maximum(variance(fresh.target), 1e-12)
@@ -465,7 +465,7 @@ class Algorithm:
             "policy parameters": jnp.isfinite(jnp.sum(state.params.policy)),
             "value parameters": jnp.isfinite(jnp.sum(state.params.value)),
         }
-        return across_devices.all(finite)
+        return across_devices.pall_flags(finite)
 
     def _advance(self, state: State, rows: Rollout, hypers: Hypers) -> State:
         """Update the frozen statistics and count the iteration."""

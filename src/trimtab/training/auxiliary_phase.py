@@ -9,9 +9,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from trimtab.config import Config
 from trimtab.math import across_devices, minibatch
 from trimtab.math.prng import unrolled
+from trimtab.math.step_sizes import clip_factor, descend, global_norm
 from trimtab.nets.agent import Agent, Params
-from trimtab.training.parameter_step import Hypers, clip_factor, descend, global_norm
-from trimtab.training.state import Optimizer, Phase
+from trimtab.training.state import Hypers, Optimizer, Phase
 
 METRICS = ("value_loss", "aux_value_loss", "clone_kl", "value_error_before", "value_error_after")
 
@@ -46,14 +46,14 @@ def auxiliary_phase(
     order = jax.vmap(lambda k: minibatch.epoch(k, total, minibatches))(keys).reshape(-1, total // minibatches)
     sample = order.reshape(-1)[: total // config.policy_iterations]  # a batch's worth, of all iterations and rows
     square = lambda p: flat.weight[sample] * (agent.value(p, flat.obs[sample]) - flat.target[sample]) ** 2
-    value_error = lambda p: across_devices.mean(square(p).mean())
+    value_error = lambda p: across_devices.pmean_tree(square(p).mean())
 
     def step(carry, index):
         params, optimizer = carry
         obs, target, weight = jax.tree.map(lambda x: x[index], flat)
         loss = lambda p: auxiliary_loss(agent, hypers, p, obs, target, weight, before[index])
         (_, watched), gradient = jax.value_and_grad(loss, has_aux=True)(params)
-        gradient, watched = across_devices.mean((gradient, watched))
+        gradient, watched = across_devices.pmean_tree((gradient, watched))
         if config.max_grad_norm is not None:
             factor = clip_factor(global_norm(*gradient), hypers["max_grad_norm"])
             gradient = jax.tree.map(lambda g: factor * g, gradient)

@@ -19,10 +19,9 @@ from trimtab.envs.base import derived_seed
 from trimtab.nets.families import FAMILIES, choose_network
 from trimtab.training import device, rollout, sharding
 from trimtab.training.algorithm import Algorithm, hypers_of
-from trimtab.training.parameter_step import Hypers
 from trimtab.training.program_cache import Flat, exported
 from trimtab.training.rollout import Carry, Rollout
-from trimtab.training.state import Info, State
+from trimtab.training.state import Hypers, Info, State
 
 Waiting = Callable[[], Info]  # blocks until iterations are done; their Infos, stacked on a leading axis
 
@@ -128,7 +127,7 @@ def check_against_env(config: Config, spec) -> None:
             raise ConfigError("baseline", False, "needs environments that can restart every iteration; nearest: true")
 
 
-def strong(tree):
+def strip_weak_types(tree):
     """The same arrays without weak types, so that the first call's types are every call's."""
     return jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype) if hasattr(x, "weak_type") else x, tree)
 
@@ -153,7 +152,7 @@ class CompiledEngine:
     def init(self, seed: int) -> State:
         key = jax.random.key_data(jax.random.key(seed))
         if self._init is None:
-            begin = lambda key, hypers: strong(self.algorithm.init(jax.random.wrap_key_data(key), hypers))
+            begin = lambda key, hypers: strip_weak_types(self.algorithm.init(jax.random.wrap_key_data(key), hypers))
             flat = self._flat = Flat(jax.eval_shape(begin, key, self.hypers))
             begin_flat = lambda key, hypers: flat.flatten(begin(key, hypers))
             self._init = exported("init", self.algorithm.config.shape, begin_flat, (key, self.hypers))
@@ -196,7 +195,7 @@ class CompiledEngine:
             return done + 1, state, infos, jnp.stack(list(info.finite.values())).all()
 
         done, state, infos, _ = jax.lax.while_loop(going, iterate, (0, state, room, jnp.ones((), bool)))
-        return strong(state), infos, done
+        return strip_weak_types(state), infos, done
 
     def launch(self, state: State, count: int) -> tuple[State, Waiting]:
         leaves, infos, done = self._run(jnp.int32(min(count, self.chunk)), self.hypers, *self._flat.flatten(state))
@@ -251,7 +250,7 @@ class HostEngine:
         return Carry((), obs, total, length)
 
     def init(self, seed: int) -> State:
-        return strong(jax.jit(self.algorithm.init)(jax.random.key(seed), self.hypers, self._begun(seed)))
+        return strip_weak_types(jax.jit(self.algorithm.init)(jax.random.key(seed), self.hypers, self._begun(seed)))
 
     def template(self, seed: int) -> State:
         """Without staggering episodes, which may take longer than all that follows."""
@@ -276,7 +275,7 @@ class HostEngine:
         self._draw = jax.jit(algorithm.noise).lower(state.key).compile()
         noise = jax.eval_shape(algorithm.noise, state.key)[1]
         self._collect = (self._compile_step if self._stream is None else self._compile_stream)(state, noise)
-        learn = jax.jit(lambda *arguments: strong(algorithm.learn(*arguments)), donate_argnums=0)
+        learn = jax.jit(lambda *arguments: strip_weak_types(algorithm.learn(*arguments)), donate_argnums=0)
         self._learn = learn.lower(state, self._abstract_rows(), self.hypers).compile()
         self.compile_seconds += time.perf_counter() - start_time
 

@@ -1,4 +1,4 @@
-"""Engines kept between runs: a configuration of a known shape pays for nothing but its work."""
+"""EngineCache kept between runs: a configuration of a known shape pays for nothing but its work."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 MOST = 8  # engines kept: programs and environments of a few shapes, not of a whole sweep over shapes
 
 
-class Engines:
-    """Engines by the shape of their configuration, the least recently used forgotten first.
+class EngineCache:
+    """EngineCache by the shape of their configuration, the least recently used forgotten first.
 
     Only engines on compiled environments are kept: those hold nothing of the run before.
     """

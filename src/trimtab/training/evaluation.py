@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from trimtab.training.algorithm import Algorithm
-from trimtab.training.opening import opened
+from trimtab.training.engine_setup import load_engine
 from trimtab.training.records import RunDir
 from trimtab.training.sharding import one_copy
 from trimtab.training.state import State
@@ -100,7 +100,7 @@ def _host(algorithm: Algorithm, state: State, hypers, episodes: int, seed: int) 
 
 def evaluate_run(path: str | Path, episodes: int, step: int | None = None, seed: int | None = None) -> dict[str, Any]:
     """Evaluate a checkpoint with exploration off; the run's directory remembers it."""
-    config, engine, state, at = opened(path, step)
+    config, engine, state, at = load_engine(path, step)
     seed = EVALUATION_SEEDS + config.seed if seed is None else seed
     try:
         summary = evaluate(engine.algorithm, state, engine.hypers, episodes, seed).summary()

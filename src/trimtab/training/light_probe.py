@@ -35,10 +35,10 @@ def light_probe(agent: Agent, params: Params, batch: Batch, rows: Rollout) -> di
     factors = per_sample.factors(params, samples)
     sums = row_sums(factors, weight)
     metrics = _of_sums(sums, weight)
-    mean = across_devices.mean(sums.sum(0) / batch.weight.shape[0])
+    mean = across_devices.pmean_tree(sums.sum(0) / batch.weight.shape[0])
     square, along = _squares(factors), _along(factors, mean, agent)
     valid = (batch.weight > 0).astype(jnp.float32)
-    count = across_devices.sum(valid.sum())
+    count = across_devices.psum_tree(valid.sum())
     centred = jnp.maximum(square - 2 * along + mean @ mean, 0.0)
     individual = _individual(factors, weight > 0, centred, along, mean)
     variance = metrics["grad/variance"]
@@ -47,7 +47,7 @@ def light_probe(agent: Agent, params: Params, batch: Batch, rows: Rollout) -> di
         "grad/individual": individual,
         "grad/covariance": variance - individual,
         "grad/ess": count * individual / jnp.maximum(variance, 1e-30),
-        "grad/cosine_batch_mean": across_devices.sum((valid * cosine).sum()) / count,
+        "grad/cosine_batch_mean": across_devices.psum_tree((valid * cosine).sum()) / count,
     }
     episode = returns.episode_index(rows.terminated, rows.truncated)
     for lag in LAGS:
@@ -60,10 +60,10 @@ def light_probe(agent: Agent, params: Params, batch: Batch, rows: Rollout) -> di
 
 def _of_sums(sums: Float[Array, "N P"], weight: Float[Array, "T N"]) -> dict[str, Float[Array, ""]]:
     """Var(G_B) and |G| from row sums S_n: of S_n − w_n G, for rows that have fewer samples count for less."""
-    num_steps, num_envs = len(weight), across_devices.whole(sums.shape[0])
-    mean = across_devices.mean(sums.mean(0)) / num_steps
+    num_steps, num_envs = len(weight), across_devices.global_size(sums.shape[0])
+    mean = across_devices.pmean_tree(sums.mean(0)) / num_steps
     residual = sums - weight.sum(0)[:, None] * mean[None]
-    spread = across_devices.sum((residual**2).sum()) / max(num_envs - 1, 1)
+    spread = across_devices.psum_tree((residual**2).sum()) / max(num_envs - 1, 1)
     variance = spread / (num_envs * num_steps**2) if num_envs > 1 else jnp.full((), jnp.nan)
     return {"grad/policy_norm": jnp.linalg.norm(mean), "grad/variance": variance}
 
@@ -72,13 +72,13 @@ def _individual(
     factors: Factors, valid: Bool[Array, "T N"], centred: Float[Array, " B"], along: Float[Array, " B"], mean
 ) -> Float[Array, ""]:
     """Σ_t Tr Cov(g_t) / (N T²) about position means: Σ_n |x|² − |Σ_n x|²/N of x = valid (g − G), with N − 1."""
-    num_envs = across_devices.whole(valid.shape[1])
+    num_envs = across_devices.global_size(valid.shape[1])
     if num_envs == 1:
         return jnp.full((), jnp.nan)
     counted = valid.astype(jnp.float32)
     total_sq = _position_squares(factors, counted)
     by_position = lambda per_sample: (counted * per_sample.reshape(valid.shape)).sum(1)
-    samples, total_along, squares = across_devices.sum((counted.sum(1), by_position(along), by_position(centred)))
+    samples, total_along, squares = across_devices.psum_tree((counted.sum(1), by_position(along), by_position(centred)))
     of_sums = total_sq - 2 * samples * total_along + samples**2 * (mean @ mean)
     spread = (squares - of_sums / num_envs).sum() / (num_envs - 1)
     return spread * num_envs / samples.sum() ** 2
@@ -93,7 +93,7 @@ def _position_squares(factors: Factors, counted: Float[Array, "T N"]) -> Float[A
         weighted = [(x, weight[:, None] * d) for x, d in layers]
         parts = [part for x, d in weighted for part in (x.T @ d, d.sum(0))]
         parts += [] if free is None else [(weight[:, None] * free).sum(0)]
-        return sum((part**2).sum() for part in across_devices.sum(parts))
+        return sum((part**2).sum() for part in across_devices.psum_tree(parts))
 
     layers = [(apart(x), apart(d)) for x, d in factors.layers]
     return jax.lax.map(at, (counted, layers, None if factors.free is None else apart(factors.free)))
@@ -122,5 +122,5 @@ def _cosine_at(factors: Factors, shift: int, along, centred, mean, valid, episod
     product = product - along[:-shift] - along[shift:] + mean @ mean
     same = (episode[:-lag] == episode[lag:]).reshape(-1) * valid[:-shift] * valid[shift:]
     cosine = product / jnp.maximum(jnp.sqrt(centred[:-shift] * centred[shift:]), 1e-12)
-    total, pairs = across_devices.sum(((same * cosine).sum(), same.sum()))
+    total, pairs = across_devices.psum_tree(((same * cosine).sum(), same.sum()))
     return total / jnp.maximum(pairs, 1.0)

@@ -19,22 +19,30 @@ import numpy as np
 
 from trimtab import config as configuration
 from trimtab.config import Config, ConfigError
-from trimtab.config.device_shares import refuse_moving, shared_by
+from trimtab.config.device_shares import check_move, with_devices
+from trimtab.core.writing import numbered_path
 from trimtab.envs.base import Spec, derived_seed
 from trimtab.envs.own_environments import hand_over, name_of
 from trimtab.envs.procgen import normalized_return
-from trimtab.training import disk_estimate, hosts, snapshot
+from trimtab.training import hosts, resource_estimates, snapshot
 from trimtab.training.engine import Engine, Waiting
-from trimtab.training.engine_cache import Engines
+from trimtab.training.engine_cache import EngineCache
+from trimtab.training.engine_setup import build_engine_checked, count_parameters, prepare_jax, restore_newest
 from trimtab.training.evaluation import EVALUATION_SEEDS, evaluate
 from trimtab.training.manifest import manifest
-from trimtab.training.opening import fitting, parameters_of, prepare, restore
-from trimtab.training.progress import Progress
-from trimtab.training.records import RunDir, RunError, Taken, new_path
+from trimtab.training.progress import Progress, Sink, TensorBoard, WandB, require_packages
+from trimtab.training.records import RunDir, RunError, Taken
 from trimtab.training.run import Run
-from trimtab.training.sinks import Sink, TensorBoard, WandB, require_packages
 from trimtab.training.state import Info, State
-from trimtab.training.warm_start import Arrays, Start, begin, first_segment, going_on, segments_of, taken
+from trimtab.training.warm_start import (
+    ForeignParameters,
+    StartCheckpoint,
+    extend_segments,
+    first_segment,
+    segments_of,
+    transferred_parts,
+    warm_start,
+)
 
 WINDOW = 100  # episodes in rollout/ep_rew_mean
 
@@ -80,12 +88,12 @@ def train(
     checkpoints: int | None = None,
     tensorboard: bool = False,
     track: bool = False,
-    start: Start | Arrays | None = None,
+    start: StartCheckpoint | ForeignParameters | None = None,
     until: int | None = None,
     say: Callable[[str], None] = to_stderr,
     announce: Callable[[Config, Spec], None] = _nothing,
     tick: Callable[[int], None] = _no_steps,
-    engines: Engines | None = None,
+    engines: EngineCache | None = None,
 ) -> Run:
     """Train from the beginning in a new run directory (runs/ENV/ALGO-seedS-K if none is named).
 
@@ -101,27 +109,27 @@ def train(
     if env is not None:
         config = config.replace(env_id=name_of(env))
     options = Options(quiet, checkpoints, tensorboard, track, tick)
-    prepare(config, env)
-    with closing(fitting(config, env, engines)) as engine:
+    prepare_jax(config, env)
+    with closing(build_engine_checked(config, env, engines)) as engine:
         about = _beginning(engine, config, start)
         run = _new_run(Path(run_dir) if run_dir else None, config, engine, about)
         announce(config, engine.algorithm.env.spec)
         with run.writing(), _remembered(run):
             state = engine.init(config.seed)
             if start:
-                state = begin(engine, state, start)
+                state = warm_start(engine, state, start)
                 parts = ", ".join(about["started_from"]["taken"])
                 say(f"starting from {start.place}, taking: {parts}; all else is new")
             return _Loop(config, engine, run, options, until).go(state)
 
 
-def _beginning(engine: Engine, config: Config, start: Start | Arrays | None) -> dict[str, Any]:
+def _beginning(engine: Engine, config: Config, start: StartCheckpoint | ForeignParameters | None) -> dict[str, Any]:
     """What the manifest says of how a run begins."""
     about: dict[str, Any] = {"segments": [first_segment(config)]}
     if start is None:
         return about
-    at = {"start": asdict(start)} if isinstance(start, Start) else {}
-    return about | {"started_from": at | {"place": start.place, "taken": taken(engine, start)}}
+    at = {"start": asdict(start)} if isinstance(start, StartCheckpoint) else {}
+    return about | {"started_from": at | {"place": start.place, "taken": transferred_parts(engine, start)}}
 
 
 @contextmanager
@@ -139,7 +147,9 @@ def _remembered(run: RunDir) -> Iterator[None]:
 def _new_run(path: Path | None, config: Config, engine: Engine, about: dict[str, Any]) -> RunDir:
     """A run at `path`, or under the first free name: another process may take a name between looking and making."""
     while True:
-        target = path or new_path(Path("runs"), config.env_id, config.algo, config.seed)
+        target = path or numbered_path(
+            Path("runs"), f"{config.env_id.replace('/', '-')}/{config.algo}-seed{config.seed}"
+        )
         try:
             return hosts.directory().create(target, config.as_dict(), manifest(config, engine) | about)
         except Taken:
@@ -160,7 +170,7 @@ def resume(
     until: int | None = None,
     say: Callable[[str], None] = to_stderr,
     tick: Callable[[int], None] = _no_steps,
-    engines: Engines | None = None,
+    engines: EngineCache | None = None,
 ) -> Run:
     """Go on from the newest good checkpoint, to `total_timesteps` if another length is asked for, on as many `devices`.
 
@@ -176,19 +186,19 @@ def resume(
         raise ConfigError("total_timesteps", total_timesteps, f"{problem}; nearest: {config.steps + config.batch}")
     _refuse_shorter(run, config)
     if devices is not None:
-        refuse_moving(config, devices)
-        config = shared_by(config, devices)
+        check_move(config, devices)
+        config = with_devices(config, devices)
     if env is not None:
         hand_over(config.env_id, env)
-    prepare(config, env)
-    with run.writing(), closing(fitting(config, env, engines)) as engine:
-        state = restore(run, config, engine, say)  # refuses before anything is changed
+    prepare_jax(config, env)
+    with run.writing(), closing(build_engine_checked(config, env, engines)) as engine:
+        state = restore_newest(run, config, engine, say)  # refuses before anything is changed
         with _remembered(run):
             hosts.meet("restored")  # what others read of the run is what is left of it
             if run.manifest().get("ended"):
                 run.write_manifest(ended=None)
             step = int(state.iteration) * config.batch
-            segments = going_on(segments_of(run, old), step, config, engine.exact)
+            segments = extend_segments(segments_of(run, old), step, config, engine.exact)
             if config != old:
                 run.write_manifest(segments=segments_of(run, old))  # a run of an older version has none yet
                 run.write_config(config.as_dict())
@@ -234,7 +244,7 @@ def train_or_resume(
     tensorboard: bool,
     track: bool,
     tick: Callable[[int], None],
-    engines: Engines,
+    engines: EngineCache,
 ) -> Run:
     """Go on with the run in `run_dir` if it was begun, else begin it; what a kill left before it was a run goes."""
     how = partial(train, config)
@@ -330,9 +340,9 @@ class _Loop:
     def _checkpoint_iterations(self) -> set[int]:
         num_checkpoints = self.options.checkpoints
         if num_checkpoints is None:
-            size = disk_estimate.checkpoint_bytes(self.config, parameters_of(self.engine))
-            num_checkpoints = disk_estimate.usual_checkpoints(size)
-        return {*disk_estimate.checkpoint_iterations(self.config.iterations, num_checkpoints), self.last}
+            size = resource_estimates.checkpoint_bytes(self.config, count_parameters(self.engine))
+            num_checkpoints = resource_estimates.default_checkpoint_count(size)
+        return {*resource_estimates.checkpoint_iterations(self.config.iterations, num_checkpoints), self.last}
 
     def _next(self, stops: set[int], iteration: int) -> int:
         return min(s for s in stops if s > iteration)

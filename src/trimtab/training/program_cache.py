@@ -22,8 +22,8 @@ from jax import export
 from jaxtyping import Array
 
 import trimtab
+from trimtab.core.writing import write_atomically
 from trimtab.training.device import cache_dir
-from trimtab.training.records import write_atomically
 
 PLAYGROUND = ("mujoco", "mujoco-mjx", "playground")
 MADE_WITH = ("jax", "jaxlib", "equinox", "gymnax", "gymnasium", "numpy", "pgx", "xminigrid", *PLAYGROUND)

@@ -1,11 +1,18 @@
-"""What a person sees while something long runs: a live bar in a terminal or notebook, plain lines elsewhere."""
+"""What a run shows and sends while it goes: a bar in a terminal or notebook, plain lines elsewhere, and metric sinks.
+
+Sinks are TensorBoard and Weights & Biases: copies of the metrics that the run directory holds.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import time
 from html import escape
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
+
+from trimtab.core.errors import MissingPackage
 
 PAUSE, PAUSE_IN_CELL = 5.0, 0.25  # seconds between lines
 
@@ -99,3 +106,53 @@ class Progress:
     def __exit__(self, *_) -> None:
         if self._live:
             self._live.stop()
+
+
+# Sinks -----------------------------------------------------------------------------------------------------
+
+
+def require_packages(tensorboard: bool, track: bool) -> None:
+    """Refuse what cannot be written before anything is."""
+    for enabled, flag, package, extra in (
+        (tensorboard, "tensorboard", "tensorboardX", "tensorboard"),
+        (track, "track", "wandb", "wandb"),
+    ):
+        if enabled and importlib.util.find_spec(package) is None:
+            raise MissingPackage(f"--{flag} needs a package: pip install 'trimtab[{extra}]'")
+
+
+class Sink(Protocol):
+    def write(self, step: int, metrics: dict[str, float]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class TensorBoard:
+    """Events beside the run, for `tensorboard --logdir`."""
+
+    def __init__(self, path: Path):
+        from tensorboardX import SummaryWriter
+
+        self._writer = SummaryWriter(str(path / "tensorboard"))
+
+    def write(self, step: int, metrics: dict[str, float]) -> None:
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class WandB:
+    """Weights & Biases; WANDB_MODE=offline keeps everything on disk."""
+
+    def __init__(self, path: Path, config: dict[str, Any], project: str = "trimtab"):
+        import wandb
+
+        self._run = wandb.init(project=project, dir=str(path), config=config, name=path.name)
+
+    def write(self, step: int, metrics: dict[str, float]) -> None:
+        self._run.log(metrics, step=step)
+
+    def close(self) -> None:
+        self._run.finish()

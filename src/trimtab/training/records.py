@@ -21,16 +21,14 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import io
 import json
 import math
 import os
 import re
 import shutil
-import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import count, islice
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +38,7 @@ import yaml
 
 from trimtab.core import reading
 from trimtab.core.errors import RunError, UnreadableFile
+from trimtab.core.writing import write_atomically, write_json, write_parquet
 
 __all__ = ["RunDir", "RunError"]
 
@@ -108,45 +107,6 @@ def accepted_evaluation(row: Any) -> dict[str, Any] | None:
 
 
 EVALUATED = ("eval/mean_reward", "eval/iqr_low", "eval/iqr_high")  # what every evaluation records
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """All of `data` under `path`, or what was there before."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-
-
-def write_json(path: Path, value: Any) -> None:
-    write_atomically(path, (json.dumps(value, indent=2) + "\n").encode())
-
-
-def write_parquet(path: Path, frame, **metadata: str) -> None:
-    """A polars frame under `path`, whole or not at all."""
-    data = io.BytesIO()
-    frame.write_parquet(data, metadata=metadata)
-    write_atomically(path, data.getvalue())
-
-
-def new_path(root: Path, env_id: str, algo: str, seed: int) -> Path:
-    """runs/ENV/ALGO-seedS-K with the first free K."""
-    base = root / re.sub(r"[^\w.-]", "-", env_id)
-    return first_free(base / f"{algo}-seed{seed}-{k}" for k in count(1))
-
-
-def free_name(root: Path, name: str) -> Path:
-    """ROOT/NAME-K with the first free K; what a file system may not like becomes a dash."""
-    words = re.sub(r"[^\w./-]", "-", name) if "/" in name else re.sub(r"[^\w.-]", "-", name)
-    return first_free(root / f"{words}-{k}" for k in count(1))
-
-
-def first_free(candidates: Iterable[Path]) -> Path:
-    """The first path that does not exist yet."""
-    return next(path for path in candidates if not path.exists())
 
 
 def _number_of(shard: Path) -> int:

@@ -8,19 +8,20 @@ from typing import Any
 
 from trimtab import config as configuration
 from trimtab.config import Config
-from trimtab.config.device_shares import shared_by
+from trimtab.config.device_shares import with_devices
+from trimtab.core.writing import numbered_path
 from trimtab.training import device
 from trimtab.training.loop import resume, train
-from trimtab.training.records import RunDir, free_name
+from trimtab.training.records import RunDir
 from trimtab.training.run import Run
-from trimtab.training.warm_start import Start, devices_of, segments_of
+from trimtab.training.warm_start import StartCheckpoint, devices_of, segments_of
 
 
 def repeat(path: str | PathLike[str], run_dir: str | PathLike[str] | None = None, quiet: bool = True) -> dict[str, Any]:
     """Run a configuration again, segment by segment as it ran, and compare every metric outside time/, bit for bit."""
     first = RunDir.open(path)
     config = configuration.from_dict(first.config())
-    target = Path(run_dir) if run_dir else free_name(first.path.parent, f"{first.path.name}-repeat")
+    target = Path(run_dir) if run_dir else numbered_path(first.path.parent, f"{first.path.name}-repeat")
     again = _again(first, config, target, quiet)
     was, now = first.metrics(), again.files.metrics()
     compared = 0
@@ -54,10 +55,10 @@ def _again(first: RunDir, config: Config, target: Path, quiet: bool) -> Run:
     lengths = [segment["total_timesteps"] for segment in segments]
     stops = [*(segment["step"] for segment in segments[1:]), None]
     begun_from = first.manifest().get("started_from")
-    start = Start.at(first.path, 0, "optimizer state" in begun_from["taken"]) if begun_from else None
+    start = StartCheckpoint.from_run(first.path, 0, "optimizer state" in begun_from["taken"]) if begun_from else None
     devices = [devices_of(segment) for segment in segments]
     device.prepare(devices=max(devices))
-    config = shared_by(config.replace(total_timesteps=lengths[0]), devices[0])
+    config = with_devices(config.replace(total_timesteps=lengths[0]), devices[0])
     run = train(config, target, quiet=quiet, start=start, until=stops[0], say=_silent)
     for length, count, stop in zip(lengths[1:], devices[1:], stops[1:]):
         run = resume(target, total_timesteps=length, devices=count, quiet=quiet, until=stop, say=_silent)

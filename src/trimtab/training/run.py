@@ -1,22 +1,79 @@
-"""A finished or unfinished run, opened for reading. No JAX until parameters are asked for."""
+"""A finished or unfinished run, opened for reading, and its learning curve. No JAX until parameters are asked for.
+
+The learning curve has one definition, used wherever one is shown or compared: training is cut into equal bins of
+environment steps, and a bin's value is the mean return of the episodes that end in it. So it does not lag, and lags no
+more with more environments. A bin in which no episode ends has the value of the bin before it (at the start, of the
+first that has one). The area under the curve is the mean over bins.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from trimtab import config as configuration
 from trimtab.config import Config
 from trimtab.core import markup
+from trimtab.core.estimate import Estimate
 from trimtab.envs.own_environments import Constructor, hand_over
-from trimtab.training.learning_curve import Curve, learning_curve
+from trimtab.math import stats
 from trimtab.training.numpy_policy import Policy, policy_of
 from trimtab.training.records import Checkpoint, RunDir
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+BINS = 50
+QUARTER = 8  # episodes that a quarter of a run must have to say whether returns rose
+
+
+class Curve(NamedTuple):
+    """The middle of every bin, its value, and whether an episode ended in it."""
+
+    step: np.ndarray
+    value: np.ndarray
+    ended: np.ndarray
+
+    @property
+    def area(self) -> float | None:
+        """The mean over bins; None where no episode ended at all."""
+        return float(self.value.mean()) if self.ended.any() else None
+
+    @property
+    def staircase(self) -> bool:
+        """Whether most bins only repeat the one before: episodes end together, or seldom."""
+        return bool(self.ended.mean() < 0.5)
+
+
+def return_rise(returns: np.ndarray) -> Estimate | None:
+    """How much more the last quarter of the episodes returned than the first, ± 3 standard errors.
+
+    None where they are too few to say: of two or three episodes three errors are no bound at all.
+    """
+    quarter = len(returns) // 4
+    return None if quarter < QUARTER else stats.difference(returns[:quarter], returns[-quarter:])
+
+
+def learning_curve(ends: ArrayLike, returns: ArrayLike, steps: int, bins: int = BINS) -> Curve:
+    """The curve of episodes that ended at these environment steps with these returns, in a run of `steps` so far."""
+    ends, returns = np.asarray(ends), np.asarray(returns, dtype=float)
+    steps = max(int(steps), 1)
+    bins = min(bins, steps)
+    where = np.clip((ends - 1) * bins // steps, 0, bins - 1).astype(int)
+    count = np.bincount(where, minlength=bins)
+    ended = count > 0
+    value = np.full(bins, np.nan)
+    value[ended] = np.bincount(where, returns, bins)[ended] / count[ended]
+    if ended.any():
+        last = np.maximum.accumulate(np.where(ended, np.arange(bins), -1))
+        value = value[np.where(last < 0, ended.argmax(), last)]
+    return Curve((np.arange(bins) + 0.5) * steps / bins, value, ended)
 
 
 @dataclass(frozen=True)

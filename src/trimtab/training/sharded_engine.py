@@ -14,13 +14,13 @@ import numpy as np
 from trimtab.envs.base import derived_seed
 from trimtab.training import rollout, sharding
 from trimtab.training.algorithm import Algorithm
-from trimtab.training.engine import CompiledEngine, HostEngine, Waiting, strong
+from trimtab.training.engine import CompiledEngine, HostEngine, Waiting, strip_weak_types
 from trimtab.training.program_cache import Flat, Placement, exported
 from trimtab.training.rollout import Carry, Rollout
 from trimtab.training.state import Info, State
 
 
-class Places:
+class ShardingLayout:
     """Where the parts of a run's state are, leaf by leaf as `Flat` orders them."""
 
     def __init__(self, algorithm: Algorithm):
@@ -63,13 +63,13 @@ class ShardedEngine(CompiledEngine):
 
     def __init__(self, algorithm: Algorithm):
         super().__init__(algorithm)
-        self._places = Places(algorithm)
+        self._places = ShardingLayout(algorithm)
 
     def init(self, seed: int) -> State:
         places = self._places
         arguments = places.shared((jax.random.key_data(jax.random.key(seed)), self.hypers))
         if self._init is None:
-            begin = lambda key, hypers: strong(self.algorithm.init(jax.random.wrap_key_data(key), hypers))
+            begin = lambda key, hypers: strip_weak_types(self.algorithm.init(jax.random.wrap_key_data(key), hypers))
             places.know(jax.eval_shape(begin, *arguments))
             begin_flat = lambda key, hypers: places.flat.flatten(begin(key, hypers))
             placement = Placement(places.same(arguments), places.leaves)
@@ -111,7 +111,7 @@ class ShardedHostEngine(HostEngine):
 
     def __init__(self, algorithm: Algorithm):
         super().__init__(algorithm)
-        self._places = Places(algorithm)
+        self._places = ShardingLayout(algorithm)
         self._here = sharding.here(self._places.mesh)
         self._cut = [sharding.placed(self._places.mesh, sharding.along(axis)) for axis in range(2)]
         each, first = algorithm.config.num_envs // self._places.mesh.size, self._here.devices[0]
@@ -126,7 +126,9 @@ class ShardedHostEngine(HostEngine):
 
     def init(self, seed: int) -> State:
         places, carry = self._places, self._begun(seed)
-        begin = lambda key, hypers, carry: strong(self.algorithm.init(jax.random.wrap_key_data(key), hypers, carry))
+        begin = lambda key, hypers, carry: strip_weak_types(
+            self.algorithm.init(jax.random.wrap_key_data(key), hypers, carry)
+        )
         arguments = *places.shared((jax.random.key_data(jax.random.key(seed)), self.hypers)), carry
         places.know(jax.eval_shape(begin, *arguments))
         flat = jax.jit(lambda *arguments: places.flat.flatten(begin(*arguments)), out_shardings=places.leaves)
@@ -157,7 +159,7 @@ class ShardedHostEngine(HostEngine):
         places = self._places
 
         def learn(hypers, rows, *leaves):
-            state, info = strong(self.algorithm.learn(places.flat.unflatten(leaves), rows, hypers))
+            state, info = strip_weak_types(self.algorithm.learn(places.flat.unflatten(leaves), rows, hypers))
             return places.flat.flatten(state), jax.tree.map(lambda x: x[None], info)._asdict(), jnp.int32(1)
 
         rows = self._abstract_rows()

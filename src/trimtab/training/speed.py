@@ -16,7 +16,7 @@ from trimtab.nets.heads import clip_action
 from trimtab.training import device, rollout
 from trimtab.training.algorithm import Algorithm, hypers_of
 from trimtab.training.engine import advance, build
-from trimtab.training.opening import prepare
+from trimtab.training.engine_setup import prepare_jax
 
 LEAST = 3  # times a program is run to be timed
 
@@ -25,7 +25,7 @@ def measure(config: Config, seconds: float = 1.0) -> dict[str, Any]:
     """Train for so many seconds, then time the parts of an iteration alone; nothing is written."""
     import psutil
 
-    prepare(config)
+    prepare_jax(config)
     engine = build(config)
     try:
         state = engine.init(config.seed)

@@ -15,6 +15,17 @@ from trimtab.math.normalize import AdvantageMoments, Moments, RewardScale
 from trimtab.nets.agent import Params
 from trimtab.training.rollout import Carry
 
+Hypers = dict[str, Float[Array, ""]]  # the traced numbers of a Config, by field
+
+
+class Rates(NamedTuple):
+    """Of one iteration: step sizes, entropy coefficient, and the share that schedule and warm-up leave of a step."""
+
+    learning_rate: Float[Array, ""]
+    ent_coef: Float[Array, ""]
+    value_learning_rate: Float[Array, ""]
+    share: Float[Array, ""]
+
 
 class Batch(NamedTuple):
     """Samples ready to learn from; leading axis [B] (or [k, B] in a queue).

@@ -20,10 +20,10 @@ from trimtab.math import across_devices, ewma, minibatch, objectives
 from trimtab.math.ewma import Ewma
 from trimtab.math.normalize import standardize
 from trimtab.math.prng import unrolled
+from trimtab.math.step_sizes import adapt_to_kl, clip_factor, descend, global_norm
 from trimtab.math.surrogates import Terms
 from trimtab.nets.agent import Agent, Params
-from trimtab.training.parameter_step import Hypers, Rates, adapted, clip_factor, descend, global_norm
-from trimtab.training.state import Batch, Optimizer, absent
+from trimtab.training.state import Batch, Hypers, Optimizer, Rates, absent
 
 METRICS = (
     "policy_gradient_loss",
@@ -68,7 +68,7 @@ def policy_objective(
     config: Config, agent: Agent, hypers: Hypers, dist, batch: Batch, proximal: Proximal
 ) -> Float[Array, " B"]:
     """Per sample, to maximise, given the current distribution parameters `dist`; the one the trainer averages."""
-    logp, limit = agent.dist.logp(dist, batch.action), config.limit
+    logp, limit = agent.dist.logp(dist, batch.action), config.surrogate_kind
     if limit is None:
         return objectives.policy_gradient(logp, batch.advantage)
     return limit.objective(_terms(agent, hypers, dist, logp, batch, proximal), hypers[limit.coefficient])
@@ -131,7 +131,7 @@ def _watch_policy(config: Config, agent: Agent, hypers: Hypers, dist, batch: Bat
     }
     if config.anneal_lr == "adaptive":
         watched["kl_behavior"] = mean(agent.dist.kl(batch.dist, dist))
-    if (limit := config.limit) is not None:
+    if (limit := config.surrogate_kind) is not None:
         log_prox = logp - proximal.logp
         outside, zero = limit.limits(_terms(agent, hypers, dist, logp, batch, proximal), hypers[limit.coefficient])
         watched |= {
@@ -186,7 +186,7 @@ def minibatch_step(
     adaptive, rate, value_rate = learner.learning_rate, rates.learning_rate, rates.value_learning_rate
     if adaptive is not None:
         if train_policy:  # the KL of a policy to itself is rounding and says nothing
-            steered = adapted(adaptive, watched["kl_behavior"], hypers["desired_kl"])
+            steered = adapt_to_kl(adaptive, watched["kl_behavior"], hypers["desired_kl"])
             adaptive = jnp.where(learner.has_moved, steered, adaptive)
         rate = adaptive * rates.share
         value_rate = rate if config.value_learning_rate is None else value_rate
@@ -243,7 +243,7 @@ def _group_by_group(
 def _of_all_devices(gradient: Params, watched: dict[str, Array]) -> tuple[Params, dict[str, Array]]:
     """Means over the whole minibatch, of which a device sees an equal share; maxima stay its own until `_worst`."""
     own = {name: watched.pop(name) for name in MAXIMA if name in watched}
-    gradient, watched = across_devices.mean((gradient, watched))
+    gradient, watched = across_devices.pmean_tree((gradient, watched))
     if RATIOS in watched:
         mean, square, weight = watched.pop(RATIOS)
         watched["importance_ess"] = mean**2 / jnp.maximum(square * weight, 1e-12)
@@ -252,17 +252,17 @@ def _of_all_devices(gradient: Params, watched: dict[str, Array]) -> tuple[Params
 
 def _worst(table: Float[Array, "steps metrics"]) -> Float[Array, "steps metrics"]:
     """The ratio error is a maximum: over devices too."""
-    if across_devices.count() == 1:
+    if across_devices.device_count() == 1:
         return table
     column = METRICS.index("ratio_error")
-    return table.at[:, column].set(across_devices.max(table[:, column]))
+    return table.at[:, column].set(across_devices.pmax_tree(table[:, column]))
 
 
 def _standardize_minibatch(batch: Batch) -> Float[Array, " B"]:
-    count, total = across_devices.sum((batch.weight.sum(), (batch.weight * batch.advantage).sum()))
+    count, total = across_devices.psum_tree((batch.weight.sum(), (batch.weight * batch.advantage).sum()))
     count = jnp.maximum(count, 1e-8)
     mean = total / count
-    std = jnp.sqrt(across_devices.sum((batch.weight * (batch.advantage - mean) ** 2).sum()) / count)
+    std = jnp.sqrt(across_devices.psum_tree((batch.weight * (batch.advantage - mean) ** 2).sum()) / count)
     return standardize(batch.advantage, mean, std)
 
 

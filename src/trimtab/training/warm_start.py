@@ -26,7 +26,7 @@ NETWORK_FIELDS = ("network", "hidden_sizes", "impala_channels", "arch", "algo", 
 
 
 @dataclass(frozen=True)
-class Start:
+class StartCheckpoint:
     """A checkpoint whose parameters another run begins with. `sha256` is the checkpoint's, so that it stays the one."""
 
     run: str
@@ -35,7 +35,7 @@ class Start:
     optimizer: bool = False
 
     @classmethod
-    def at(cls, path: str | Path, step: int | None = None, optimizer: bool = False) -> Start:
+    def from_run(cls, path: str | Path, step: int | None = None, optimizer: bool = False) -> StartCheckpoint:
         """The checkpoint of a run at `step`, the last if None."""
         run = RunDir.open(path)
         checkpoints = run.checkpoints()
@@ -62,7 +62,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Arrays:
+class ForeignParameters:
     """Parameters that were no run's: arrays under the names of a checkpoint, and whose they are (`run`)."""
 
     run: str
@@ -78,7 +78,7 @@ class Arrays:
         return self.arrays
 
 
-def taken(engine: Engine, start: Start | Arrays) -> list[str]:
+def transferred_parts(engine: Engine, start: StartCheckpoint | ForeignParameters) -> list[str]:
     """What a run takes from `start`: policy, critic and normalizers where both have them; what cannot fit is refused.
 
     Counters, schedules and environments start anew; so does the optimizer unless it is asked for.
@@ -106,9 +106,9 @@ def taken(engine: Engine, start: Start | Arrays) -> list[str]:
     return [part for part, is_taken in parts.items() if is_taken]
 
 
-def begin(engine: Engine, state: State, start: Start | Arrays) -> State:
+def warm_start(engine: Engine, state: State, start: StartCheckpoint | ForeignParameters) -> State:
     """`state` with everything that is `taken` from `start`."""
-    parts, tensors, agent = taken(engine, start), start.tensors(), engine.algorithm.agent
+    parts, tensors, agent = transferred_parts(engine, start), start.tensors(), engine.algorithm.agent
     networks = {"policy": snapshot.vector(agent.policy_layout, tensors, "policy")}
     if "value function" in parts:
         networks["value"], stats = _critic(engine, state, tensors)
@@ -142,7 +142,9 @@ def _critic(engine: Engine, state: State, tensors: dict[str, np.ndarray]) -> tup
     return agent.rescale_value(value, stats.std, stats.mean), None
 
 
-def _refuse_other_shapes(config: Config, source: Config, layout: dict, tensors: dict, start: Start | Arrays) -> None:
+def _refuse_other_shapes(
+    config: Config, source: Config, layout: dict, tensors: dict, start: StartCheckpoint | ForeignParameters
+) -> None:
     if _fits(layout, tensors, "policy"):
         return
     for name in NETWORK_FIELDS:
@@ -152,13 +154,13 @@ def _refuse_other_shapes(config: Config, source: Config, layout: dict, tensors: 
     raise RunError(f"the policy of {start.run} has another shape: its environment differs")
 
 
-def _refuse_other_observations(spec: Spec, tensors: dict, start: Start | Arrays) -> None:
+def _refuse_other_observations(spec: Spec, tensors: dict, start: StartCheckpoint | ForeignParameters) -> None:
     shape = tensors.get("state.obs_stats.mean", np.empty(spec.obs_shape)).shape
     if shape != tuple(spec.obs_shape):
         raise RunError(
             f"the normalizer of {start.run} is of observations {shape}; the environment has {tuple(spec.obs_shape)}"
         )
-    if isinstance(start, Arrays) and spec.obs_dtype == "uint8" and len(spec.obs_shape) > 1:
+    if isinstance(start, ForeignParameters) and spec.obs_dtype == "uint8" and len(spec.obs_shape) > 1:
         raise RunError(f"the policy of {start.run} sees images, whose pixels other libraries order otherwise")
 
 
@@ -196,7 +198,7 @@ def segments_of(run: RunDir, config: Config) -> list[Segment]:
     return run.manifest().get("segments") or [first_segment(config)]
 
 
-def going_on(segments: list[Segment], step: int, config: Config, exact: bool) -> list[Segment]:
+def extend_segments(segments: list[Segment], step: int, config: Config, exact: bool) -> list[Segment]:
     """The segments of a run that goes on from `step` as `config` says.
 
     A new one begins where the length or the number of devices becomes another, and at every resume of environments

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from trimtab.gradient.prober import Prober
     from trimtab.gradient.row_sampling import Rows
-    from trimtab.training.engine_cache import Engines
+    from trimtab.training.engine_cache import EngineCache
 
 LAGS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 60, 80, 120)
 SHOWN_LAGS = (1, 3, 5, 7, 10, 40)  # whose distributions are kept
@@ -56,12 +56,12 @@ class Lens:
         return np.asarray(program(self.prober.measurer.params, flat(rows.samples)), np.float64)
 
 
-def _lens_at(path: Path, step: int, options: ProbeOptions, engines: Engines) -> Lens:
+def _lens_at(path: Path, step: int, options: ProbeOptions, engines: EngineCache) -> Lens:
     """A lens at a checkpoint. Runs that differ only in their seed share its compiled programs."""
     from trimtab.gradient.prober import Prober
-    from trimtab.training.opening import opened
+    from trimtab.training.engine_setup import load_engine
 
-    config, engine, state, _ = opened(path, step, engines)
+    config, engine, state, _ = load_engine(path, step, engines)
     engine.close()
     programs: dict[Any, Any] = engine.algorithm.programs
     key = ("lens", options, tuple(config.traced().items()))
@@ -143,7 +143,7 @@ class Directions(_Batches):
     def do(self, context: JobContext) -> dict[str, Any]:
         import polars as pl
 
-        from trimtab.training.records import write_parquet
+        from trimtab.core.writing import write_parquet
 
         rows: list[tuple[Any, ...]] = []
         lambdas = self.gae_lambda or (self.config.lambda_used,)
@@ -354,7 +354,7 @@ class MinibatchNoise(_Batches):
     def do(self, context: JobContext) -> dict[str, Any]:
         import polars as pl
 
-        from trimtab.training.records import write_parquet
+        from trimtab.core.writing import write_parquet
 
         rows: list[tuple[Any, ...]] = []
         for step, lens in self._lenses(context, self.replicates, bias=False):

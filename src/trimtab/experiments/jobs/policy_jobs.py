@@ -85,10 +85,10 @@ class _Policy(NamedTuple):
 def _policies(job: OfRun, context: JobContext, at: tuple[int | None, ...]) -> Iterator[tuple[int, _Policy]]:
     """The steps of checkpoints (None: the last) with their policies."""
     from trimtab.training.algorithm import hypers_of
-    from trimtab.training.opening import opened
+    from trimtab.training.engine_setup import load_engine
 
     for step in at:
-        config, engine, state, here = opened(context.inputs[job.run.identity], step, context.engines)
+        config, engine, state, here = load_engine(context.inputs[job.run.identity], step, context.engines)
         algorithm = engine.algorithm
         obs = algorithm.normalized_obs(state.obs_stats, algorithm.env.state_obs(), hypers_of(config))
         yield here, _Policy(config, algorithm, state, obs)
@@ -145,7 +145,7 @@ class ExactBias(_Exact):
     def do(self, context: JobContext) -> dict[str, Any]:
         import polars as pl
 
-        from trimtab.training.records import write_parquet
+        from trimtab.core.writing import write_parquet
 
         rows = [
             row | {"step": step} for step, policy in _policies(self, context, self.at) for row in self._rows(policy)

@@ -42,10 +42,10 @@ class GradientSteps(OfRun):
         import jax
         import numpy as np
 
-        from trimtab.training.opening import opened
+        from trimtab.training.engine_setup import load_engine
         from trimtab.training.sample_gradients import PerSample
 
-        config, engine, state, _ = opened(context.inputs[self.run.identity], None, context.engines)
+        config, engine, state, _ = load_engine(context.inputs[self.run.identity], None, context.engines)
         algorithm, per_sample = engine.algorithm, PerSample(engine.algorithm.agent)
         shape = (self.sizes, config.minibatch, config.learning_rate)
         measure = _kept(algorithm, ("steps", *shape), lambda: jax.jit(_program(per_sample, self.sizes, config)))

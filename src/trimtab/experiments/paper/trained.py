@@ -28,8 +28,7 @@ from trimtab.math import stats
 from trimtab.studies.job import Job, Train
 from trimtab.studies.store import Outcome
 from trimtab.studies.study_engine import Outcomes
-from trimtab.training.learning_curve import BINS
-from trimtab.training.run import Run
+from trimtab.training.run import BINS, Run
 
 ALL = "all environments"
 CLOSE = 0.1  # of the normalized range: differences within it are called small

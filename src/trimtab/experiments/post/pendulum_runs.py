@@ -17,8 +17,8 @@ from trimtab.experiments.source_study import Size
 from trimtab.math import stats
 from trimtab.studies.job import Job, Train
 from trimtab.studies.study_engine import Outcomes
-from trimtab.training.disk_estimate import checkpoint_iterations
 from trimtab.training.records import RunError
+from trimtab.training.resource_estimates import checkpoint_iterations
 
 STEPS: dict[Size, int] = {"quick": 204_800, "default": 1_024_000, "full": 1_024_000}
 SEEDS: dict[Size, int] = {"quick": 4, "default": 10, "full": 20}

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trimtab.config import ConfigError
+from trimtab.core.errors import MissingPackage
+from trimtab.core.writing import write_atomically, write_json
 from trimtab.training import standalone_numpy
 from trimtab.training.numpy_policy import Policy, policy_of
-from trimtab.training.records import RunDir, RunError, write_atomically, write_json
-from trimtab.training.sinks import MissingPackage
+from trimtab.training.records import RunDir, RunError
 
 FORMATS = ("numpy", "onnx", "torch")
 TOLERANCE = 1e-4  # of the outputs' own size: float32 sums in another order
@@ -115,9 +116,9 @@ def _original(path: Path, step: int) -> Original:
     import jax
 
     from trimtab.training import rollout
-    from trimtab.training.opening import opened
+    from trimtab.training.engine_setup import load_engine
 
-    config, engine, state, _ = opened(path, step)
+    config, engine, state, _ = load_engine(path, step)
     algorithm, hypers = engine.algorithm, engine.hypers
     envs, key = 4, jax.random.key(config.seed)
     steps = OBSERVATIONS // envs

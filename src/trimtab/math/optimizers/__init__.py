@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     OptimizerName = str
 
 
+ADAPTIVE_RATES = (1e-5, 1e-2)  # bounds of a step size that follows the KL, as in rsl_rl
+
+
 @dataclass(frozen=True)
 class OptimizerKind:
     """One optimizer."""
@@ -33,7 +36,7 @@ class OptimizerKind:
     """The reason for that, with its source."""
     kept: tuple[tuple[str, str], ...]
     """Fields that a rescaling shows as kept where they are not 0, each with the reason."""
-    begin: Callable[[Any], Any]
+    init: Callable[[Any], Any]
     """Its state before the first step, from the parameters; the state has `direction(hypers, gradient)`."""
 
 

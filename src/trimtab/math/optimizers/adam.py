@@ -26,7 +26,7 @@ class Adam(NamedTuple):
         return unbiased[0] / (jnp.sqrt(unbiased[1]) + hypers["adam_eps"]), Adam(count, mu, nu)
 
 
-def _begin(params) -> Adam:
+def _init(params) -> Adam:
     import jax.numpy as jnp
 
     zeros = jnp.zeros_like(params)
@@ -41,5 +41,5 @@ OPTIMIZER = OptimizerKind(
     step_divisor="√c",
     why="Adam's own denominator takes the other √c (the paper, section 4, Appendix D)",
     kept=(),
-    begin=_begin,
+    init=_init,
 )

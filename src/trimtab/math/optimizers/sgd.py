@@ -18,7 +18,7 @@ class Momentum(NamedTuple):
         return trace, Momentum(trace)
 
 
-def _begin(params) -> Momentum:
+def _init(params) -> Momentum:
     import jax.numpy as jnp
 
     return Momentum(jnp.zeros_like(params))
@@ -32,5 +32,5 @@ OPTIMIZER = OptimizerKind(
     step_divisor="c",
     why="SGD's step is proportional to the minibatch (the paper, section 3)",
     kept=(("momentum", "left alone, as Adam's β"),),
-    begin=_begin,
+    init=_init,
 )

@@ -1,26 +1,13 @@
-"""Step sizes and parameter updates, with every number traced."""
+"""Schedules of step sizes and coefficients, gradient clipping, and the parameter update. Every number may be traced."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from trimtab.config.algorithms import ADAPTIVE_RATES
-
-Hypers = dict[str, Float[Array, ""]]
+from trimtab.math.optimizers import ADAPTIVE_RATES
 
 LOWEST_RATE, HIGHEST_RATE = ADAPTIVE_RATES
-
-
-class Rates(NamedTuple):
-    """Of one iteration: step sizes, entropy coefficient, and the share that schedule and warm-up leave of a step."""
-
-    learning_rate: Float[Array, ""]
-    ent_coef: Float[Array, ""]
-    value_learning_rate: Float[Array, ""]
-    share: Float[Array, ""]
 
 
 def schedule(kind: str, progress: Float[Array, ""]) -> Float[Array, ""]:
@@ -32,7 +19,7 @@ def schedule(kind: str, progress: Float[Array, ""]) -> Float[Array, ""]:
     return jnp.ones(())
 
 
-def adapted(rate: Float[Array, ""], kl: Float[Array, ""], desired_kl: Float[Array, ""]) -> Float[Array, ""]:
+def adapt_to_kl(rate: Float[Array, ""], kl: Float[Array, ""], desired_kl: Float[Array, ""]) -> Float[Array, ""]:
     """A step size that steers the KL: ÷ 1.5 above twice the desired one, × 1.5 below half of it, within bounds.
 
     The rule of rsl_rl (Rudin et al. 2022, arXiv 2109.11978), where a KL of 0 says nothing. One that is so small that
@@ -62,7 +49,7 @@ def clip_factor(norm: Float[Array, ""], max_norm: Float[Array, ""]) -> Float[Arr
     return jnp.where(norm > max_norm, max_norm / jnp.maximum(norm, 1e-12), 1.0)
 
 
-def descend(hypers: Hypers, params, gradient, opt_state, learning_rate):
+def descend(hypers, params, gradient, opt_state, learning_rate):
     """θ ← θ - α (direction(g) + weight_decay · θ), the direction that of the optimizer whose state this is."""
     towards, opt_state = opt_state.direction(hypers, gradient)
     return params - learning_rate * (towards + hypers["weight_decay"] * params), opt_state
