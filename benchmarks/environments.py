@@ -175,8 +175,9 @@ def kinds(chosen: list[tuple[str, str]]) -> dict[tuple[str, str, str], tuple[str
 
 def sweep(family: str = "") -> None:
     """All environments, or those of a family; the page is written for all."""
-    available = [(row.env_id, row.backend) for row in envs.catalogue() if row.available and family in row.family]
-    families = {(row.env_id, row.backend): f"{row.backend} {row.family}" for row in envs.catalogue()}
+    rows = envs.list_environments()
+    available = [(row.env_id, row.backend) for row in rows if row.available and family in row.family]
+    families = {(row.env_id, row.backend): f"{row.backend} {row.family}" for row in rows}
     walked = {
         backend: in_processes("walk", [pair for pair in available if pair[1] == backend])
         for backend in sorted({backend for _, backend in available})
@@ -187,7 +188,7 @@ def sweep(family: str = "") -> None:
         for backend in sorted({backend for _, backend in available})
     }
     trains = {(env_id, backend): problem for backend, told in trained.items() for env_id, problem in told.items()}
-    text = page(families, walks, trains, [row for row in envs.catalogue() if not row.available])
+    text = page(families, walks, trains, [row for row in envs.list_environments() if not row.available])
     if family:
         print(text)
     else:

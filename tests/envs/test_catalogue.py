@@ -19,7 +19,7 @@ import sys
 from trimtab import envs
 heavy = {"jax", "gymnax", "gymnasium", "envpool"} & set(sys.modules)
 assert not heavy, heavy
-rows = envs.catalogue()
+rows = envs.list_environments()
 heavy = {"jax", "gymnax", "envpool"} & set(sys.modules)
 assert not heavy, heavy
 assert len(rows) > 1700
@@ -35,8 +35,8 @@ def test_import_is_light_and_the_catalogue_needs_no_jax():
 
 
 def test_catalogue_rows():
-    rows = {(row.env_id, row.backend): row for row in envs.catalogue()}
-    assert len(rows) == len(envs.catalogue())
+    rows = {(row.env_id, row.backend): row for row in envs.list_environments()}
+    assert len(rows) == len(envs.list_environments())
     assert all(row.available == (row.reason == "") for row in rows.values())
     for key in (
         ("FrozenLake-v1", "tabular"),
@@ -80,7 +80,7 @@ def test_a_missing_package_is_named(monkeypatch):
         with pytest.raises(EnvError, match=r"pip install 'trimtab\[envpool\]'"):
             envs.make("procgen/starpilot-hard", num_envs=1, backend=asked)
     assert envs.choose("Ant-v4", "auto") == "gymnasium"
-    rows = {(row.env_id, row.backend): row for row in envs.catalogue()}
+    rows = {(row.env_id, row.backend): row for row in envs.list_environments()}
     assert not rows["StarpilotHard-v0", "envpool"].available
 
 
@@ -121,7 +121,7 @@ def test_the_table_is_what_envpool_says():
     assert all(known[i][0] == f"envpool.{row.family}" for i, row in listed.items())
     ends = {}
     for row in listed.values():
-        if row.spec is not None:
+        if row.observation:
             ends.setdefault(row.family, [row.env_id, row.env_id])[1] = row.env_id
     for env_id in {i for pair in ends.values() for i in pair}:
         assert id_table.row_of(PoolEnv(env_id, 1).spec, listed[env_id].family) == listed[env_id]
@@ -145,7 +145,7 @@ def test_looking_follows_the_backend_the_limit_and_ones_own_environments():
 
 @pytest.mark.parametrize("env_id, why", [("Cig-v1", "other players"), ("Sudoku-v0", "puzzles")])
 def test_what_envpool_lists_and_cannot_make_is_refused_before_it_ends_the_process(env_id, why):
-    row = next(row for row in envs.catalogue() if row.env_id == env_id)
+    row = next(row for row in envs.list_environments() if row.env_id == env_id)
     assert not row.available and why in row.reason
     with pytest.raises(EnvError, match=why):
         envs.make(env_id, num_envs=1, backend="envpool")
@@ -160,7 +160,7 @@ def test_options_that_change_what_is_seen_are_followed_before_anything_is_made()
 
 def test_an_environment_that_no_installed_version_can_make_is_not_called_available(monkeypatch):
     """Pusher-v4 asks for a MuJoCo below 3."""
-    module = sys.modules["trimtab.envs.availability"]
+    module = sys.modules["trimtab.envs.env_listing"]
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: name)
     for installed, reason in (("3.2.1", "needs mujoco below 3; nearest: Pusher-v5"), ("2.3.7", "")):
         monkeypatch.setattr(module, "version", lambda name, installed=installed: installed)

@@ -14,7 +14,7 @@ import pytest
 
 from trimtab import envs
 from trimtab.envs.base import Continuous, Discrete, EnvError
-from trimtab.envs.gymnax_backend import _put_off, make_native
+from trimtab.envs.gymnax_backend import _put_off
 from trimtab.envs.known_ids import NATIVE_IDS
 
 CLASSIC = {
@@ -27,6 +27,10 @@ CLASSIC = {
 SLOW = {"Asterix-MinAtar", "Seaquest-MinAtar", "SpaceInvaders-MinAtar"}
 # Those that are run, not only traced: compiling takes seconds each.
 RUN = ["Breakout-MinAtar", "Catch-bsuite", "UmbrellaChain-bsuite", "FourRooms-misc", "PointRobot-misc"]
+
+
+def make_native(env_id, options, time_limit):
+    return envs.make(env_id, num_envs=1, backend="native", env_kwargs=options, time_limit=time_limit)
 
 
 def random_action(action, key):

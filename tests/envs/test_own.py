@@ -463,5 +463,5 @@ def test_wrappers_whose_statistics_would_be_lost_are_named_once(capsys, monkeypa
 def test_a_module_without_an_environment_is_told_how_to_name_one(monkeypatch):
     monkeypatch.chdir(HERE)
     for name in ("corridors", "corridors.py", "./corridors.py"):
-        with pytest.raises(EnvError, match="name the environment too: corridors:MyEnv"):
+        with pytest.raises(EnvError, match="name the environment in it too, for example corridors:MyEnv"):
             envs.choose(name, "auto")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypedDict
 
 from trimtab.config.algorithms import Name
+from trimtab.envs.backends import BackendName
 from trimtab.math.optimizers import OptimizerName
 from trimtab.math.surrogates import SurrogateName
 from trimtab.nets.families import NetworkName
@@ -17,7 +18,7 @@ class Fields(TypedDict, total=False):
     """Any of the fields of `Config`, which says what each means."""
 
     env_id: str
-    backend: Literal["auto", "native", "tabular", "pgx", "xminigrid", "playground", "envpool", "gymnasium"]
+    backend: BackendName
     env_kwargs: dict[str, Any]
     time_limit: int | None
     algo: Name

@@ -28,6 +28,7 @@ from trimtab.core.fields import (
     traced,
 )
 from trimtab.core.wording import horizon, nearest, steps
+from trimtab.envs.backends import BackendName
 from trimtab.math.optimizers import OPTIMIZERS, OptimizerKind, OptimizerName
 from trimtab.math.surrogates import SURROGATES, Surrogate, SurrogateName
 from trimtab.nets.families import AUTOMATIC, FAMILIES, NetworkName
@@ -84,9 +85,7 @@ class Config:
 
     env_id: str = static("CartPole-v1")
     """Environment id as Gymnasium, gymnax, EnvPool, pgx, xminigrid, Playground know it; one's own is module:Env-v0."""
-    backend: Literal["auto", "native", "tabular", "pgx", "xminigrid", "playground", "envpool", "gymnasium"] = static(
-        "auto"
-    )
+    backend: BackendName = static("auto")
     """Where the environment comes from; auto prefers compiled ones."""
     env_kwargs: dict[str, Any] = field(default_factory=dict, metadata={"declared": FieldSpec()})
     """Options handed to the environment, as YAML, for example '{is_slippery: false}'."""

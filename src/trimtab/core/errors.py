@@ -11,6 +11,10 @@ class RunError(UserError):
     """A run directory, study or log that cannot be used as requested."""
 
 
+class EnvError(UserError, ValueError):
+    """An environment that cannot be made as requested; the message says what can."""
+
+
 class UnreadableFile(RunError):
     """A file that is missing, damaged, too large or not of the expected type."""
 

@@ -12,18 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_ch
 import numpy as np
 from jaxtyping import Bool, Float, Num, Shaped
 
-from trimtab.core.errors import UserError
+from trimtab.core.errors import EnvError
 from trimtab.core.wording import nearest
 
 if TYPE_CHECKING:
     from jaxtyping import Array, PRNGKeyArray
 
-Backend = Literal["tabular", "native", "pgx", "xminigrid", "playground", "envpool", "gymnasium"]
 LARGEST = float(np.finfo(np.float32).max)  # of what is observed and learned from
-
-
-class EnvError(UserError, ValueError):
-    """An environment was asked for that cannot be given; the message says what can."""
 
 
 class Discrete(NamedTuple):
@@ -95,7 +90,7 @@ class Spec:
     """
 
     env_id: str
-    backend: Backend
+    backend: str
     obs_shape: tuple[int, ...]
     obs_dtype: Literal["float32", "uint8"]
     action: ActionSpace

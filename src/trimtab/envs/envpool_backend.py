@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Num, Shaped
 
+from trimtab.envs.backends import EnvRequest
 from trimtab.envs.base import EnvError, HostStep, Spec, refuse_bad_time_limit, refuse_unknown_options, spread_seeds
 from trimtab.envs.known_ids import canonical
 from trimtab.envs.layout import FlatLayout, Layout, actions_of, layout_of_space, without_precision_warnings
@@ -247,6 +248,12 @@ def _doubles() -> contextlib.AbstractContextManager[None]:
     import jax
 
     return jax.enable_x64(True)
+
+
+def make(request: EnvRequest) -> PoolEnv:
+    """N environments of an id."""
+    env_id, num_envs, options, time_limit, seed, streamed = request
+    return PoolEnv(env_id, num_envs, dict(options), time_limit, seed, streamed)
 
 
 def pool_ids() -> list[str]:

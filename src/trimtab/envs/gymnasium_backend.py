@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Num, Shaped
 
+from trimtab.envs.backends import EnvRequest
 from trimtab.envs.base import AtOnce, EnvError, HostStep, Spec, refuse_bad_time_limit, spread_seeds
 from trimtab.envs.layout import actions_of, layout_of_space, without_precision_warnings
 from trimtab.envs.own_environments import (
@@ -32,16 +33,15 @@ VECTORIZATIONS = ("sync", "async", "vector_entry_point")
 LEARNING_WRAPPERS = {"NormalizeObservation": "--norm-obs true", "NormalizeReward": "--norm-reward true"}
 
 
-def make_gym(
-    env_id: str,
-    num_envs: int,
-    env_kwargs: dict[str, Any] | None = None,
-    time_limit: int | None = None,
-    seed: int = 0,
-    constructor: Constructor | None = None,
-) -> Any:
+def make(request: EnvRequest) -> GymEnv | VectorEnv:
+    """N environments of an id."""
+    return make_gym(request)
+
+
+def make_gym(request: EnvRequest, constructor: Constructor | None = None) -> GymEnv | VectorEnv:
     """N environments of an id or of a constructor, vectorized here or by the environment's own vector entry point."""
-    options = dict(env_kwargs or {})
+    env_id, num_envs, options, time_limit, seed, _ = request
+    options = dict(options)
     env_spec = registered(env_id) if constructor is None else described(constructor, name_of(constructor))
     way = options.pop("vectorization", "sync" if env_spec.entry_point is not None else "vector_entry_point")
     if way not in VECTORIZATIONS:

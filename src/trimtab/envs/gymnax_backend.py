@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
+from trimtab.envs.backends import EnvRequest
 from trimtab.envs.base import (
     Continuous,
     Discrete,
@@ -104,10 +105,10 @@ class NativeEnv:
         return jax.tree.map(lambda leaf, dtype: jnp.asarray(leaf, dtype), state, self._state_types)
 
 
-def make_native(env_id: str, env_kwargs: dict[str, Any], time_limit: int | None) -> NativeEnv:
-    """The environment of an id, with options given as a dictionary."""
-    options = tuple(sorted((name, _hashable(value)) for name, value in env_kwargs.items()))
-    return NativeEnv(env_id, options, time_limit)
+def make(request: EnvRequest) -> NativeEnv:
+    """The environment of an id."""
+    options = tuple(sorted((name, _hashable(value)) for name, value in request.options.items()))
+    return NativeEnv(request.env_id, options, request.time_limit)
 
 
 def _gymnax_habits() -> AbstractContextManager:

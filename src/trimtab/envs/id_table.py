@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from trimtab.envs.base import (
     ActionSpace,
-    Backend,
     Continuous,
     Discrete,
     MultiBinary,
@@ -38,14 +37,12 @@ class TableRow(NamedTuple):
     limit: str
     reason: str
 
-    @property
-    def spec(self) -> Spec | None:
+    def spec(self, compiled: bool) -> Spec | None:
         """The row as a Spec (bounds of actions are not kept); None where its spaces are not known."""
         if not self.observation:
             return None
         shape, dtype, parts = _read_observation(self.observation)
         limit = int(self.limit) if self.limit else None
-        compiled = self.backend != "envpool"
         return Spec(self.env_id, self.backend, shape, dtype, _read_action(self.action), limit, compiled, parts)
 
 
@@ -56,7 +53,7 @@ def rows() -> tuple[TableRow, ...]:
 
 
 @cache
-def by_id(backend: Backend) -> dict[str, TableRow]:
+def by_id(backend: str) -> dict[str, TableRow]:
     """The rows of a backend."""
     return {row.env_id: row for row in rows() if row.backend == backend}
 

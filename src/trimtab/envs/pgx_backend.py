@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
+from trimtab.envs.backends import EnvRequest
 from trimtab.envs.base import Discrete, EnvError, Spec, refuse_bad_time_limit, refuse_unknown_options
 from trimtab.envs.time_limit import Timed
 
@@ -52,6 +53,7 @@ class PgxEnv(Timed):
         return dataclasses.replace(self, time_limit=None)
 
 
-def make_pgx(env_id: str, options: dict[str, Any], time_limit: int | None) -> PgxEnv:
-    refuse_unknown_options(env_id, options, ())
-    return PgxEnv(env_id, time_limit)
+def make(request: EnvRequest) -> PgxEnv:
+    """The game of an id."""
+    refuse_unknown_options(request.env_id, request.options, ())
+    return PgxEnv(request.env_id, request.time_limit)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
-from trimtab.envs.availability import has_robots
+from trimtab.envs.backends import EnvRequest, has_robots
 from trimtab.envs.base import Continuous, EnvError, Spec, refuse_bad_time_limit, refuse_unknown_options
 from trimtab.envs.id_table import by_id
 from trimtab.envs.known_ids import PLAYGROUND_ROBOTS
@@ -109,6 +109,7 @@ def _layout(obs_shapes: Any) -> FlatLayout:
     return FlatLayout(tuple(Leaf(path, math.prod(array.shape)) for path, array in zip(paths, arrays)))
 
 
-def make_playground(env_id: str, options: dict[str, Any], time_limit: int | None) -> PlaygroundEnv:
-    pairs = ((name, tuple(value) if isinstance(value, list) else value) for name, value in options.items())
-    return PlaygroundEnv(env_id, tuple(sorted(pairs)), time_limit)
+def make(request: EnvRequest) -> PlaygroundEnv:
+    """The task of an id."""
+    pairs = ((name, tuple(value) if isinstance(value, list) else value) for name, value in request.options.items())
+    return PlaygroundEnv(request.env_id, tuple(sorted(pairs)), request.time_limit)

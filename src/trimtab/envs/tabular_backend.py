@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from trimtab.envs.backends import EnvRequest
 from trimtab.envs.base import (
     Discrete,
     EnvError,
@@ -226,3 +227,8 @@ def _draw(key: PRNGKeyArray, cumulative: Float[Array, " K"]) -> Int[Array, ""]:
     """Sample an index by inverting the cumulative distribution; impossible ones are never drawn."""
     uniform = jax.random.uniform(key, dtype=jnp.float32)
     return (cumulative <= uniform).sum(dtype=jnp.int32)
+
+
+def make(request: EnvRequest) -> TabularEnv:
+    """The environment of an id, from Gymnasium's transition table."""
+    return TabularEnv(FiniteMDP.from_gymnasium(request.env_id, **request.options), request.time_limit)

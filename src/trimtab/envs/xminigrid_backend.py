@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num, PRNGKeyArray, UInt8
 
+from trimtab.envs.backends import EnvRequest
 from trimtab.envs.base import Discrete, Spec, refuse_bad_time_limit, refuse_unknown_options
 from trimtab.envs.time_limit import Timed, like
 
@@ -79,5 +80,6 @@ def _one_hot(view: UInt8[Array, "size size 2"]) -> Float[Array, "size size chann
     return jnp.concatenate([tiles, colours], axis=-1)
 
 
-def make_xminigrid(env_id: str, options: dict[str, Any], time_limit: int | None) -> XMiniGridEnv:
-    return XMiniGridEnv(env_id, tuple(sorted(options.items())), time_limit)
+def make(request: EnvRequest) -> XMiniGridEnv:
+    """The task of an id."""
+    return XMiniGridEnv(request.env_id, tuple(sorted(request.options.items())), request.time_limit)

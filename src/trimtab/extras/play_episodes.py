@@ -117,6 +117,7 @@ class Drawn:
     def __init__(self, config: Config, env: dict[str, Any]):
         import gymnasium
 
+        from trimtab.envs.backends import BACKENDS
         from trimtab.envs.layout import actions_of, layout_of_space, without_precision_warnings
         from trimtab.envs.own_environments import registered, takes, told
 
@@ -125,7 +126,7 @@ class Drawn:
         options = dict(config.env_kwargs)
         if options.pop("vectorization", None) == "vector_entry_point":
             raise RunError(f"{config.env_id} cannot be watched: it comes as a vector of environments")
-        if options and env.get("backend") not in ("gymnasium", "tabular"):
+        if options and not BACKENDS[env.get("backend", "gymnasium")].drawn_by_gymnasium:
             raise RunError(f"{config.env_id} cannot be watched: env_kwargs={options} are not Gymnasium's own options")
         try:
             spec = registered(config.env_id)

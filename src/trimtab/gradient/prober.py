@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 
 from trimtab.config import Config, ConfigError
 from trimtab.core.estimate import UNRESOLVED, Estimate
+from trimtab.envs.backends import BACKENDS
 from trimtab.envs.base import derived_seed
 from trimtab.gradient import bias as biases
 from trimtab.gradient import correlation, exact, minibatch_effects, noise, probe_memory
@@ -295,7 +296,7 @@ class Prober:
         env, config, options = self.algorithm.env, self.config, self.options
         if (options.advantages, options.objective, options.start) != ("raw", "policy", "stationary"):
             return {}
-        if env.spec.backend != "tabular" or not config.needs_value or config.norm_reward:
+        if not BACKENDS[env.spec.backend].exact or not config.needs_value or config.norm_reward:
             return {}
         state = self.sampler.state
         obs = self.algorithm.normalized_obs(state.obs_stats, env.state_obs(), self.hypers)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from trimtab.envs.backends import BACKENDS
 from trimtab.gradient import exact
 from trimtab.math import normalize, returns
 from trimtab.nets.heads import clip_action
@@ -115,7 +116,7 @@ class CompiledSampler:
         """Finite MDPs: the cumulative stationary distribution over (time, state),
         from which starts are drawn exactly."""
         env = self.algorithm.env
-        if env.spec.backend != "tabular":
+        if not BACKENDS[env.spec.backend].exact:
             return None
         obs = self.algorithm.normalized_obs(self.state.obs_stats, env.state_obs(), self.hypers)
         policy = np.asarray(jax.nn.softmax(self.algorithm.agent.policy(self.state.params.policy, obs)), np.float64)

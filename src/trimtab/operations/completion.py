@@ -61,10 +61,10 @@ def _known() -> dict[str, list[Word]]:
 
 def _lists() -> dict[str, list[str]]:
     """Long lists of words, which a script holds once and under a name."""
-    from trimtab.envs import catalogue
+    from trimtab.envs import list_environments
 
     return {
-        "environments": sorted({row.env_id for row in catalogue() if row.available}),
+        "environments": sorted({row.env_id for row in list_environments() if row.available}),
         "presets": presets.names(),
         "studies": list(DECLARED),
     }

@@ -21,7 +21,7 @@ def envs(argv: list[str]) -> int:
     )
     command_parser.add_argument("--backend", default=None, help="only this backend")
     arguments = command_parser.parse(argv)
-    from trimtab.envs import BACKENDS, catalogue
+    from trimtab.envs import BACKENDS, list_environments
 
     if arguments.backend not in (None, *BACKENDS):
         close = nearest(arguments.backend, BACKENDS) or BACKENDS
@@ -31,14 +31,16 @@ def envs(argv: list[str]) -> int:
     fragment = arguments.filter.lower()
     rows = [
         row
-        for row in catalogue()
+        for row in list_environments()
         if (fragment in row.env_id.lower() or fragment in row.family.lower())
         and arguments.backend in (None, row.backend)
     ]
     if filled(Output, arguments).json:
         print_json([row._asdict() for row in rows])
     elif not rows:
-        near = nearest(arguments.filter, (row.env_id for row in catalogue())) or ["`trimtab envs` lists the families"]
+        near = nearest(arguments.filter, (row.env_id for row in list_environments())) or [
+            "`trimtab envs` lists the families"
+        ]
         raise ConfigError("filter", arguments.filter, f"no environment's name contains it; nearest: {', '.join(near)}")
     elif fragment:
         _print_environments(rows)
@@ -78,7 +80,7 @@ def _print_environments(rows: list[CatalogueRow]) -> None:
     from rich.measure import Measurement
     from rich.table import Column, Table
 
-    from trimtab.envs.availability import detailed
+    from trimtab.envs.env_listing import detailed
 
     by_id: dict[str, list[CatalogueRow]] = defaultdict(list)
     for row in rows:
