@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # what editors complete
         watch,
     )
     from trimtab.config import Config, ConfigError
+    from trimtab.core.trust import trust
     from trimtab.training.numpy_policy import Policy
     from trimtab.training.run import Run
 
@@ -70,6 +71,7 @@ _PUBLIC = {
     "throughput": "trimtab.api",
     "train": "trimtab.api",
     "translate": "trimtab.api",
+    "trust": "trimtab.core.trust",
     "tune": "trimtab.api",
     "watch": "trimtab.api",
 }

@@ -14,6 +14,7 @@ import pytest
 import trimtab
 from trimtab import cli
 from trimtab.config import ConfigError
+from trimtab.core.errors import UnreadableFile
 from trimtab.libraries import policy_names, weight_files
 from trimtab.training.algorithm import hypers_of
 from trimtab.training.engine_setup import load_engine
@@ -329,7 +330,7 @@ def test_hyperparameters_that_isaac_lab_writes_beside_a_file(library, text, valu
     for place in (tmp_path, tmp_path / "checkpoints"):
         assert weight_files.hyperparameters_of(place / "model_5.pt", library) == values
     (tmp_path / "params" / "agent.yaml").write_text("{[")
-    with pytest.raises(ConfigError, match=r"agent.yaml beside it cannot be read"):
+    with pytest.raises(UnreadableFile, match=r"agent.yaml cannot be read: [^\n]*$"):
         weight_files.hyperparameters_of(tmp_path / "model_5.pt", library)
 
 

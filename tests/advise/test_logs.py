@@ -11,6 +11,7 @@ from tensorboardX.proto.summary_pb2 import Summary
 import trimtab
 from trimtab.advise.size_rules import Action
 from trimtab.cli import main
+from trimtab.core import reading
 from trimtab.libraries import LIBRARIES
 from trimtab.libraries.log_doctor import described_log, diagnose_log
 from trimtab.libraries.logs import is_log, read_log
@@ -281,8 +282,9 @@ def test_what_is_no_log_is_refused_in_one_line(tmp_path, capsys):
 
 def test_a_damaged_file_beside_a_log_is_one_line(tmp_path):
     (sb3(tmp_path / "run") / "0.monitor.csv").write_text("#{not json\nr,l,t\n")
-    with pytest.raises(RunError, match=r"a file beside this log of Stable-Baselines3 cannot be read: [^\n]+$"):
-        read_log(tmp_path / "run")
+    with reading.collect_problems() as problems:
+        assert read_log(tmp_path / "run").details.env_id == "run"
+    assert len(problems) == 1 and "0.monitor.csv: its first line is damaged" in problems[0]
 
 
 def test_other_commands_say_who_reads_a_log(tmp_path):

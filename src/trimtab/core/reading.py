@@ -13,25 +13,30 @@ What holds for every reader:
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import lzma
 import os
 import stat
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import yaml
 
-from trimtab.core.errors import UnreadableFile, one_line
+from trimtab.core.errors import UnreadableFile, UserError, one_line
 
 if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
+T = TypeVar("T")
 MB = 1_000_000
 MOST_TEXT = 16 * MB  # bytes of a YAML or JSON file
 MOST_BINARY = 16_000 * MB  # bytes of a file of arrays, such as a checkpoint
@@ -70,6 +75,21 @@ def collect_problems() -> Iterator[list[str]]:
         yield problems
     finally:
         _collected.reset(token)
+
+
+@contextmanager
+def interpreting(path: Path) -> Iterator[None]:
+    """Turn what fails while values of a file are used as they should be into UnreadableFile: they are not as written.
+
+    For values that have no reader of their own type. `KeyError: 'rows'` of a result without rows becomes one line.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
+        problem = f"{type(error).__name__}: {one_line(error)}"[:200]
+        raise UnreadableFile(f"{path} cannot be used: damaged, or of another version ({problem})") from error
 
 
 # Bytes and text ---------------------------------------------------------------------------------------------
@@ -163,22 +183,60 @@ def read_json_lines(
             else:
                 rows.append(row)
     if skipped:
-        where = f"line {skipped[0]}" if len(skipped) == 1 else f"{len(skipped)} lines, the first is line {skipped[0]}"
-        report(f"{path}: {where} damaged and skipped; {len(rows):,} lines can be read")
+        report(_skipped(path, skipped, len(rows)))
     return rows
 
 
-def _lines(file: BinaryIO) -> Iterator[bytes | None]:
-    """Every finished line; None in place of one that is longer than MOST_LINE, which is never held whole."""
+def _lines(file: BinaryIO, unfinished: bool = False) -> Iterator[bytes | None]:
+    """Every finished line, and an `unfinished` last one; None in place of one that is longer than MOST_LINE."""
     while line := file.readline(MOST_LINE):
-        if line.endswith(b"\n"):
+        if line.endswith(b"\n") or (unfinished and len(line) < MOST_LINE):
             yield line
             continue
-        rest = line
+        rest = line  # never held whole
         while rest and not rest.endswith(b"\n"):
             rest = file.readline(MOST_LINE)
         if rest:
             yield None
+
+
+# CSV --------------------------------------------------------------------------------------------------------
+
+
+def read_csv_rows(path: Path, accept: Callable[[dict[str, str]], T | None], most: int = MOST_LOG) -> list[T]:
+    """The rows of a CSV file whose first line, after comments with `#`, names the columns.
+
+    A last line without a newline is one that is still being written, and is left out where it cannot be accepted. Any
+    other line that is not UTF-8, has more or fewer fields, or that `accept` turns into None or refuses with a
+    ValueError, is skipped; the number of skipped lines is reported.
+    """
+    names: list[str] | None = None
+    rows: list[T] = []
+    skipped: list[int] = []
+    with open_regular(path, most) as file:
+        for number, line in enumerate(_lines(file, unfinished=True), 1):
+            row = None
+            with suppress(ValueError, OverflowError, csv.Error):  # ValueError: bytes that are not UTF-8 too
+                text = (line or b"\xff").decode().rstrip("\r\n")
+                if names is None and text.startswith("#"):
+                    continue
+                fields = next(csv.reader([text], strict=True), [])
+                if names is None:
+                    names = fields
+                    continue
+                row = accept(dict(zip(names, fields, strict=True)))
+            if row is not None:
+                rows.append(row)
+            elif line is None or line.endswith(b"\n"):
+                skipped.append(number)
+    if skipped:
+        report(_skipped(path, skipped, len(rows)))
+    return rows
+
+
+def _skipped(path: Path, lines: list[int], readable: int) -> str:
+    where = f"line {lines[0]}" if len(lines) == 1 else f"{len(lines)} lines, the first is line {lines[0]}"
+    return f"{path}: {where} damaged and skipped; {readable:,} lines can be read"
 
 
 # YAML -------------------------------------------------------------------------------------------------------
@@ -342,14 +400,47 @@ def read_zip_member(path: Path, name: str, most: int = MOST_TEXT) -> bytes | Non
     whatever the archive says its size is.
     """
     with open_regular(path) as file:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                if name not in archive.namelist():
-                    return None
-                with archive.open(name) as member:
-                    data = member.read(most + 1)
-        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, RuntimeError, EOFError) as error:
-            raise UnreadableFile(f"{path} cannot be read: not a zip archive ({one_line(error)})") from None
+        data = _member(file, path, name, most)
+    return data
+
+
+def _member(file: BinaryIO, path: Path, name: str, most: int) -> bytes | None:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            if name not in archive.namelist():
+                return None
+            with archive.open(name) as member:
+                data = member.read(most + 1)
+    except (*_BAD_ARCHIVE, OSError, ValueError) as error:
+        raise UnreadableFile(f"{path} cannot be read: not a zip archive ({one_line(error)})") from None
     if len(data) > most:
         raise UnreadableFile(f"{path} cannot be read: {name} unpacks to more than {most / MB:,.0f} MB")
     return data
+
+
+_BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError, EOFError, MemoryError)
+
+
+def read_npz(path: Path, name: str, most: int = MOST_BINARY) -> np.ndarray | None:
+    """One array of a NumPy archive (.npz), None where it has none of that name. Pickled objects are refused."""
+    import numpy as np
+
+    data = read_zip_member(path, f"{name}.npy", most)
+    if data is None:
+        return None
+    try:
+        return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    except (*UNPARSABLE, EOFError, MemoryError, SyntaxError, TypeError) as error:
+        raise UnreadableFile(f"{path} cannot be read: {name} is no array ({one_line(error)})") from None
+
+
+def read_npz_arrays(path: Path, most: int = MOST_BINARY) -> dict[str, np.ndarray]:
+    """All arrays of a NumPy archive (.npz), by name."""
+    with open_regular(path) as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+        except (*_BAD_ARCHIVE, OSError, ValueError) as error:
+            raise UnreadableFile(f"{path} cannot be read: not a NumPy archive ({one_line(error)})") from None
+    arrays = {name: read_npz(path, name, most) for name in dict.fromkeys(names)}
+    return {name: array for name, array in arrays.items() if array is not None}

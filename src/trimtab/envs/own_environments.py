@@ -19,6 +19,7 @@ from pathlib import PurePath
 from types import CodeType
 from typing import Any
 
+from trimtab.core import trust
 from trimtab.envs.base import EnvError, nearest, refuse_unknown_options
 
 Constructor = Callable[..., Any]
@@ -130,6 +131,7 @@ def _imported(env_id: str, module_name: str) -> Any:
         stem = PurePath(module_name).stem
         problem = f"a module, not a file: from the directory of {stem}.py give {stem}:{env_id.rpartition(':')[2]}"
         raise EnvError(f"env_id: {env_id} must name {problem}")
+    trust.refuse_untrusted(env_id)
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from trimtab.core import reading
 from trimtab.experiments.notes import NOTES
 from trimtab.experiments.own import OWN
 from trimtab.experiments.paper import PAPER
@@ -25,21 +25,30 @@ KINDS: dict[str, type[Study]] = {kind.kind: kind for kind in (Seeds, Split, Tune
 
 def read(out: Path) -> dict[str, Any]:
     """What a study's directory says was asked."""
-    try:
-        spec = json.loads((out / SPEC).read_text())
-    except (OSError, json.JSONDecodeError) as error:
-        raise RunError(f"{out / SPEC} cannot be read: {error}") from None
-    if spec.get("schema") != study.SCHEMA or spec.get("kind") not in KINDS:
-        raise RunError(f"{out / SPEC}: schema {spec.get('schema')}, kind {spec.get('kind')!r} is not known here")
+    spec = reading.read_json_object(out / SPEC)
+    schema, kind, store = spec.get("schema"), spec.get("kind"), spec.get("store")
+    if schema != study.SCHEMA or not isinstance(kind, str) or kind not in KINDS:
+        known = f"this version knows schema {study.SCHEMA} and the studies seeds, split, tune and those of `study list`"
+        raise RunError(f"{out / SPEC} has schema {schema!r:.40}, kind {kind!r:.40}; {known}")
+    if not isinstance(store, str | None):
+        raise RunError(f"{out / SPEC}: its store is no directory: {store!r:.40}")
     return spec
 
 
 def load_study(out: Path) -> Study:
     """The study of a directory."""
     spec = read(out)
-    return KINDS[spec["kind"]].again(spec["asked"])
+    with reading.interpreting(out / SPEC):
+        return KINDS[spec["kind"]].again(spec["asked"])
 
 
 def resume(out: Path, where: ExecutionOptions = DEFAULT_EXECUTION, quiet: bool = True) -> Answer:
-    """Do what is left of a study."""
-    return study.resume_study(load_study(out), out, where, read(out)["store"], quiet)
+    """Do what is left of a study. The store that its file names is used only if this user made the study."""
+    spec = read(out)
+    ours, store = study.trust_if_ours(spec), spec["store"] if where.store is None else None
+    if store is not None and not ours:
+        raise RunError(
+            f"{out / SPEC} names the store {store}, and was changed or not made by you here; to use that store, "
+            f"name it yourself: trimtab resume {out} --store {store}"
+        )
+    return study.resume_study(load_study(out), out, where, store, quiet)

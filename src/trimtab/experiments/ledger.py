@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from trimtab.core import reading
+from trimtab.core.errors import UnreadableFile
 from trimtab.experiments.catalogue import DECLARED
 from trimtab.show import verdicts
 
@@ -19,7 +20,13 @@ def gathered(places: list[Path]) -> list[dict[str, Any]]:
     """A row for every claim of every study: its verdict from the newest finished study of that kind, if any."""
     files = [f for place in places for f in (place, *sorted(place.glob("*"))) if (f / "result.json").is_file()]
     files = sorted(files, key=lambda f: (f / "result.json").stat().st_mtime)
-    return judged_rows([json.loads((f / "result.json").read_text()) | {"place": str(f)} for f in files])
+    answers = []
+    for folder in files:
+        try:
+            answers.append(reading.read_json_object(folder / "result.json") | {"place": str(folder)})
+        except UnreadableFile as error:
+            reading.report(f"{error}; its verdicts are left out")
+    return judged_rows(answers)
 
 
 def judged_rows(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:

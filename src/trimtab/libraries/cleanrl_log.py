@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import yaml
 
+from trimtab.core import reading
 from trimtab.libraries.cleanrl import LIBRARY
 from trimtab.libraries.foreign_log import Details, Format, Sources
 
@@ -15,7 +15,7 @@ RETURN, LENGTH = "charts/episodic_return", "charts/episodic_length"
 
 def _details(sources: Sources) -> Details:
     rows = re.findall(r"^\|(\w+)\|(.*)\|$", sources.texts.get("hyperparameters", ""), re.MULTILINE)
-    values = {name: yaml.safe_load(text) for name, text in rows if name in LIBRARY.rules and text != "None"}
+    values = {name: reading.parse_yaml(text) for name, text in rows if name in LIBRARY.rules and text != "None"}
     none = (np.zeros(0, int), np.zeros(0))
     steps, returns = sources.scalars.get(RETURN, none)
     details = Details(values, env_id=values.get("env_id"), returns=returns, steps=steps)

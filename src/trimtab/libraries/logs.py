@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import csv
+import math
 from collections import defaultdict
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from yaml import YAMLError
 
 from trimtab import envs
 from trimtab.advise.size_rules import Action
 from trimtab.config import Config
+from trimtab.core import reading, trust
 from trimtab.envs.base import kind_of, outputs_of
 from trimtab.libraries import cleanrl_log, rl_games_log, rsl_rl_log, sb3_log, skrl_log
 from trimtab.libraries.foreign_log import Details, Format, Log, Sources
 from trimtab.libraries.tensorboard_events import read_events
 from trimtab.libraries.translation import fitting, translate
-from trimtab.training.records import RunError
+from trimtab.training.records import LARGEST, RunError
 
 FORMATS = (sb3_log.FORMAT, cleanrl_log.FORMAT, rsl_rl_log.FORMAT, skrl_log.FORMAT, rl_games_log.FORMAT)
 TABLE, EVENTS = "progress.csv", ("*tfevents*", "summaries/*tfevents*")  # the second are rl_games's
@@ -39,21 +40,20 @@ def read_log(path: str | PathLike[str], hyperparameters: dict[str, Any] | None =
     place = Path(path)
     sources = _sources(place)
     log_format = _recognized(place, sources)
-    try:
+    with reading.interpreting(place):
         details = log_format.details(sources)
-    except (ValueError, KeyError, TypeError, OSError, YAMLError) as error:
-        problem = " ".join(str(error).split()) or type(error).__name__
-        raise RunError(f"{path}: a file beside this log of {log_format.title} cannot be read: {problem}") from None
     over = {k: v for k, v in (hyperparameters or {}).items() if k != "env_id"}
-    details.env_id = (hyperparameters or {}).get("env_id") or details.env_id or place.resolve().stem
+    names = ((hyperparameters or {}).get("env_id"), details.env_id, place.resolve().stem)
+    details.env_id = next((name for name in names if isinstance(name, str) and name), "unknown")
     details.hyperparameters = details.hyperparameters | over
-    details.action = details.action or _action_of(details.env_id)
+    details.action = details.action or _action_of(place, details.env_id)
     rows = _rows(sources, log_format)
     if not rows:
         raise RunError(f"{path} records no updates of {log_format.title} yet")
-    rows = [row | {STEPS: row[STEPS] + details.offset} for row in rows]
-    config, known, notes = _configuration(log_format, details, rows[-1][STEPS])
-    rows = [row | {STEPS: _steps(log_format, row[STEPS], config.num_envs, config.batch)} for row in rows]
+    with reading.interpreting(place):
+        rows = [row | {STEPS: row[STEPS] + details.offset} for row in rows]
+        config, known, notes = _configuration(log_format, details, rows[-1][STEPS])
+        rows = [row | {STEPS: _steps(log_format, row[STEPS], config.num_envs, config.batch)} for row in rows]
     return Log(place, log_format, rows, config, known, details, tuple(notes))
 
 
@@ -73,18 +73,22 @@ def _events_in(folder: Path) -> list[Path]:
 def _table(file: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Columns of a table of progress over its steps; empty cells are left out."""
     points: dict[str, list[tuple[int, float]]] = defaultdict(list)
-    with open(file, newline="", errors="replace") as lines:
-        for row in csv.DictReader(lines):
-            try:
-                step = int(float(row[STEPS]))
-            except (KeyError, TypeError, ValueError):
-                continue
-            for name, text in row.items():
-                try:
-                    points[name].append((step, float(text)))
-                except (TypeError, ValueError):
-                    continue
+    for step, values in reading.read_csv_rows(file, _progress):
+        for name, value in values.items():
+            points[name].append((step, value))
     return {name: (np.array([s for s, _ in p], int), np.array([v for _, v in p])) for name, p in points.items() if name}
+
+
+def _progress(row: dict[str, str]) -> tuple[int, dict[str, float]]:
+    """The step of a row of a table of progress and its numbers; ValueError for a row without a step."""
+    values = {}
+    for name, text in row.items():
+        with suppress(ValueError):
+            values[name] = float(text)
+    step = values.get(STEPS, math.nan)
+    if not 0 <= step <= LARGEST:
+        raise ValueError
+    return int(step), values
 
 
 def _recognized(place: Path, sources: Sources) -> Format:
@@ -96,10 +100,13 @@ def _recognized(place: Path, sources: Sources) -> Format:
     raise RunError(f"{place} is no log of {titles}: it records {tags}")
 
 
-def _action_of(env_id: str) -> Action | None:
-    """What an environment that is known here takes."""
+def _action_of(place: Path, env_id: str) -> Action | None:
+    """What an environment that is known here takes; a module that only the log names is not imported."""
     try:
         spec = envs.look(env_id)
+    except trust.Untrusted as error:
+        reading.report(f"{place}: {error}")
+        return None
     except envs.EnvError:
         return None
     return Action(kind_of(spec.action), outputs_of(spec.action))

@@ -6,17 +6,14 @@ What is pickled is read by PyTorch with `weights_only`, which runs nothing, or n
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from yaml import YAMLError
-
 from trimtab.config import ConfigError
-from trimtab.core.errors import MissingPackage
+from trimtab.core import reading
+from trimtab.core.errors import MissingPackage, UnreadableFile
 from trimtab.libraries import LIBRARIES, rsl_rl_log, skrl_log, translation_rules
 from trimtab.libraries.sb3_log import said_by_model
 from trimtab.libraries.translation_rules import NoCounterpart, Translated
@@ -59,14 +56,12 @@ def hyperparameters_of(policy: Any, library: str) -> dict[str, Any]:
 
 
 def _beside(file: Path, library: str) -> dict[str, Any]:
-    try:
+    with reading.interpreting(file):
         if library == "sb3":
             return said_by_model(file)[0]
         if library == "rsl_rl":
             return rsl_rl_log.hyperparameters_in(file.parent)
         return skrl_log.hyperparameters_in(file.parent) if library == "skrl" else {}
-    except YAMLError:
-        raise ConfigError("policy", str(file), "the params/agent.yaml beside it cannot be read") from None
 
 
 def activation_of(policy: Any) -> str | None:
@@ -93,23 +88,22 @@ def read(field: str, source: str | PathLike[str]) -> Any:
         raise ConfigError(field, str(path), PICKLED)
     try:
         if path.suffix == ".npz":
-            return dict(np.load(path, allow_pickle=False))
+            return reading.read_npz_arrays(path)
         if path.suffix == ".safetensors":
-            from safetensors.numpy import load
-
-            return load(path.read_bytes())
+            return reading.read_safetensors(path)
         return _of_torch(path)
     except MissingPackage:
         raise
-    except OSError as error:
-        raise ConfigError(field, str(path), error.strerror or "cannot be read") from None
+    except UnreadableFile as error:
+        problem = f"holds no weights that can be read without running what is in it: {error}"
+        raise ConfigError(field, str(path), problem) from None
     except Exception:  # whatever a damaged file makes of a reader
         problem = "holds no weights that can be read without running what is in it"
         raise ConfigError(field, str(path), problem) from None
 
 
 def _of_torch(path: Path) -> Any:
-    content = path.read_bytes()
+    content = reading.read_bytes(path)
     if not content.startswith((b"PK", b"\x80")):  # an archive, or a pickle of before PyTorch 1.6
         raise ValueError("not of PyTorch")
     try:
@@ -118,6 +112,5 @@ def _of_torch(path: Path) -> Any:
         problem = "files of PyTorch: pip install 'trimtab[torch]', or save the state_dict as .safetensors or .npz"
         raise MissingPackage(problem) from None
     if path.suffix == ".zip":
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            content = archive.read("policy.pth")
+        content = reading.read_zip_member(path, "policy.pth", reading.MOST_BINARY) or b""
     return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)

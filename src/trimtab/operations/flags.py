@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Collection
@@ -19,7 +20,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from trimtab.core import reading
+from trimtab.core import reading, trust
 from trimtab.core.fields import ConfigError, base_of, choices_of, element_of, optional, types_of
 from trimtab.core.wording import nearest, plain
 from trimtab.libraries.option_names import here
@@ -47,6 +48,7 @@ class Parser(argparse.ArgumentParser):
     def parse(self, argv: list[str]) -> argparse.Namespace:
         if Parser.describing:
             raise Described(self)
+        trust.trust_named(*(word for word in argv if not os.path.lexists(word)))  # what the user names here
         words = self._spelled([_dashed(a) for a in argv])
         if self.before_help and {"-h", "--help"} & set(words):
             self.before_help(self, [word for word in words if word not in ("-h", "--help")])
@@ -54,6 +56,7 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             flag = next((u for u in unknown if u.startswith("-")), unknown[0])
             self._refuse(flag) if flag.startswith("-") else fail(f"{flag}: {_too_many(flag, words)}")
+        trust.trust(*(getattr(arguments, "trust", None) or ()))
         return arguments
 
     def format_help(self) -> str:

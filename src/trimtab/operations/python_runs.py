@@ -13,6 +13,7 @@ from trimtab.advise.comparison import Comparison
 from trimtab.advise.comparison import compare as compare_runs
 from trimtab.config import ConfigError
 from trimtab.config.keywords import Fields
+from trimtab.core import trust
 from trimtab.libraries.log_doctor import diagnose_log
 from trimtab.libraries.logs import is_log, read_log
 from trimtab.operations.source import Place, Source, configure, is_quiet, run_of
@@ -180,6 +181,7 @@ def diagnose(run: Run | Place, hyperparameters: dict[str, Any] | None = None) ->
     `run` may be the log of a run of SB3, CleanRL, rsl_rl, skrl or rl_games: its directory, progress.csv or TensorBoard
     events. `hyperparameters` are what such a log does not say, by the names they have there.
     """
+    trust.trust_named((hyperparameters or {}).get("env_id"))
     if isinstance(run, str | PathLike) and not RunDir.began(run) and is_log(run):
         return diagnose_log(read_log(run, hyperparameters))
     if hyperparameters:

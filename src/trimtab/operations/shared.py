@@ -42,6 +42,12 @@ def parser(name: str, *classes: type, positional: str | None = None, help: str =
     command_parser = Parser(prog=f"trimtab {name}", description=about, allow_abbrev=False)
     if positional:
         command_parser.add_argument(positional, help=help)
+    command_parser.add_argument(
+        "--trust",
+        action="append",
+        metavar="MODULE",
+        help="allow this module to be imported, where a run or study of somebody else names it as its environment",
+    )
     for cls in (cls for cls in classes if cls is not Config):
         flags.add_fields(command_parser.add_argument_group(_title(cls)), cls)
     if Config in classes:

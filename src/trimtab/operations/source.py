@@ -15,6 +15,7 @@ from trimtab import config as configuration
 from trimtab import presets
 from trimtab.config import Config, ConfigError
 from trimtab.config.keywords import Fields
+from trimtab.core import trust
 from trimtab.envs.own_environments import Constructor
 from trimtab.libraries.option_names import field_here
 from trimtab.training.progress import interactive
@@ -38,6 +39,7 @@ def configure(
     if env is not None and not callable(env):
         raise ConfigError("env", env, "must be a class or function that makes the environment")
     base, changes = _complete(source), cast(dict[str, Any], fields)
+    trust.trust_named(source, source.env_id if isinstance(source, Config) else None, changes.get("env_id"))
     for name in changes.keys() - {field.name for field in dataclasses.fields(Config)}:
         if own_name := field_here(name):
             raise ConfigError(name, changes[name], f"no such field; here it is {own_name}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from trimtab.config import ConfigError
+from trimtab.core import reading
 from trimtab.core.answers import print_json
 from trimtab.core.wording import nearest
 from trimtab.operations.flags import Parser
@@ -150,8 +150,9 @@ def _show(argv: list[str]) -> int:
     spec, file = catalogue.read(path), path / "result.json"
     if not file.is_file():
         raise RunError(f"{path} is not finished; `trimtab resume {path}` does what is left")
-    answer = json.loads(file.read_text()) | {"run": str(path), "page": str(path / "page.html")}
-    return finish_study(spec["kind"], answer, filled(Output, arguments))
+    answer = reading.read_json_object(file) | {"run": str(path), "page": str(path / "page.html")}
+    with reading.interpreting(file):
+        return finish_study(spec["kind"], answer, filled(Output, arguments))
 
 
 def _claims(argv: list[str]) -> int:

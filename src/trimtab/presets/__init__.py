@@ -15,7 +15,7 @@ from typing import Any
 from trimtab import envs
 from trimtab.config import Config, ConfigError, from_dict
 from trimtab.config.algorithms import kindred
-from trimtab.core import reading
+from trimtab.core import reading, trust
 from trimtab.core.wording import nearest
 from trimtab.envs.id_table import by_id
 from trimtab.envs.known_ids import PLAYGROUND_ROBOTS, PROCGEN_ALIASES, canonical
@@ -169,5 +169,7 @@ def _says_everything(layer: dict[str, Any]) -> bool:
 
 
 def read_file(path: str | PathLike[str]) -> dict[str, Any]:
-    """The fields of a YAML file."""
-    return reading.read_yaml_mapping(Path(path))
+    """The fields of a YAML file that the user gave, who thereby names its environment."""
+    fields = reading.read_yaml_mapping(Path(path))
+    trust.trust_named(fields.get("env_id"))
+    return fields

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trimtab import config as configuration
 from trimtab.config import Config
+from trimtab.core import trust
 from trimtab.gradient.probe_options import ProbeOptions
 from trimtab.training.device import network_of, threads_for
 from trimtab.training.run import load
@@ -253,10 +254,17 @@ def register(cls: type[Job]) -> type[Job]:
     return cls
 
 
+def kind_modules(job: Job) -> list[str]:
+    """The modules of a user's own kinds of jobs, imported here already: other processes may import them too."""
+    own = [job.kind.partition(":")[0]] if ":" in job.kind else []
+    return own + [module for need in job.needs for module in kind_modules(need)]
+
+
 def _kind(name: str) -> type[Job]:
     """A kind by its name; `module:Class` is one of a user's own, imported where it is needed."""
     module, _, cls = name.partition(":")
     if cls:
+        trust.refuse_untrusted(name)
         return getattr(import_module(module), cls)
     if name not in KINDS:
         import_module("trimtab.experiments.catalogue")  # the studies bring kinds of their own

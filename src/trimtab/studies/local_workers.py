@@ -22,8 +22,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from trimtab.core import trust
 from trimtab.studies.executor import JobRunner, Queue, Tick, error_summary, throttled
-from trimtab.studies.job import Job, from_dict
+from trimtab.studies.job import Job, from_dict, kind_modules
 from trimtab.studies.store import Outcome, Store
 from trimtab.training.device import cores, limits
 
@@ -132,7 +133,8 @@ class Worker:
 
     def begin(self, job: Job, store: Store) -> None:
         self.job = job
-        request = json.dumps({"job": job.as_dict(), "store": str(store.path.resolve())})
+        allowed = {"trusted": [*trust.trusted(), *kind_modules(job)]}
+        request = json.dumps({"job": job.as_dict(), "store": str(store.path.resolve())} | allowed)
         with suppress(BrokenPipeError):  # it died while idle: `hear` will say so
             self.process.stdin.write(request.encode() + b"\n")
             self.process.stdin.flush()
@@ -186,6 +188,7 @@ def main() -> None:
         request = json.loads(requests.get())
         try:
             tick = throttled(lambda steps: say(steps=steps))
+            trust.trust(*request.get("trusted", ()))
             outcome = runner.do(from_dict(request["job"]), Store(Path(request["store"])), tick)
             say(result=outcome.result, seconds=outcome.seconds)
         except Exception as error:

@@ -18,13 +18,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from trimtab.core import trust
 from trimtab.core.errors import MissingPackage
 from trimtab.studies.executor import JobRunner, Queue, Tick, error_summary
-from trimtab.studies.job import Job, from_dict
+from trimtab.studies.job import Job, from_dict, kind_modules
 from trimtab.studies.local_workers import TRIES
 from trimtab.studies.store import Outcome, Store
 from trimtab.training.device import cores, limits
-from trimtab.training.records import RunError
+from trimtab.training.records import RunDir, RunError
 
 LOOK = 0.5  # seconds between two looks at how far jobs are
 
@@ -54,10 +55,11 @@ class Actor:
         self._runner, self._steps = JobRunner(), 0
         self._store = Store(Path(tempfile.gettempdir()) / f"trimtab-{study}")
 
-    def do(self, description: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
+    def do(self, description: dict[str, Any], inputs: dict[str, Any], trusted: list[str]) -> dict[str, Any]:
         """The archive of what a job made, or the words of what went wrong; `inputs` are archives in Ray's store."""
         import ray
 
+        trust.trust(*trusted)
         job, self._steps = from_dict(description), 0
         try:
             for need in job.needs:
@@ -107,7 +109,8 @@ class OnRay:
                 going = [job for _, job in under_way.values()]
                 for job in queue.ready(self._room() - sum(job.devices for job in going), going):
                     actor = self._idle([busy for busy, _ in under_way.values()], job.devices)
-                    under_way[actor.do.remote(job.as_dict(), self._inputs(job, store))] = (actor, job)
+                    trusted = [*trust.trusted(), *kind_modules(job)]
+                    under_way[actor.do.remote(job.as_dict(), self._inputs(job, store), trusted)] = (actor, job)
                 done, _ = ray.wait(list(under_way), timeout=LOOK)
                 for reference in done:
                     actor, job = under_way.pop(reference)
@@ -139,6 +142,8 @@ class OnRay:
         with store.doing(job):  # another study may share the store
             if store.outcome(job) is None:
                 unpack(answer["archive"], store.place(job))
+                if RunDir.began(store.place(job)):
+                    RunDir(store.place(job)).enlist()
         outcome = store.outcome(job)
         if outcome is None:
             raise RunError(f"{job}: what came back is not whole")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trimtab.core import reading
+from trimtab.core.errors import UnreadableFile
 from trimtab.core.writing import write_json
 from trimtab.studies.job import Job
 from trimtab.training.records import RunError
@@ -65,18 +68,29 @@ class Store:
     def outcome(self, job: Job) -> Outcome | None:
         """What came of a job, if it is done."""
         place = self.place(job)
-        try:
-            record = json.loads((place / OUTCOME).read_text())
-        except (OSError, json.JSONDecodeError):
+        if not os.path.lexists(place / OUTCOME):
             return None
-        if record["identity"] != job.identity:
+        try:
+            record = reading.read_json_object(place / OUTCOME)
+        except UnreadableFile as error:
+            reading.report(f"{error}; the job is done again")
+            return None
+        result, seconds = record.get("result"), record.get("seconds")
+        if record.get("identity") != job.identity:
+            return None
+        if not isinstance(result, dict) or not isinstance(seconds, int | float):
+            reading.report(f"{place / OUTCOME} is damaged; the job is done again")
             return None
         self._refuse_other_defaults(job, place)
-        return Outcome(job, place, record["result"], record["seconds"])
+        return Outcome(job, place, result, float(seconds))
 
     def _refuse_other_defaults(self, job: Job, place: Path) -> None:
         """An identity leaves out what is at its default, so that new fields change nothing. But defaults may change."""
-        before = json.loads((place / "job.json").read_text())
+        try:
+            before = reading.read_json_object(place / "job.json")
+        except UnreadableFile as error:
+            reading.report(f"{error}; that the job was done with the same defaults cannot be checked")
+            return
         now = json.loads(json.dumps(job.as_dict()))
         for name, old, new in _differing(before, now):
             raise RunError(

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from trimtab.core import markup
+from trimtab.core import markup, reading, trust
+from trimtab.core.errors import UnreadableFile
 from trimtab.core.writing import write_json
 from trimtab.studies.executor import Executor, Queue, executor
 from trimtab.studies.job import Job
@@ -128,10 +129,22 @@ def run_study(
     study.refuse()
     doer = executor(where.on, where.workers)  # refuses what cannot be, too
     store = str(Path(where.store).resolve()) if where.store else None
-    write_json(
-        out / SPEC, {"schema": SCHEMA, "kind": study.kind, "asked": study.asked(), "store": store, "command": command}
-    )
+    spec = {"schema": SCHEMA, "kind": study.kind, "asked": study.asked(), "store": store, "command": command}
+    write_json(out / SPEC, {"id": trust.enlist(_plain(spec)), **spec})
     return _execute(study, out, doer, store, quiet)
+
+
+def _plain(spec: dict[str, Any]) -> Any:
+    """What JSON makes of a specification."""
+    return json.loads(json.dumps(spec))
+
+
+def trust_if_ours(spec: dict[str, Any]) -> bool:
+    """Whether a study's specification is as this user made it; its modules may then be imported."""
+    ours = trust.is_ours(spec.get("id"), {name: value for name, value in spec.items() if name != "id"})
+    if ours:
+        trust.trust_named(*trust.names_in(spec.get("asked")))
+    return ours
 
 
 def resume_study(study: Study, out: Path, where: ExecutionOptions, store: str | None, quiet: bool = True) -> Answer:
@@ -166,7 +179,13 @@ def _timed(out: Path) -> Iterator[dict[str, float]]:
 def time_of(out: Path) -> dict[str, float]:
     """Seconds a study took: `work` of all its jobs, also those done before by others, and on the `clock`."""
     file = out / TIME
-    return {"work": 0.0, "clock": 0.0} | (json.loads(file.read_text()) if file.is_file() else {})
+    none = {"work": 0.0, "clock": 0.0}
+    try:
+        times = reading.read_json_object(file) if file.exists() else {}
+    except UnreadableFile as error:
+        reading.report(f"{error}; times of earlier attempts are not counted")
+        return none
+    return none | {name: float(times[name]) for name in none if isinstance(times.get(name), int | float)}
 
 
 @contextmanager

@@ -21,8 +21,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from trimtab.config import ConfigError
-from trimtab.envs import EnvError
-from trimtab.training.records import Checkpoint, RunDir, RunError
+from trimtab.core.errors import UserError
+from trimtab.training.records import Checkpoint, RunDir
 
 LOST = 3  # exit code of a process that lost another
 HEARTBEAT = 10  # seconds without a sign of life after which a process counts as lost
@@ -183,7 +183,7 @@ def ending_at_once() -> Iterator[None]:
 
     try:
         yield
-    except (ConfigError, EnvError, RunError, OSError) as error:
+    except (UserError, OSError) as error:
         _leave("trimtab: " + " ".join(str(error).split()), 2)
     except KeyboardInterrupt as interrupt:
         _leave("; ".join(["trimtab: interrupted", *filter(None, interrupt.args)]), 130)

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import yaml
 
-from trimtab.core import reading
+from trimtab.core import reading, trust
 from trimtab.core.errors import RunError, UnreadableFile
 from trimtab.core.writing import write_atomically, write_json, write_parquet
 
@@ -176,7 +176,8 @@ class RunDir:
         except FileExistsError:
             raise refusal from None
         (run.path / "episodes").mkdir()
-        write_json(run.path / "manifest.json", {"schema": SCHEMA, **manifest})
+        ours = {"id": trust.enlist(trust.environment_of(config))} if trust.names_module(config) else {}
+        write_json(run.path / "manifest.json", {"schema": SCHEMA, **ours, **manifest})
         (run.path / "metrics.jsonl").touch()
         run.write_config(config)  # last: now it is a run
         return run
@@ -228,8 +229,24 @@ class RunDir:
             yield
 
     def config(self) -> dict[str, Any]:
-        """The fields of config.yaml."""
-        return reading.read_yaml_mapping(self.path / "config.yaml")
+        """The fields of config.yaml. A module that it names is trusted if this user made the run."""
+        config = reading.read_yaml_mapping(self.path / "config.yaml")
+        if trust.names_module(config) and trust.is_ours(self._id(), trust.environment_of(config)):
+            trust.trust_named(config["env_id"])
+        return config
+
+    def _id(self) -> Any:
+        """What runs of modules are listed by in the user's state directory."""
+        try:
+            return self.manifest().get("id")
+        except UnreadableFile:
+            return None
+
+    def enlist(self) -> None:
+        """List the run as this user's: one that a worker made elsewhere, of a module that is trusted here."""
+        config = reading.read_yaml_mapping(self.path / "config.yaml")
+        if trust.names_module(config) and config["env_id"].rpartition(":")[0] in trust.trusted():
+            trust.enlist_again(str(self._id()), trust.environment_of(config))
 
     def manifest(self) -> dict[str, Any]:
         """The entries of manifest.json; a known entry of another type than this library writes is left out."""
