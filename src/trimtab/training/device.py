@@ -14,6 +14,7 @@ from trimtab import envs
 from trimtab.config import Config
 from trimtab.envs.own_environments import Constructor
 from trimtab.nets.families import FAMILIES, choose_network
+from trimtab.training import compilation_cache
 
 
 def cache_dir() -> Path:
@@ -40,6 +41,7 @@ def prepare(threads: int | None = None, devices: int = 1) -> None:
             jax.config.update("jax_num_cpu_devices", max(devices, jax.config.jax_num_cpu_devices))  # type: ignore
     if "JAX_DEFAULT_MATMUL_PRECISION" not in os.environ:  # by default GPUs round the factors of products to 10 bits
         jax.config.update("jax_default_matmul_precision", "float32")
+    compilation_cache.check_entries()
     jax.config.update("jax_compilation_cache_dir", str(cache_dir()))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # many small programs are a long start too
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -23,6 +23,7 @@ from jaxtyping import Array
 
 import trimtab
 from trimtab.core.writing import write_atomically
+from trimtab.training.compilation_cache import with_digest, without_digest
 from trimtab.training.device import cache_dir
 
 PLAYGROUND = ("mujoco", "mujoco-mjx", "playground")
@@ -85,14 +86,16 @@ def exported(
     if program is None:
         data = export.export(jit(function))(*arguments).serialize()
         program = export.deserialize(data)
-        _keep(file, bytes(data))
+        _keep(file, with_digest(bytes(data)))
     return jit(program.call).lower(*arguments).compile()
 
 
 def _read(file: Path) -> Any:
+    """The program in a file; None where there is none, or it is damaged or of another version, to make it again."""
     try:
-        return export.deserialize(bytearray(file.read_bytes()))
-    except Exception:  # not there, written by another version, or damaged: made again
+        data = without_digest(file.read_bytes())
+        return None if data is None else export.deserialize(bytearray(data))
+    except Exception:  # whatever JAX makes of another version's
         return None
 
 
