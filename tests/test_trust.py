@@ -103,7 +103,9 @@ def test_no_command_imports_the_module_of_a_foreign_run(command, capsys):
     assert not imported() and "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["train", "--from", "foreign"], ["split", "--run", "foreign"], ["repeat", "foreign"]])
+@pytest.mark.parametrize(
+    "words", [["train", "--from", "foreign"], ["split", "--run", "foreign"], ["repeat", "foreign"]]
+)
 def test_commands_that_take_fields_from_a_run_say_how_to_allow_its_module(words, capsys, monkeypatch):
     assert cli.main(["train", "evil:Env", "--run-dir", "foreign", *SMALL]) == 0
     shutil.rmtree("state")
