@@ -16,6 +16,7 @@ import trimtab
 from trimtab import cli
 from trimtab.config import Config, ConfigError
 from trimtab.gradient import exact
+from trimtab.gradient.anatomy import ExactAnswers
 from trimtab.gradient.probe_options import ProbeOptions
 from trimtab.gradient.probing import Prober, probe
 from trimtab.gradient.row_sampling import tail_length
@@ -48,10 +49,10 @@ def test_a_probe_measures_everything_with_intervals(found):
     for estimate in (d.variance, d.individual, d.ess, found.mse):
         assert estimate.resolved and estimate.lo <= estimate.value <= estimate.hi
     assert d.variance.value == pytest.approx(d.individual.value + d.covariance.value)
-    assert found.replicate_cosines.shape == (5, 5)
+    assert np.shape(found.replicate_cosines) == (5, 5)
     assert np.allclose(np.diag(found.replicate_cosines), 1)
-    assert {"drift", "clip_bias", "subsampling_formula", "subsampling_measured"} <= set(found.minibatch)
-    ratio = found.minibatch["subsampling_measured"] / found.minibatch["subsampling_formula"]
+    assert found.minibatch.drift and found.minibatch.clip_bias
+    ratio = found.minibatch.subsampling_measured / found.minibatch.subsampling_formula
     assert 0.7 < ratio < 1.4
     assert found.reset_synchrony == pytest.approx(1.0, abs=1e-3)  # Pendulum's environments reset in lockstep
 
@@ -66,13 +67,13 @@ def test_lag_covariances_add_up_to_the_variance(found):
 
 def test_the_first_minibatch_gradient_points_along_the_batch_gradient(found):
     """At the first update nothing is clipped, and later ones are measured at drifted parameters."""
-    assert found.minibatch["clip_bias"][0] < 1e-4
-    assert len(found.minibatch["drift"]) == 4
+    assert found.minibatch.clip_bias[0] < 1e-4
+    assert len(found.minibatch.drift) == 4
 
 
 def test_another_lambda_reaches_the_minibatch_effects_too(pendulum):
     short, long = probe(pendulum, gae_lambda=[0.0, 1.0], replicates=2, save=False, bias=False)
-    assert not np.allclose(short.minibatch["drift"], long.minibatch["drift"], atol=1e-3)
+    assert not np.allclose(short.minibatch.drift, long.minibatch.drift, atol=1e-3)
 
 
 def test_measurements_are_saved_with_the_run_as_one_long_table(pendulum, found):
@@ -159,9 +160,9 @@ def test_blocks_predict_what_a_probe_of_shorter_rows_measures(pendulum):
 
 def test_finite_mdps_come_with_exact_answers(lake):
     found = probe(lake, replicates=64, correlations=False, save=False)
-    assert found.exact["bias_sq"] >= 0 and -1 <= found.exact["cosine_true_return"] <= 1
+    assert found.exact.bias_sq >= 0 and -1 <= found.exact.cosine_true_return <= 1
     width = found.bias_sq.hi - found.bias_sq.lo
-    assert found.bias_sq.lo - width <= found.exact["bias_sq"] <= found.bias_sq.hi + width
+    assert found.bias_sq.lo - width <= found.exact.bias_sq <= found.bias_sq.hi + width
 
 
 def test_carried_states_and_resets_are_starts_too(pendulum):
@@ -352,4 +353,4 @@ def test_exact_answers_are_given_only_for_what_they_are_exact_about():
     lake = Config(env_id="FrozenLake-v1", hidden_sizes=(8,))
     assert prober_of(lake).exactly(0.95)
     for options in (dict(start="reset"), dict(advantages="batch"), dict(objective="full")):
-        assert prober_of(lake, **options).exactly(0.95) == {}
+        assert prober_of(lake, **options).exactly(0.95) == ExactAnswers()

@@ -1,26 +1,101 @@
-"""What one probe found."""
+"""The result of a probe as typed values: `ProbeResult` is what JSON keeps of it, `Anatomy` adds arrays of samples."""
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 
 from trimtab.core import quantities
-from trimtab.core.estimate import Estimate
+from trimtab.core.estimate import UNRESOLVED, Estimate
+from trimtab.core.json_values import from_json, to_json
 from trimtab.core.wording import horizon, split_name
-from trimtab.gradient import correlation
+from trimtab.gradient.correlation import CosineCorrelation, CovarianceCorrelation, TrajectoryAlignment
 from trimtab.gradient.noise import NoiseScale
 from trimtab.gradient.probe_options import ProbeOptions
 from trimtab.gradient.variance import Decomposition
 
+Numbers = tuple[float | None, ...]  # None stands for what is not a finite number
+_T = TypeVar("_T", bound="_Measured")
 
-@dataclass(frozen=True, repr=False)
-class Anatomy:
-    """What one probe found; every part is an Estimate, an array, or a dataclass of them."""
+
+def finite(value: float) -> float | None:
+    """The number, or None if it is not finite (JSON has no NaN)."""
+    return float(value) if math.isfinite(value) else None
+
+
+def finite_numbers(values: Iterable[float]) -> Numbers:
+    """The same for every number of a sequence."""
+    return tuple(finite(value) for value in values)
+
+
+class _Measured:
+    """A dataclass whose JSON form leaves out what was not measured (None)."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: to_json(value) for name, value in vars(self).items() if value is not None}
+
+    @classmethod
+    def from_dict(cls: type[_T], entry: Mapping[str, Any]) -> _T:
+        hints = get_type_hints(cls)
+        return cls(**{name: from_json(hints[name], value) for name, value in entry.items() if name in hints})
+
+
+@dataclass(frozen=True)
+class ExactAnswers(_Measured):
+    """What the estimates of a probe of a finite MDP estimate, computed from its transition table."""
+
+    bias_sq: float | None = None
+    grad_sq: float | None = None
+    true_grad_sq: float | None = None
+    cosine_true_return: float | None = None
+    cosine_expected_true: float | None = None
+
+    def __bool__(self) -> bool:
+        return self.true_grad_sq is not None
+
+
+@dataclass(frozen=True)
+class MinibatchEffects(_Measured):
+    """What cutting the batch into minibatches does: sub-sampling variance, drift and clip bias update by update."""
+
+    minibatch_size: int | None = None
+    subsampling_formula: float | None = None
+    subsampling_measured: float | None = None
+    subsampling_rows_formula: float | None = None
+    subsampling_rows_measured: float | None = None
+    drift: Numbers | None = None
+    clip_bias: Numbers | None = None
+
+
+@dataclass(frozen=True)
+class CosineMeans:
+    """Mean cosines of pairs of one trajectory at lags 1, 2, ..., and of pairs of different environments."""
+
+    lags: Numbers
+    across: float | None
+    left_out: int
+
+
+@dataclass(frozen=True)
+class CovarianceMeans:
+    """Correlations of pairs of one trajectory at lags 0, 1, ..., and of pairs of different environments."""
+
+    lags: Numbers
+    across: float | None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class ProbeResult:
+    """What one probe measured at one checkpoint, λ and split; the JSON of a probe, field by field.
+
+    `predicted` is the variance of the same batch by smaller T. Units and meanings: `trimtab.core.quantities`.
+    """
 
     step: int
     num_envs: int
@@ -30,54 +105,27 @@ class Anatomy:
     options: ProbeOptions
     method: str
     relative_error: float
-    reset_synchrony: float
-    decomposition: Decomposition
-    noise: NoiseScale
-    bias_sq: Estimate
-    mse: Estimate
-    true_grad_sq: Estimate
-    exact: dict[str, float]
-    predicted: dict[int, Estimate]
-    notes: tuple[str, ...]
-    cosine_correlation: correlation.CosineCorrelation | None = None
-    covariance_correlation: correlation.CovarianceCorrelation | None = None
-    alignment: correlation.TrajectoryAlignment | None = None
-    batch_alignment: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    replicate_alignment: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    replicate_cosines: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    minibatch: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def variance(self) -> Estimate:
-        return self.decomposition.variance
-
-    @property
-    def individual(self) -> Estimate:
-        return self.decomposition.individual
-
-    @property
-    def covariance(self) -> Estimate:
-        return self.decomposition.covariance
-
-    @property
-    def ess(self) -> Estimate:
-        return self.decomposition.ess
-
-    @property
-    def grad_sq(self) -> Estimate:
-        return self.decomposition.grad_sq
-
-    @property
-    def noise_scale(self) -> Estimate:
-        return self.noise.simple
-
-    @property
-    def noise_scale_trajectory(self) -> Estimate:
-        return self.noise.trajectory
-
-    @property
-    def noise_scale_environments(self) -> Estimate:
-        return self.noise.environments
+    reset_synchrony: float | None
+    variance: Estimate
+    individual: Estimate
+    covariance: Estimate
+    ess: Estimate
+    grad_sq: Estimate
+    bias_sq: Estimate = UNRESOLVED
+    mse: Estimate = UNRESOLVED
+    true_grad_sq: Estimate = UNRESOLVED
+    noise_scale: Estimate = UNRESOLVED
+    noise_scale_trajectory: Estimate = UNRESOLVED
+    noise_scale_environments: Estimate = UNRESOLVED
+    exact: ExactAnswers = ExactAnswers()
+    predicted: dict[int, Estimate] = field(default_factory=dict)
+    lag_covariance: Numbers = ()
+    lag_covariance_interval: tuple[Numbers, ...] = ()
+    cosine: CosineMeans | None = None
+    covariance_correlation: CovarianceMeans | None = None
+    replicate_cosines: tuple[Numbers, ...] = ()
+    minibatch: MinibatchEffects = MinibatchEffects()
+    notes: tuple[str, ...] = ()
 
     @property
     def estimates(self) -> dict[str, Estimate]:
@@ -86,10 +134,58 @@ class Anatomy:
 
     @property
     def split(self) -> str:
+        """N × T as it is typed: 4x256."""
         return split_name(self.num_envs, self.num_steps)
 
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, with the horizons of γ and γλ (None: infinite)."""
+        values = {item.name: to_json(getattr(self, item.name)) for item in dataclasses.fields(ProbeResult)}
+        look_ahead = finite(horizon(self.gamma)), finite(horizon(self.gamma * self.gae_lambda))
+        return values | dict(zip(("horizon_gamma", "horizon_gamma_lambda"), look_ahead))
+
+    @staticmethod
+    def from_dict(entry: Mapping[str, Any]) -> ProbeResult:
+        """From what `as_dict` made, also of earlier versions."""
+        hints = get_type_hints(ProbeResult)
+        return ProbeResult(**{name: from_json(hints[name], value) for name, value in entry.items() if name in hints})
+
+    def __repr__(self) -> str:
+        shown = ("variance", "covariance", "bias_sq", "ess", "noise_scale_trajectory")
+        values = ", ".join(f"{quantities.quantity(name).label} {self.estimates[name]}" for name in shown)
+        kind = type(self).__name__
+        return f"{kind} of {self.split} at step {self.step:,}, λ = {self.gae_lambda:g}: {values}"
+
+    def _repr_html_(self) -> str:
+        """Every estimate with what it means, for notebooks."""
+        cells = [(q.label, str(self.estimates[q.name]), q.unit, q.meaning) for q in quantities.ESTIMATES]
+        rows = ("".join(f"<td>{html.escape(text)}</td>" for text in row) for row in cells)
+        title = f"Gradient of {self.split} at step {self.step:,}, λ = {self.gae_lambda:g}"
+        return f"<table><caption>{title}</caption>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Cosines of single gradients: with each other, with their trajectory's mean, with the means of batches.
+
+    `batches` holds cos(g_i, mean of batch j) as [j, i], for the samples of batch 0.
+    """
+
+    cosines: CosineCorrelation
+    covariances: CovarianceCorrelation | None
+    trajectories: TrajectoryAlignment
+    batches: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Anatomy(ProbeResult):
+    """A probe's result with the estimators' own results and the cosines of single samples, for tables and figures."""
+
+    decomposition: Decomposition
+    noise: NoiseScale
+    directions: Directions | None = None
+
     @property
-    def frame(self):
+    def frame(self) -> Any:
         """The table of measurements (polars)."""
         from trimtab.gradient.measurements import frame_of
 
@@ -100,68 +196,3 @@ class Anatomy:
         from trimtab.show import probe_figures
 
         return probe_figures.of_frame(self.frame)
-
-    def __repr__(self) -> str:
-        shown = ("variance", "covariance", "bias_sq", "ess", "noise_scale_trajectory")
-        values = ", ".join(f"{quantities.quantity(name).label} {self.estimates[name]}" for name in shown)
-        return f"Anatomy of {self.split} at step {self.step:,}, λ = {self.gae_lambda:g}: {values}"
-
-    def _repr_html_(self) -> str:
-        """Every estimate with what it means, for notebooks."""
-        cells = [(q.label, str(self.estimates[q.name]), q.unit, q.meaning) for q in quantities.ESTIMATES]
-        rows = ("".join(f"<td>{html.escape(text)}</td>" for text in row) for row in cells)
-        title = f"Gradient of {self.split} at step {self.step:,}, λ = {self.gae_lambda:g}"
-        return f"<table><caption>{title}</caption>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
-
-
-# Plain numbers ---------------------------------------------------------------------------------------------
-
-
-def as_json(anatomy: Any) -> dict[str, Any]:
-    """Plain numbers only; what is not a finite number is None."""
-    a, d = anatomy, anatomy.decomposition
-    return {
-        "step": a.step,
-        "num_envs": a.num_envs,
-        "num_steps": a.num_steps,
-        "gamma": a.gamma,
-        "gae_lambda": a.gae_lambda,
-        "horizon_gamma": _number(horizon(a.gamma)),
-        "horizon_gamma_lambda": _number(horizon(a.gamma * a.gae_lambda)),
-        "options": {k: list(v) if isinstance(v, tuple) else v for k, v in vars(a.options).items()},
-        "method": a.method,
-        "relative_error": _number(a.relative_error),
-        "reset_synchrony": _number(a.reset_synchrony),
-        **{name: e.as_dict() for name, e in a.estimates.items()},
-        "exact": {name: _number(value) for name, value in a.exact.items()},
-        "predicted": {str(num_steps): e.as_dict() for num_steps, e in a.predicted.items()},
-        "lag_covariance": _numbers(d.lag_covariance),
-        "lag_covariance_interval": [_numbers(pair) for pair in d.lag_interval],
-        "cosine": _cosines(a.cosine_correlation),
-        "covariance_correlation": None
-        if a.covariance_correlation is None
-        else {"lags": _numbers(a.covariance_correlation.lags), "across": _number(a.covariance_correlation.across)},
-        "replicate_cosines": [_numbers(row) for row in a.replicate_cosines],
-        "minibatch": {k: _numbers(v) if getattr(v, "ndim", 0) else _number(v) for k, v in a.minibatch.items()},
-        "notes": list(a.notes),
-    }
-
-
-def _cosines(cosine: Any) -> dict[str, Any] | None:
-    if cosine is None:
-        return None
-    return {
-        "lags": [_number(lag.mean) for lag in cosine.lags],
-        "across": _number(cosine.across.mean),
-        "left_out": int(cosine.num_left_out),
-    }
-
-
-def _number(value: Any) -> float | int | None:
-    if isinstance(value, int):
-        return value
-    return float(value) if math.isfinite(float(value)) else None
-
-
-def _numbers(values: Any) -> list[float | int | None]:
-    return [_number(value) for value in values]

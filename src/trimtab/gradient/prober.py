@@ -20,7 +20,16 @@ from trimtab.envs.backends import BACKENDS
 from trimtab.envs.base import derived_seed
 from trimtab.gradient import bias as biases
 from trimtab.gradient import correlation, exact, minibatch_effects, noise, probe_memory
-from trimtab.gradient.anatomy import Anatomy
+from trimtab.gradient.anatomy import (
+    Anatomy,
+    CosineMeans,
+    CovarianceMeans,
+    Directions,
+    ExactAnswers,
+    MinibatchEffects,
+    finite,
+    finite_numbers,
+)
 from trimtab.gradient.bootstrap import bootstrap_weights, positive_estimate, resample
 from trimtab.gradient.host_rows import sampler
 from trimtab.gradient.moments import Measured, Measurer, flat, measure
@@ -172,6 +181,7 @@ class Prober:
                 true_grad_sq = biases.squared_mean_of(biases.difference_statistics(measured.reference), options.seed)
                 mse = biases.mse(measured.rows, differences, self.num_envs, options.seed)
         lam = self.lambda_of(gae_lambda)
+        synchronous = synchrony(np.asarray(self.sampler.state.env.episode_length), self.algorithm.env.spec.time_limit)
         return Anatomy(
             step=step,
             num_envs=self.num_envs,
@@ -181,11 +191,19 @@ class Prober:
             options=options,
             method=self.per_sample.method,
             relative_error=self.per_sample.relative_error,
-            reset_synchrony=synchrony(
-                np.asarray(self.sampler.state.env.episode_length), self.algorithm.env.spec.time_limit
-            ),
+            reset_synchrony=finite(synchronous),
             decomposition=decomposition,
+            variance=decomposition.variance,
+            individual=decomposition.individual,
+            covariance=decomposition.covariance,
+            ess=decomposition.ess,
+            grad_sq=decomposition.grad_sq,
+            lag_covariance=finite_numbers(decomposition.lag_covariance),
+            lag_covariance_interval=tuple(map(finite_numbers, decomposition.lag_interval)),
             noise=scales,
+            noise_scale=scales.simple,
+            noise_scale_trajectory=scales.trajectory,
+            noise_scale_environments=scales.environments,
             bias_sq=bias_sq,
             mse=mse,
             true_grad_sq=true_grad_sq,
@@ -209,15 +227,17 @@ class Prober:
         gram, along = (np.asarray(x, np.float64) for x in self._some(self.measurer.params, first.samples, means))
         episode, valid = np.asarray(first.episode).T[:keep], np.asarray(first.valid).T[:keep]
         alignment = correlation.alignment(along[:, : len(shown)], np.diag(gram), shown, valid.reshape(-1))
+        cosines = correlation.cosine_correlation(gram, episode, valid, self.options.seed)
+        covariances = correlation.covariance_correlation(gram, episode, valid) if len(episode) > 1 else None
+        trajectories = correlation.trajectory_alignment(gram, episode, valid)
         return {
-            "cosine_correlation": correlation.cosine_correlation(gram, episode, valid, self.options.seed),
-            "covariance_correlation": correlation.covariance_correlation(gram, episode, valid)
-            if len(episode) > 1
-            else None,
-            "alignment": correlation.trajectory_alignment(gram, episode, valid),
-            "batch_alignment": alignment[0],
-            "replicate_alignment": alignment,
-            "replicate_cosines": correlation.cosine_matrix(shown @ shown.T),
+            "directions": Directions(cosines, covariances, trajectories, alignment),
+            "cosine": CosineMeans(
+                finite_numbers(lag.mean for lag in cosines.lags), finite(cosines.across.mean), cosines.num_left_out
+            ),
+            "covariance_correlation": covariances
+            and CovarianceMeans(finite_numbers(covariances.lags), finite(covariances.across)),
+            "replicate_cosines": tuple(map(finite_numbers, correlation.cosine_matrix(shown @ shown.T))),
             "minibatch": self._minibatch(first, gram, bool(valid.all()), self._hypers(gae_lambda)),
         }
 
@@ -235,7 +255,7 @@ class Prober:
         """The run's hyperparameters, with another λ if one is given."""
         return with_lambda(self.hypers, gae_lambda)
 
-    def _minibatch(self, rows: Rows, gram: np.ndarray, whole: bool, hypers: Hypers) -> dict[str, Any]:
+    def _minibatch(self, rows: Rows, gram: np.ndarray, whole: bool, hypers: Hypers) -> MinibatchEffects:
         """Sub-sampling (where every sample is experience) and the updates of one iteration (at the run's own split)."""
         config = self.config
         size = max(1, self.num_envs * self.num_steps // config.minibatches)
@@ -251,7 +271,8 @@ class Prober:
             measurements |= minibatch_effects.effects(
                 self.algorithm, self.sampler.state, rows.rollout, hypers, self.options.seed
             )
-        return measurements
+        numbers = {k: finite_numbers(v) if np.ndim(v) else v for k, v in measurements.items()}
+        return MinibatchEffects(**numbers)
 
     def measured(self, gae_lambda: float | None, tick: Callable[[str], None] = lambda doing: None) -> Measured:
         """Both passes over the replicates, at the sampler's current checkpoint."""
@@ -291,13 +312,13 @@ class Prober:
         cut = lambda x: jnp.moveaxis(x.reshape(-1, num_steps, *x.shape[1:]), 0, 1).reshape(num_steps, -1, *x.shape[2:])
         return rows_of(self.algorithm, state, hypers, jax.tree.map(cut, rollout))
 
-    def exactly(self, gae_lambda: float) -> dict[str, float]:
+    def exactly(self, gae_lambda: float) -> ExactAnswers:
         """For finite MDPs: what the sampled numbers estimate, computed; for stationary starts."""
         env, config, options = self.algorithm.env, self.config, self.options
         if (options.advantages, options.objective, options.start) != ("raw", "policy", "stationary"):
-            return {}
+            return ExactAnswers()
         if not BACKENDS[env.spec.backend].exact or not config.needs_value or config.norm_reward:
-            return {}
+            return ExactAnswers()
         state = self.sampler.state
         obs = self.algorithm.normalized_obs(state.obs_stats, env.state_obs(), self.hypers)
         policy, score = exact.policy_tables(self.algorithm.agent, state.params, obs)
@@ -306,13 +327,13 @@ class Prober:
         true, returns = exact.true_gradient(p, score), exact.return_gradient(p, score)
         expected = exact.expected_gradient(p, score, critic, gae_lambda, self.num_steps)
         cosine = lambda a, b: float(a @ b / max(np.linalg.norm(a) * np.linalg.norm(b), 1e-300))
-        return {
-            "bias_sq": float((expected - true) @ (expected - true)),
-            "grad_sq": float(expected @ expected),
-            "true_grad_sq": float(true @ true),
-            "cosine_true_return": cosine(true, returns),
-            "cosine_expected_true": cosine(expected, true),
-        }
+        return ExactAnswers(
+            bias_sq=float((expected - true) @ (expected - true)),
+            grad_sq=float(expected @ expected),
+            true_grad_sq=float(true @ true),
+            cosine_true_return=cosine(true, returns),
+            cosine_expected_true=cosine(expected, true),
+        )
 
     def _notes(self, measured: Measured) -> tuple[str, ...]:
         notes = []

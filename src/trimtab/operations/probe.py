@@ -64,11 +64,10 @@ def probe(argv: list[str]) -> int:
         anatomies = measure(arguments.run, at, arguments.gae_lambda, save=False, tick=tick, **vars(options))
     anatomies = anatomies if isinstance(anatomies, list) else [anatomies]
     table = write(Path(arguments.run), anatomies)
-    from trimtab.gradient.anatomy import as_json
     from trimtab.show.probe_tables import print_anatomy
 
     if output.json:
-        print_json({"run": arguments.run, "table": str(table), "probes": [as_json(a) for a in anatomies]})
+        print_json({"run": arguments.run, "table": str(table), "probes": [a.as_dict() for a in anatomies]})
     else:
         for anatomy in anatomies:
             print_anatomy(anatomy)

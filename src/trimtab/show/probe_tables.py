@@ -1,8 +1,8 @@
-"""What a probe found, as a table in a terminal and as plain numbers."""
+"""The result of a probe as a table in a terminal."""
 
 from __future__ import annotations
 
-import math
+from statistics import mean
 from typing import Any
 
 from trimtab.core.quantities import quantity
@@ -63,7 +63,7 @@ def _share(a: Any) -> str:
 def _bias(a: Any):
     for name in ("bias_sq", "mse", "true_grad_sq"):
         yield _told(name, a.estimates[name] if a.options.bias else "not measured")
-    for name, value in a.exact.items():
+    for name, value in a.exact.as_dict().items():
         described = quantity(name)
         yield f"{described.label}, exact", described.shown(value), "computed from the transition table"
     yield "γ, horizon 1/(1-γ)", f"{a.gamma:g}, {steps(horizon(a.gamma))} steps", "how far returns look"
@@ -87,28 +87,28 @@ def _at_lags(name: str, values: dict[int, float]) -> tuple[str, str, str]:
 
 
 def _directions(a: Any):
-    if a.cosine_correlation is not None:
-        lags, across = a.cosine_correlation.lags, a.cosine_correlation.across
+    if a.directions is not None:
+        lags, across = a.directions.cosines.lags, a.directions.cosines.across
         yield _at_lags(
             "cosine_within", {k: lags[k - 1].mean for k in SHOWN if k <= len(lags) and lags[k - 1].num_pairs}
         )
         yield _told("cosine_across", quantity("cosine_across").shown(across.mean) if across.num_pairs else "no pairs")
-        if a.cosine_correlation.num_left_out:
-            yield _told("zero_gradients", f"{a.cosine_correlation.num_left_out:,} samples")
+        if a.directions.cosines.num_left_out:
+            yield _told("zero_gradients", f"{a.directions.cosines.num_left_out:,} samples")
     if a.covariance_correlation is not None:
         lags = a.covariance_correlation.lags
-        yield _at_lags("covariance_within", {k: lags[k] for k in SHOWN if k < len(lags) and math.isfinite(lags[k])})
+        yield _at_lags("covariance_within", {k: lags[k] for k in SHOWN if k < len(lags) and lags[k] is not None})
     size = len(a.replicate_cosines)
     if size > 1:
-        pairs = [float(a.replicate_cosines[i, j]) for i in range(size) for j in range(i)]
-        mean = quantity("replicate_cosine").shown(sum(pairs) / len(pairs))
-        yield _told("replicate_cosine", mean, f" (mean of {len(pairs)} pairs)")
-    if math.isfinite(a.reset_synchrony):
+        pairs = [c for i in range(size) for c in a.replicate_cosines[i][:i] if c is not None]
+        text = quantity("replicate_cosine").shown(mean(pairs)) if pairs else "no pairs"
+        yield _told("replicate_cosine", text, f" (mean of {len(pairs)} pairs)")
+    if a.reset_synchrony is not None:
         yield _told("reset_synchrony", quantity("reset_synchrony").shown(a.reset_synchrony))
 
 
 def _minibatch(a: Any):
-    minibatch = a.minibatch
+    minibatch = a.minibatch.as_dict()
     if "subsampling_measured" in minibatch:
         both = f"{minibatch['subsampling_measured']:.3g} measured, {minibatch['subsampling_formula']:.3g} by formula"
         yield _told("minibatch_subsampling_measured", both, f" (minibatches of {minibatch['minibatch_size']:,})")
@@ -121,7 +121,7 @@ def _minibatch(a: Any):
     if len(minibatch.get("drift", ())):
         some = max(1, len(minibatch["drift"]) // 8)
         shown = quantity("minibatch_drift").shown
-        ends = f"{shown(minibatch['drift'][:some].mean())} first, {shown(minibatch['drift'][-some:].mean())} last"
+        ends = f"{shown(mean(minibatch['drift'][:some]))} first, {shown(mean(minibatch['drift'][-some:]))} last"
         yield _told("minibatch_drift", ends)
-        clipped = quantity("minibatch_clip_bias").shown(minibatch["clip_bias"][-some:].mean())
+        clipped = quantity("minibatch_clip_bias").shown(mean(minibatch["clip_bias"][-some:]))
         yield _told("minibatch_clip_bias", f"{clipped} in the last updates")

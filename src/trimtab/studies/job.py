@@ -233,7 +233,6 @@ class Probe(Job):
 
     def do(self, context: JobContext) -> dict[str, Any]:
         from trimtab.core.writing import write_parquet
-        from trimtab.gradient.anatomy import as_json
         from trimtab.gradient.measurements import frame_of
         from trimtab.gradient.probing import measure
 
@@ -242,7 +241,7 @@ class Probe(Job):
         tell = lambda done, of, doing: context.tick(total * done // max(of, 1))
         anatomies = measure(load(path), self.at, self.gae_lambda or (None,), self.options, tell)
         write_parquet(context.place / "measurements.parquet", frame_of(anatomies))
-        return {"probes": [as_json(anatomy) for anatomy in anatomies]}
+        return {"probes": [anatomy.as_dict() for anatomy in anatomies]}
 
 
 KINDS: dict[str, type[Job]] = {cls.kind: cls for cls in (Train, Probe)}
