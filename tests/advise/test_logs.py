@@ -9,7 +9,7 @@ from tensorboardX import SummaryWriter
 from tensorboardX.proto.summary_pb2 import Summary
 
 import trimtab
-from trimtab.advise.size_rules import Action
+from trimtab.advise.evidence import Action
 from trimtab.cli import main
 from trimtab.core import reading
 from trimtab.libraries import LIBRARIES

@@ -2,8 +2,10 @@
 
 import pytest
 
-from trimtab.advise import ladders
-from trimtab.advise.size_rules import Action, Length, check_sizes
+from trimtab.advise import remedies
+from trimtab.advise.diagnosis import find, rules_reading
+from trimtab.advise.evidence import Action, Evidence, Length
+from trimtab.advise.rules import observe
 from trimtab.config import Config
 
 TWO, BODY = Action("discrete", 2), Action("continuous", 6)
@@ -11,7 +13,8 @@ TWO, BODY = Action("discrete", 2), Action("continuous", 6)
 
 def found(action=TWO, episode_length=200.0, **fields):
     length = Length(episode_length) if isinstance(episode_length, float) else episode_length
-    return {f.check: f for f in check_sizes(Config(**fields), action, length)}
+    evidence = Evidence(Config(**fields), action=action, length=length)
+    return {f.check: f for f in find(evidence, observe(evidence, rules_reading("sizes")))}
 
 
 def test_an_ordinary_configuration_is_fine():
@@ -68,8 +71,8 @@ def test_thresholds_lie_where_the_notes_put_them(check, inside, outside):
 
 
 def test_a_discount_is_told_which_way_to_go():
-    assert "a higher γ" in found(gamma=0.9, episode_length=1000.0)["discount"].advice
-    assert "a lower γ" in found(gamma=0.999, episode_length=20.0)["discount"].advice
+    assert "raise gamma" in found(gamma=0.9, episode_length=1000.0)["discount"].advice
+    assert "lower gamma" in found(gamma=0.999, episode_length=20.0)["discount"].advice
 
 
 def test_a_limit_says_only_how_long_episodes_are_at_most():
@@ -81,12 +84,11 @@ def test_a_limit_says_only_how_long_episodes_are_at_most():
     assert few.verdict == "note" and few.seen.startswith("at least") and not few.change
 
 
-def test_a_minibatch_needs_ten_samples_for_every_output():
+def test_a_minibatch_of_fewer_samples_than_the_notes_ask_for_is_noted_not_corrected():
+    """At the same learning rate smaller ones learn faster in our own study (docs/results/notes-minibatch.md)."""
     many = Action("discrete", 18)
     small = found(action=many, num_envs=8, num_steps=128, num_minibatches=16)["minibatch"]
-    assert small.verdict == "act" and small.change == {"num_minibatches": 4}
-    hopeless = found(action=many, num_envs=4, num_steps=32, num_minibatches=4)["minibatch"]
-    assert hopeless.verdict == "act" and hopeless.change == {}
+    assert small.verdict == "note" and small.change == {} and "ask for 180" in small.advice
     assert (
         found(action=Action("discrete", 6), num_envs=8, num_steps=128, num_minibatches=16)["minibatch"].verdict
         == "fine"
@@ -100,9 +102,9 @@ def test_what_is_not_known_is_not_judged():
 
 
 def test_ladders_go_up_and_down_and_beyond_their_ends():
-    rates = ladders.LEARNING_RATES
-    assert ladders.below(3e-4, rates) == 1e-4 and ladders.above(3e-4, rates) == 1e-3
-    assert ladders.below(2e-4, rates) == 1e-4 and ladders.above(2e-4, rates) == 3e-4
-    assert ladders.around(0.99, ladders.GAMMAS) == (0.98, 0.99, 0.995)
-    assert ladders.around(0.999, ladders.GAMMAS) == (0.995, 0.999)
-    assert ladders.below(1e-5, rates) == pytest.approx(3.3e-6) and ladders.above(0.01, rates) == pytest.approx(0.03)
+    rates = remedies.LEARNING_RATES
+    assert remedies.below(3e-4, rates) == 1e-4 and remedies.above(3e-4, rates) == 1e-3
+    assert remedies.below(2e-4, rates) == 1e-4 and remedies.above(2e-4, rates) == 3e-4
+    assert remedies.around(0.99, remedies.GAMMAS) == (0.98, 0.99, 0.995)
+    assert remedies.around(0.999, remedies.GAMMAS) == (0.995, 0.999)
+    assert remedies.below(1e-5, rates) == pytest.approx(3.3e-6) and remedies.above(0.01, rates) == pytest.approx(0.03)

@@ -10,9 +10,10 @@ from trimtab import config as configuration
 from trimtab.advise import solved
 from trimtab.advise.cheatsheet import CHEATSHEET
 from trimtab.advise.diagnosis import Diagnosis, diagnose
-from trimtab.advise.finding import Finding
-from trimtab.advise.training_course import swings
+from trimtab.advise.rules import RULES
+from trimtab.advise.rules.stability_rules import swings
 from trimtab.config import Config
+from trimtab.core.finding import Finding
 from trimtab.training.records import RunDir
 from trimtab.training.run import load
 
@@ -87,16 +88,19 @@ def test_a_solved_run_is_not_sent_to_be_changed(tmp_path):
     assert not [f for f in said.findings if f.verdict in ("act", "watch") or f.change]
     clipping = next(f for f in said.findings if f.check == "clipping")
     assert clipping.verdict == "note"
-    same = diagnose(records(tmp_path / "not", config, rising * 0.9))  # the same records below the mark
-    assert next(f for f in same.findings if f.check == "clipping").verdict == "act" and same.command
+    same = diagnose(records(tmp_path / "not", config, rising * 0.9))  # the same records below the target
+    assert next(f for f in same.findings if f.check == "clipping").verdict == "watch" and same.command  # it improves
+    flat = np.full(500, 100.0) + RNG.normal(0, 1, 500)
+    stuck = diagnose(records(tmp_path / "flat", config, flat))
+    assert next(f for f in stuck.findings if f.check == "clipping").verdict == "act" and stuck.command
 
 
 def test_a_preset_that_returns_what_it_is_known_to_has_nothing_to_act_on(tmp_path):
     shipped = configuration.from_dict(presets.load("ppo/HalfCheetah-v4"))
-    rising = np.concatenate([np.linspace(-200, 1500, 100), RNG.normal(2000, 50, 100)])
-    said = diagnose(records(tmp_path / "known", shipped.replace(seed=3), rising))
+    returns = np.tile([1990.0, 2010.0], 100)
+    said = diagnose(records(tmp_path / "known", shipped.replace(seed=3), returns))
     assert "act" not in {f.verdict for f in said.findings} and "clipping" in said.sentence
-    other = diagnose(records(tmp_path / "other", shipped.replace(learning_rate=1e-2), rising))
+    other = diagnose(records(tmp_path / "other", shipped.replace(learning_rate=1e-2), returns))
     assert "act" in {f.verdict for f in other.findings}
 
 
@@ -109,12 +113,11 @@ def test_a_diagnosis_is_short_to_look_at():
 
 
 def test_swings_are_what_episodes_do_not_explain():
-    steady = np.linspace(0, 100, 4000) + RNG.normal(0, 30, 4000)
-    assert swings(steady, 40)[0] < 0.1
-    sawtooth = np.repeat(np.tile([0.0, 100.0], 20), 100) + RNG.normal(0, 30, 4000)
-    size, sure = swings(sawtooth, 40)
+    noise = lambda: np.random.default_rng(0).normal(0, 30, 4000)
+    assert swings(np.linspace(0, 100, 4000) + noise(), 40)[0] < 0.1
+    size, sure = swings(np.repeat(np.tile([0.0, 100.0], 20), 100) + noise(), 40)
     assert size == pytest.approx(0.5**0.5, rel=0.1) and sure > 2
-    assert swings(RNG.normal(0, 30, 4000), 40)[1] < 3  # noise alone is no swing
+    assert swings(noise(), 40)[1] < 3  # noise alone is no swing
 
 
 def test_the_cheat_sheet_is_there_without_a_run(capsys, tmp_path):
@@ -128,19 +131,13 @@ def test_the_cheat_sheet_is_there_without_a_run(capsys, tmp_path):
 
 
 def test_the_cheat_sheets_rules_are_the_doctors():
-    import inspect
-
-    from trimtab.advise import diagnosis, record_rules, size_rules, training_course
-
-    source = "".join(inspect.getsource(module) for module in (training_course, diagnosis, record_rules, size_rules))
-    assert all(
-        f'Finding("{check}"' in source or f'_too_few("{check}"' in source for s in CHEATSHEET for check in s.checks
-    )
+    names = {rule.name for rule in RULES}
+    assert {check for symptom in CHEATSHEET for check in symptom.checks} <= names
 
 
 def test_pages_of_a_run_are_written_with_their_figures(tmp_path, capsys):
     config = Config(env_id="CartPole-v1", total_timesteps=512 * 40)
-    run = records(tmp_path / "run", config, np.linspace(10, 200, 300))
+    run = records(tmp_path / "run", config, np.linspace(200, 10, 300))
     assert cli.main(["show", str(run.path), "--json", "--page"]) == 0
     assert json.loads(capsys.readouterr().out)["page"] == str(run.path / "page.html")
     assert cli.main(["doctor", str(run.path), "--page"]) == 0

@@ -1,42 +1,43 @@
-"""`trimtab doctor`: a run's records held against every rule."""
+"""`trimtab doctor`: a run's records judged by every rule."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as with_changes
+from pathlib import Path
 from shlex import quote
 from typing import Any
 
-import numpy as np
-
 from trimtab.advise import solved
-from trimtab.advise.evidence import Evidence
-from trimtab.advise.finding import Finding, ordered
-from trimtab.advise.record_rules import check_signs
-from trimtab.advise.size_rules import Action, Length, check_sizes
+from trimtab.advise.evidence import Evidence, evidence_of
+from trimtab.advise.remedies import Adviser, Dictionary, own_words
+from trimtab.advise.rules import RULES, Observation, Rule, observe
+from trimtab.core.finding import VERDICTS, Finding
+from trimtab.core.json_values import to_json
 from trimtab.training.run import Run
 
-FAR = 10.0  # batches so many times the noise scale, or such a fraction of it, are worth a word
+PRESSING = ("act", "watch")
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All findings, most pressing first, and the next thing to try."""
+    """All findings, the most pressing first, and the next thing to try."""
 
     run: str
     findings: list[Finding]
     sentence: str
-    command: str | None
+    command: str | None = None
 
     @property
     def acts(self) -> list[str]:
-        """What is to be acted on."""
+        """The checks that ask to act."""
         return [finding.check for finding in self.findings if finding.verdict == "act"]
 
     def __repr__(self) -> str:
-        """The sentence and what is behind it, one line each; the series stay with the findings."""
-        notable = [f for f in self.findings if f.verdict in ("solved", "act", "watch")]
+        """The sentence and the findings behind it, one line each."""
+        notable = [f for f in self.findings if f.verdict in ("solved", *PRESSING)]
         lines = [f"  {f.verdict:<7} {f.check}: {f.seen}" for f in notable]
         return "\n".join([f"<Diagnosis of {self.run}: {self.sentence}", *lines]) + ">"
 
@@ -44,161 +45,103 @@ class Diagnosis:
         """A table for notebooks."""
         from trimtab.show.findings import findings_html
 
-        return findings_html(self.as_dict())
+        return findings_html(to_json(self))
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "run": self.run,
-            "sentence": self.sentence,
-            "command": self.command,
-            "findings": [finding.as_dict() for finding in self.findings],
-        }
+
+@dataclass(frozen=True)
+class FolderDiagnosis:
+    """The diagnoses of all runs under a folder."""
+
+    folder: str
+    runs: list[Diagnosis]
+    problems: list[str]
+    """Runs that cannot be read, and why."""
+    sentence: str
+
+    @classmethod
+    def of(cls, folder: Path, runs: list[Diagnosis], problems: list[str]) -> FolderDiagnosis:
+        """With a sentence that counts what is to be acted on."""
+        acts = tally([run.acts for run in runs])
+        sentence = f"{len(runs)} runs. " + (f"To act on: {acts}." if acts else "Nothing to act on.")
+        return cls(str(folder), runs, problems, sentence)
 
 
 def diagnose(run: Run) -> Diagnosis:
-    """What a run's records say, by every rule that applies to it."""
-    records = evidence(run)
-    length = usual_length(run.episodes["length"].to_numpy()) or _limit(run)
-    findings = [*_ended(run, records), *check_signs(records), *check_sizes(records.config, records.action, length)]
-    findings += [_noise(run), _evaluation(run)]
-    findings = in_view_of_the_goal(records, findings)
-    first = next((f for f in findings if f.verdict in ("act", "watch")), None)
+    """Judge a run's records.
+
+    Args:
+        run: a run, finished or not.
+
+    Returns:
+        The findings of every rule that applies, and the command for the first suggestion.
+    """
+    evidence = evidence_of(run)
+    findings = find(evidence, observe(evidence))
+    first = next((f for f in findings if f.verdict in PRESSING), None)
     return Diagnosis(str(run.path), findings, sentence_of(findings), _command(run, first))
 
 
+def find(
+    evidence: Evidence, observations: Iterable[tuple[Rule, Observation]], dictionary: Dictionary = own_words
+) -> list[Finding]:
+    """Make findings of observations: the most pressing first, their advice free of contradictions.
+
+    Args:
+        evidence: what the observations were made of.
+        observations: rules and what they observed, in the order of work.
+        dictionary: the names that options have in the library that trained the run.
+
+    Returns:
+        One finding for each observation.
+    """
+    eased = [(rule, _eased(rule, seen, evidence)) for rule, seen in observations]
+    if any(seen.verdict == "solved" for _, seen in eased):
+        eased = [(rule, _of_solved(seen)) for rule, seen in eased]
+    eased.sort(key=lambda pair: VERDICTS.index(pair[1].verdict))
+    adviser = Adviser(evidence.config, dictionary)
+    return [_finding(rule, seen, adviser) for rule, seen in eased]
+
+
+def _eased(rule: Rule, seen: Observation, evidence: Evidence) -> Observation:
+    """Nothing is wrong with a run whose returns rise significantly, or with a preset that returns what it should."""
+    if seen.verdict != "act" or rule.serious:
+        return seen
+    in_order = evidence.improves or solved.as_known(evidence.config, evidence.returns)
+    return with_changes(seen, verdict="watch") if in_order else seen
+
+
+def _of_solved(seen: Observation) -> Observation:
+    """A run that solved its environment needs no change, whatever is unusual or not measured about it."""
+    if seen.verdict == "unknown":
+        return with_changes(seen, verdict="note", meaning="", remedies=())
+    if seen.verdict in PRESSING:
+        return with_changes(seen, verdict="note", meaning="unusual; no action needed", remedies=())
+    return seen
+
+
+def _finding(rule: Rule, seen: Observation, adviser: Adviser) -> Finding:
+    advice = adviser.advice(rule.name, seen.meaning, seen.remedies)
+    source = seen.source or rule.source
+    numbers = {"value": seen.value, "lo": seen.lo, "hi": seen.hi, "series": seen.series}
+    return Finding(rule.name, seen.verdict, seen.seen, advice.text, advice.change, source, **numbers)
+
+
 def tally(acts: Sequence[Sequence[str]]) -> str:
-    """What is to be acted on in several runs, and in how many of them; empty where there is nothing."""
+    """What several runs are to act on, and in how many of them; empty if there is nothing."""
     counts = Counter(check for checks in acts for check in checks)
     return ", ".join(f"{check} in {count} of {len(acts)}" for check, count in counts.most_common())
 
 
-def usual_length(lengths: np.ndarray) -> Length | None:
-    """The median length of the later half of the episodes."""
-    return Length(float(np.median(lengths[len(lengths) // 2 :]))) if len(lengths) else None
-
-
-def in_view_of_the_goal(records: Evidence, findings: list[Finding]) -> list[Finding]:
-    """In order, the goal first; where it is reached, or a preset did what it is known for, less is to be done."""
-    if _reached(records):
-        findings = [_eased(finding) for finding in findings]
-    elif solved.as_known(records.config, records.returns):
-        findings = [replace(f, verdict="watch") if f.verdict == "act" else f for f in findings]
-    return ordered([*_goal(records), *findings])
-
-
-def _reached(records: Evidence) -> solved.Reached | None:
-    """Whether the environment is solved; not if the run broke off."""
-    last = float(records.evaluations[-1]) if len(records.evaluations) else None
-    return None if records.not_finite else solved.reached(records.config, records.returns, last)
-
-
-def _goal(records: Evidence) -> Iterator[Finding]:
-    """What the environment asks for, where that is known, and whether the run has reached it."""
-    done, target = _reached(records), solved.goal(records.config)
-    if done is not None:
-        yield Finding("goal", "solved", done.words, value=done.value)
-    elif target is not None and len(records.returns):
-        mean = float(records.returns[-solved.WINDOW :].mean())
-        statement = f"{mean:.4g} over the last episodes; {target.threshold:g} counts as solved ({target.source})"
-        yield Finding("goal", "note", statement, value=mean)
-
-
-def _eased(finding: Finding) -> Finding:
-    """What is unusual or not measured about a run that solved its environment is worth knowing, and nothing to do."""
-    if finding.verdict == "unknown":
-        return replace(finding, verdict="note", advice="", change={})
-    if finding.verdict not in ("act", "watch"):
-        return finding
-    return replace(finding, verdict="note", advice="unusual, and it learned all the same", change={})
-
-
-def evidence(run: Run) -> Evidence:
-    """The run's records as arrays."""
-    rows, episodes = run.files.metrics(), run.episodes
-    names = sorted({name for row in rows for name in row if name.startswith("train/")})
-    action = run.files.manifest().get("environment", {}).get("action")
-    return Evidence(
-        config=run.config,
-        metrics={name: np.array([row.get(name, np.nan) for row in rows], float) for name in names},
-        iterations=rows[-1]["iteration"] if rows else 0,
-        returns=episodes["return"].to_numpy(),
-        steps=episodes["step"].to_numpy(),
-        action=Action(action["kind"], action["size"]) if action else None,
-        not_finite=tuple(rows[-1].get("not_finite", ())) if rows else (),
-        evaluations=np.array([row["eval/mean_reward"] for row in run.files.evaluations()], float),
-    )
-
-
-def _ended(run: Run, records: Evidence) -> Iterator[Finding]:
-    """What ended the run before its time, and records that its checkpoints have and its logs have not."""
-    ended = run.files.manifest().get("ended")
-    if ended and not records.not_finite:
-        yield Finding("ended", "act", f"by an error: {ended}", f"mend that, then `trimtab resume {run.path}` goes on")
-    last = max((checkpoint.step for checkpoint in run.checkpoints), default=0)
-    recorded = records.iterations * records.config.batch
-    if recorded < last:
-        statement = f"logs end at step {recorded:,}, the newest checkpoint is at step {last:,}"
-        yield Finding(
-            "records", "act", statement, "files are missing or were cut: what is said below rests on what is left"
-        )
-
-
-def _limit(run: Run) -> Length | None:
-    limit = run.files.manifest().get("environment", {}).get("time_limit")
-    return Length(limit, is_limit=True) if limit else None
-
-
-def _noise(run: Run) -> Finding:
-    """The batch against the noise scale, where a probe has resolved it."""
-    batch = run.config.batch
-    newest = run.newest("noise_scale_trajectory")
-    if newest is None:
-        return Finding(
-            "noise scale",
-            "unknown",
-            "not measured, or not resolved",
-            f"trimtab probe {quote(str(run.path))} measures it",
-        )
-    value, lo, hi = newest["value"], newest["lo"], newest["hi"]
-    statement = f"{value:.3g} samples ({lo:.2g} to {hi:.2g}) at step {newest['step']:,}; a batch has {batch:,}"
-    numbers = {"value": value, "lo": lo, "hi": hi}
-    if lo > FAR * batch:
-        advice = "a batch is mostly noise: twice the batch nearly halves the variance of an update"
-        return Finding("noise scale", "watch", statement, advice, {"num_envs": 2 * run.config.num_envs}, **numbers)
-    if hi < batch / FAR:
-        advice = "a batch has far more samples than its gradient needs: smaller ones would learn from fewer samples"
-        return Finding("noise scale", "watch", statement, advice, **numbers)
-    return Finding("noise scale", "fine", statement, **numbers)
-
-
-def _evaluation(run: Run) -> Finding:
-    rows = run.files.all_evaluations()
-    if not rows:
-        command = f"trimtab eval {quote(str(run.path))}"
-        return Finding("evaluation", "unknown", "never evaluated with exploration off", command)
-    last = rows[-1]
-    statement = (
-        f"mean {last['eval/mean_reward']:.4g}, IQR {last['eval/iqr_low']:.4g} to {last['eval/iqr_high']:.4g} "
-        f"at step {last['time/total_timesteps']:,}"
-    )
-    where = {"value": last["eval/mean_reward"], "lo": last["eval/iqr_low"], "hi": last["eval/iqr_high"]}
-    trained = run.files.metrics()[-1].get("rollout/ep_rew_mean")
-    if trained is None or last["eval/iqr_high"] >= trained:
-        return Finding("evaluation", "fine", statement, source="notes", **where)
-    advice = f"below the return in training ({trained:.4g}): the policy leans on its own noise"
-    return Finding("evaluation", "watch", statement, advice, source="notes", **where)
-
-
-def sentence_of(findings: list[Finding]) -> str:
-    """One sentence for all of it."""
-    if findings[0].verdict == "solved":
+def sentence_of(findings: Sequence[Finding]) -> str:
+    """One sentence for all findings, which are ordered."""
+    if findings and findings[0].verdict == "solved":
         return f"Solved: {findings[0].seen}. Nothing to act on."
-    count = {verdict: [f.check for f in findings if f.verdict == verdict] for verdict in ("act", "watch")}
-    if count["act"]:
-        return f"To act on: {', '.join(count['act'])}. Change one thing at a time."
-    if count["watch"]:
-        return f"Nothing is wrong; worth a try: {', '.join(count['watch'])}."
-    return "Nothing stands out."
+    acts, watches = ([f.check for f in findings if f.verdict == verdict] for verdict in PRESSING)
+    if acts:
+        return f"To act on: {', '.join(acts)}. Change one thing at a time."
+    if watches:
+        return f"Nothing is wrong; worth a try: {', '.join(watches)}."
+    return "No problem found."
 
 
 def _command(run: Run, first: Finding | None) -> str | None:
@@ -207,3 +150,13 @@ def _command(run: Run, first: Finding | None) -> str | None:
         return None
     words = [f"--{name.replace('_', '-')} {str(value).lower()}" for name, value in first.change.items()]
     return f"trimtab train --config {quote(f'{run.path}/config.yaml')} {' '.join(words)}"
+
+
+def rules_reading(*sources: str) -> tuple[Rule, ...]:
+    """The rules that need one of these kinds of evidence (`Rule.reads`)."""
+    return tuple(rule for rule in RULES if rule.reads in sources)
+
+
+def as_plain(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Findings for JSON."""
+    return [finding.as_dict() for finding in findings]

@@ -1,36 +1,176 @@
-"""What the doctor's rules look at: a run's records as arrays."""
+"""What rules look at: a configuration, what its run recorded, and how episodes went."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from trimtab.advise.size_rules import Action
 from trimtab.config import Config
+from trimtab.core.estimate import Estimate
+from trimtab.core.wording import steps
 from trimtab.math.optimizers import ADAPTIVE_RATES
+from trimtab.training.run import Run, return_rise
+
+Numbers = NDArray[Any]
+NO_NUMBERS: Numbers = np.zeros(0)
+TRANSIENT = 0.2  # of training, at its start, where running statistics settle and nothing counts as oscillation
+
+
+class Action(NamedTuple):
+    """What the policy chooses: one of `size` actions, or `size` numbers."""
+
+    kind: str
+    size: int
+
+
+class Length(NamedTuple):
+    """How long episodes are: as measured, or, where none has finished, at most as long as the time limit."""
+
+    steps: float
+    is_limit: bool = False
+
+    def __str__(self) -> str:
+        return f"{'at most ' * self.is_limit}{steps(self.steps)}"
+
+
+class Level(NamedTuple):
+    """A metric over the middle half of training: its median, its quartiles, and its course over all of training."""
+
+    value: float
+    lo: float
+    hi: float
+    series: tuple[float, ...]
+
+
+class RunFiles(NamedTuple):
+    """What a run's directory says beside its metrics."""
+
+    path: Path
+    ended: str | None  # the error that ended the run
+    last_checkpoint: int  # environment steps
+
+
+class Evaluation(NamedTuple):
+    """The last evaluation without exploration, and the mean return in training at the end."""
+
+    mean: float
+    lo: float  # quartiles of its episodes
+    hi: float
+    step: int
+    in_training: float | None
+
+
+class DiskNeed(NamedTuple):
+    """What a run will take on disk, in bytes."""
+
+    total: int
+    checkpoints: int
+    checkpoint: int
+    parameters: int
+    usual_checkpoints: int
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A run's records as arrays. A metric is NaN in iterations that did not record it."""
+    """Records as arrays. A metric is NaN in iterations that did not record it; what is not known is empty or None."""
 
     config: Config
-    metrics: dict[str, np.ndarray]
-    iterations: int
-    returns: np.ndarray = field(default_factory=lambda: np.zeros(0))  # of finished episodes, in order
-    steps: np.ndarray = field(default_factory=lambda: np.zeros(0))  # at which they finished
+    metrics: Mapping[str, Numbers] = field(default_factory=dict)
+    iterations: int = 0
+    returns: Numbers = field(default_factory=lambda: NO_NUMBERS)  # of finished episodes, in order
+    steps: Numbers = field(default_factory=lambda: NO_NUMBERS)  # at which they finished
+    mean_returns: Numbers = field(default_factory=lambda: NO_NUMBERS)  # where only means of episodes are recorded
     action: Action | None = None
+    length: Length | None = None  # of episodes
     not_finite: tuple[str, ...] = ()  # what stopped the run
-    evaluations: np.ndarray = field(default_factory=lambda: np.zeros(0))  # mean returns with exploration off, in order
-    rates: tuple[float, float] = ADAPTIVE_RATES  # bounds of an adaptive step size
+    evaluations: Numbers = field(default_factory=lambda: NO_NUMBERS)  # mean returns without exploration, in order
+    rates: tuple[float, float] = ADAPTIVE_RATES  # bounds of an adaptive learning rate
+    files: RunFiles | None = None
+    evaluation: Evaluation | None = None
+    noise_scale: Estimate | None = None  # in samples
+    noise_scale_step: int = 0
+    disk: DiskNeed | None = None
 
-    def middle(self, name: str) -> np.ndarray:
-        """A metric over the middle half of training."""
-        values = self.metrics.get(name, np.zeros(0))
+    @cached_property
+    def gain(self) -> Estimate | None:
+        """How much more the last quarter of the episodes returned than the first; None for too few episodes."""
+        return return_rise(self.returns)
+
+    @property
+    def improves(self) -> bool:
+        """Whether returns rose significantly."""
+        return self.gain is not None and self.gain.lo > 0
+
+    def middle(self, name: str) -> Numbers:
+        """A metric over the middle half of training, away from its start and from an annealed learning rate."""
+        values = self.metrics.get(name, NO_NUMBERS)
         inner = values[len(values) // 4 : len(values) - len(values) // 4]
         return inner[np.isfinite(inner)]
 
+    def settled(self, name: str) -> Numbers:
+        """A metric after the first fifth of training."""
+        values = self.metrics.get(name, NO_NUMBERS)
+        later = values[int(TRANSIENT * len(values)) :]
+        return later[np.isfinite(later)]
+
     def series(self, name: str) -> tuple[float, ...]:
-        values = self.metrics.get(name, np.zeros(0))
-        return tuple(float(v) for v in values[np.isfinite(values)])
+        """A metric where it was recorded."""
+        values = self.metrics.get(name, NO_NUMBERS)
+        return tuple(float(value) for value in values[np.isfinite(values)])
+
+    def level(self, name: str, fewest: int = 4) -> Level | None:
+        """The usual value of a metric; None if fewer than `fewest` iterations of the middle half recorded it."""
+        values = self.middle(name)
+        if len(values) < fewest:
+            return None
+        lo, median, hi = (float(quantile) for quantile in np.quantile(values, [0.25, 0.5, 0.75]))
+        return Level(median, lo, hi, self.series(name))
+
+
+def evidence_of(run: Run) -> Evidence:
+    """The records of a run.
+
+    Args:
+        run: a run, finished or not.
+
+    Returns:
+        Its evidence. Nothing is computed that needs JAX.
+    """
+    rows, episodes, config = run.files.metrics(), run.episodes, run.config
+    names = sorted({name for row in rows for name in row if name.startswith("train/")})
+    manifest = run.files.manifest()
+    environment = manifest.get("environment", {})
+    action, limit = environment.get("action"), environment.get("time_limit")
+    evaluations, noise = run.files.all_evaluations(), run.newest("noise_scale_trajectory")
+    in_training = rows[-1].get("rollout/ep_rew_mean") if rows else None
+    return Evidence(
+        config=config,
+        metrics={name: np.array([row.get(name, np.nan) for row in rows], float) for name in names},
+        iterations=rows[-1]["iteration"] if rows else 0,
+        returns=episodes["return"].to_numpy(),
+        steps=episodes["step"].to_numpy(),
+        action=Action(action["kind"], action["size"]) if action else None,
+        length=usual_length(episodes["length"].to_numpy()) or (Length(limit, is_limit=True) if limit else None),
+        not_finite=tuple(rows[-1].get("not_finite", ())) if rows else (),
+        evaluations=np.array([row["eval/mean_reward"] for row in run.files.evaluations()], float),
+        files=RunFiles(run.path, manifest.get("ended"), max((c.step for c in run.checkpoints), default=0)),
+        evaluation=_last_evaluation(evaluations[-1], in_training) if evaluations else None,
+        noise_scale=Estimate(noise["value"], noise["lo"], noise["hi"]) if noise else None,
+        noise_scale_step=noise["step"] if noise else 0,
+    )
+
+
+def _last_evaluation(row: dict[str, Any], in_training: float | None) -> Evaluation:
+    quartiles = row["eval/iqr_low"], row["eval/iqr_high"]
+    return Evaluation(row["eval/mean_reward"], *quartiles, row["time/total_timesteps"], in_training)
+
+
+def usual_length(lengths: Numbers) -> Length | None:
+    """The median length of the later half of the episodes."""
+    return Length(float(np.median(lengths[len(lengths) // 2 :]))) if len(lengths) else None

@@ -1,40 +1,72 @@
-"""`trimtab plan`: what a configuration comes to, and what the rules of thumb say of it, before anything runs."""
+"""`trimtab plan`: what follows from a configuration, and what the rules of thumb say of it, before anything runs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
 from trimtab import envs
-from trimtab.advise.finding import Finding, ordered
-from trimtab.advise.size_rules import Action, Length, check_sizes
+from trimtab.advise.diagnosis import find
+from trimtab.advise.evidence import Action, DiskNeed, Evidence, Length
+from trimtab.advise.rules import RULES, observe
 from trimtab.config import Config
 from trimtab.config.device_shares import averaged_gradients
+from trimtab.core.finding import Finding
 from trimtab.envs.base import Spec, kind_of, outputs_of
 from trimtab.envs.id_table import action_in_words, observation_in_words
 from trimtab.nets.families import choose_network, parameters
 from trimtab.training import resource_estimates
 from trimtab.training.resource_estimates import format_bytes
 
+PLANNED = ("sizes", "disk")  # what rules can read before a run
 
-def plan(config: Config) -> list[Finding]:
-    """Every rule about sizes, most pressing first; an environment that is not there is refused."""
+
+@dataclass(frozen=True)
+class Plan:
+    """A configuration, its environment in words, and its findings, the most pressing first."""
+
+    config: Config
+    environment: dict[str, str]
+    findings: list[Finding]
+
+    @property
+    def derived(self) -> dict[str, Any]:
+        """Everything that follows from the configuration, in words."""
+        return self.environment | self.config.derived()
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __getitem__(self, index: int) -> Finding:
+        return self.findings[index]
+
+
+def plan(config: Config) -> Plan:
+    """Judge a configuration before it runs.
+
+    Args:
+        config: the configuration; an environment that is not available is refused, and so is a run that does not fit
+            into memory.
+
+    Returns:
+        Its findings, the most pressing first, and what follows from its sizes.
+    """
     spec = look(config)
-    resource_estimates.check_memory(config, spec, number_of_parameters(config, spec))
-    action = Action(kind_of(spec.action), outputs_of(spec.action))
+    count = number_of_parameters(config, spec)
+    resource_estimates.check_memory(config, spec, count)
     limit = config.time_limit or spec.time_limit
-    sizes = check_sizes(config, action, Length(limit, is_limit=True) if limit else None)
-    return ordered([*sizes, disk_space(config, number_of_parameters(config, spec))])
-
-
-def disk_space(config: Config, parameters: int) -> Finding:
-    """What the run will take on disk, and how many checkpoints it keeps unless told otherwise."""
-    size = resource_estimates.checkpoint_bytes(config, parameters)
-    count = min(resource_estimates.default_checkpoint_count(size), config.iterations)
-    total = resource_estimates.run_bytes(config, size, count)
-    each = f"{format_bytes(size)} each ({parameters:,} parameters)"
-    statement = f"about {format_bytes(total)}: {count} checkpoints and the start, {each}"
-    if count < min(resource_estimates.USUAL_CHECKPOINTS, config.iterations):
-        advice = f"fewer than {resource_estimates.USUAL_CHECKPOINTS}, being large; --checkpoints decides"
-        return Finding("disk", "note", statement, advice, value=total)
-    return Finding("disk", "fine", statement, value=total)
+    evidence = Evidence(
+        config,
+        action=Action(kind_of(spec.action), outputs_of(spec.action)),
+        length=Length(limit, is_limit=True) if limit else None,
+        disk=_disk_need(config, count),
+    )
+    findings = find(evidence, observe(evidence, [rule for rule in RULES if rule.reads in PLANNED]))
+    return Plan(config, dict(_environment_rows(config, spec, count)), findings)
 
 
 def look(config: Config) -> Spec:
@@ -59,25 +91,25 @@ def number_of_parameters(config: Config, spec: Spec) -> int:
     )
 
 
-def environment_rows(config: Config) -> dict[str, str]:
+def _disk_need(config: Config, count: int) -> DiskNeed:
+    size = resource_estimates.checkpoint_bytes(config, count)
+    checkpoints = min(resource_estimates.default_checkpoint_count(size), config.iterations)
+    total = resource_estimates.run_bytes(config, size, checkpoints)
+    return DiskNeed(total, checkpoints, size, count, resource_estimates.USUAL_CHECKPOINTS)
+
+
+def _environment_rows(config: Config, spec: Spec, count: int) -> Iterator[tuple[str, str]]:
     """The environment, the network it gets and the memory that takes, in words."""
-    spec = look(config)
-    network, count = choose_network(config.network, spec.obs_shape), number_of_parameters(config, spec)
+    network = choose_network(config.network, spec.obs_shape)
     limit = "no time limit" if spec.time_limit is None else f"limit {spec.time_limit:,}"
-    return {
-        "environment": f"{spec.backend}, {limit}",
-        "observation, actions": f"{observation_in_words(spec)}, {action_in_words(spec.action)}",
-        "network": f"{network}, {count:,} parameters",
-        "memory": f"at least {resource_estimates.estimate_memory(config, spec, count)}",
-    } | _each_device(config, spec, count)
-
-
-def _each_device(config: Config, spec: Spec, parameters: int) -> dict[str, str]:
-    """Where several share a run: what one of them holds, and what it sends and receives."""
-    if config.devices == 1:
-        return {}
-    sent, steps = resource_estimates.FLOAT_BYTES * parameters, averaged_gradients(config) / max(1, config.iterations)
-    return {
-        "each of the devices": f"at least {resource_estimates.estimate_device_memory(config, spec, parameters)}",
-        "averaged between them": f"{format_bytes(sent)} per gradient step, {format_bytes(sent * steps)} per iteration",
-    }
+    yield "environment", f"{spec.backend}, {limit}"
+    yield "observation, actions", f"{observation_in_words(spec)}, {action_in_words(spec.action)}"
+    yield "network", f"{network}, {count:,} parameters"
+    yield "memory", f"at least {resource_estimates.estimate_memory(config, spec, count)}"
+    if config.devices > 1:
+        sent, steps = resource_estimates.FLOAT_BYTES * count, averaged_gradients(config) / max(1, config.iterations)
+        yield "each of the devices", f"at least {resource_estimates.estimate_device_memory(config, spec, count)}"
+        yield (
+            "averaged between them",
+            f"{format_bytes(sent)} per gradient step, {format_bytes(sent * steps)} per iteration",
+        )

@@ -1,4 +1,4 @@
-"""Whether a run has reached what its environment asks for: then nothing about it needs to change."""
+"""Whether a run has reached the target return of its environment: then nothing about it needs to change."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import numpy as np
 
 from trimtab import config as configuration
 from trimtab import presets
+from trimtab.advise.evidence import Numbers
 from trimtab.config import Config
 from trimtab.math import stats
 
 # Return that counts as solved, and the time limit it is meant for, as Gymnasium registers them. A copy, so that nothing
-# has to be imported to look; a test holds it against the registry.
+# has to be imported; a test compares it with the registry.
 REGISTERED: dict[str, tuple[float, int]] = {
     "Acrobot-v1": (-100.0, 500),
     "Ant-v4": (6000.0, 1000),
@@ -44,16 +45,16 @@ REGISTERED: dict[str, tuple[float, int]] = {
     "Swimmer-v5": (360.0, 1000),
     "Taxi-v4": (8.0, 200),
 }
-# Environments without a registered return: what this project holds its own presets to, and the time limit of that.
+# Environments without a registered return: trimtab's own target, and the time limit it is meant for.
 OWN: dict[str, tuple[float, int]] = {"Pendulum-v1": (-200.0, 200)}
-# What presets are held to where that is far from solved: a run of the preset that gets there is in order.
+# Returns that shipped presets are known to reach, far from solved; a run of the preset that reaches it is in order.
 PRESETS: dict[str, float] = {"ppo/HalfCheetah-v4": 1400.0, "ppo/Breakout-MinAtar": 20.0}
 WINDOW = 100  # episodes a mean is taken over, as Gymnasium's thresholds mean it
-FEWEST = 32  # episodes without which nothing is called solved
+FEWEST = 32  # episodes needed to call a run solved
 
 
 class Goal(NamedTuple):
-    """What an environment asks for, and who says so."""
+    """The return that counts as solved, and who says so."""
 
     threshold: float
     source: str
@@ -67,41 +68,61 @@ class Reached(NamedTuple):
 
 
 def goal(config: Config) -> Goal | None:
-    """The return at which this environment counts as solved; None where nobody says, or it was changed."""
-    for table, source in ((REGISTERED, "Gymnasium's registration"), (OWN, "this project's own mark")):
+    """The target return of an environment.
+
+    Args:
+        config: a configuration.
+
+    Returns:
+        The return that counts as solved; None where nobody says, or where the environment was changed.
+    """
+    for table, source in ((REGISTERED, "Gymnasium's threshold"), (OWN, "trimtab's own target")):
         threshold, limit = table.get(config.env_id, (None, None))
         if threshold is not None and not config.env_kwargs and config.time_limit in (None, limit):
             return Goal(threshold, source)
     return None
 
 
-def reached(config: Config, returns: np.ndarray, evaluation: float | None) -> Reached | None:
-    """Solved by the mean of the last 100 episodes or the last evaluation; where nobody says, by their ceiling."""
+def reached(config: Config, returns: Numbers, evaluation: float | None) -> Reached | None:
+    """Whether a run solved its environment.
+
+    Args:
+        config: its configuration.
+        returns: of its episodes, in order.
+        evaluation: the mean return of its last evaluation, if it had one.
+
+    Returns:
+        By what: the mean of the last 100 episodes, or the evaluation, against the target; without a target, episodes
+        that all return the highest value seen. None if it did not.
+    """
     target = goal(config)
-    if target is not None:
-        if len(returns) >= FEWEST and returns[-WINDOW:].mean() >= target.threshold:
-            mean, count = float(returns[-WINDOW:].mean()), min(len(returns), WINDOW)
-            return Reached(f"mean return {mean:.4g} over the last {count} episodes; {_asked(target)}", mean)
-        if evaluation is not None and evaluation >= target.threshold:
-            return Reached(f"mean return {evaluation:.4g} in the last evaluation; {_asked(target)}", evaluation)
-        return None  # short of what is asked, however steady
-    return _ceiling(returns)
+    if target is None:
+        return _ceiling(returns)
+    asked = f"{target.threshold:g} counts as solved ({target.source})"
+    mean = _last_mean(returns)
+    if mean is not None and mean >= target.threshold:
+        count = min(len(returns), WINDOW)
+        return Reached(f"mean return {mean:.4g} over the last {count} episodes; {asked}", mean)
+    if evaluation is not None and evaluation >= target.threshold:
+        return Reached(f"mean return {evaluation:.4g} in the last evaluation; {asked}", evaluation)
+    return None
 
 
-def as_known(config: Config, returns: np.ndarray) -> bool:
+def as_known(config: Config, returns: Numbers) -> bool:
     """Whether this is a run of a shipped preset that returns what the preset is known to return."""
-    name = presets.find(config.env_id, config.algo)
-    if name not in PRESETS or len(returns) < FEWEST or returns[-WINDOW:].mean() < PRESETS[name]:
+    name, mean = presets.find(config.env_id, config.algo), _last_mean(returns)
+    if name not in PRESETS or mean is None or mean < PRESETS[name]:
         return False
     shipped = configuration.from_dict(presets.load(name))
     return config.replace(seed=shipped.seed, total_timesteps=shipped.total_timesteps) == shipped
 
 
-def _asked(target: Goal) -> str:
-    return f"{target.threshold:g} counts as solved ({target.source})"
+def _last_mean(returns: Numbers) -> float | None:
+    """The mean of the last episodes, if there are enough of them."""
+    return float(returns[-WINDOW:].mean()) if len(returns) >= FEWEST else None
 
 
-def _ceiling(returns: np.ndarray) -> Reached | None:
+def _ceiling(returns: Numbers) -> Reached | None:
     """Every episode of the last quarter returned the most that any did, and it was learned: earlier ones did not."""
     quarter = len(returns) // 4
     if quarter < FEWEST:
@@ -109,4 +130,4 @@ def _ceiling(returns: np.ndarray) -> Reached | None:
     first, last, most = returns[:quarter], returns[-quarter:], float(returns.max())
     if not np.allclose(last, most, rtol=1e-6, atol=0) or stats.difference(first, last).lo <= 0:
         return None
-    return Reached(f"each of the last {quarter:,} episodes returned {most:.4g}, the most that any has", most)
+    return Reached(f"each of the last {quarter:,} episodes returned {most:.4g}, the highest value seen", most)

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from trimtab.advise.evidence import Evidence
-from trimtab.advise.size_rules import Action
+from trimtab.advise.evidence import Action, Evidence, Length, usual_length
 from trimtab.config import Config
 from trimtab.math.optimizers import ADAPTIVE_RATES
 
@@ -82,12 +81,19 @@ class Log:
             metrics={name: np.array([row.get(name, np.nan) for row in self.rows], float) for name in names},
             iterations=len(self.rows),
             returns=self.details.returns,
+            mean_returns=self.series("rollout/ep_rew_mean"),
+            length=self._length,
             steps=self.details.steps,
             action=self.details.action,
             not_finite=tuple(name for name in LOSSES if not np.isfinite(self.rows[-1].get(name, 0.0))),
             evaluations=self.details.evaluations,
             rates=self.format.rates,
         )
+
+    @property
+    def _length(self) -> Length | None:
+        means = self.series("rollout/ep_len_mean")
+        return usual_length(self.details.lengths) or (Length(float(means[-1])) if len(means) else None)
 
     def series(self, name: str) -> np.ndarray:
         """A metric where it was recorded."""

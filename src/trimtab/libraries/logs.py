@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from trimtab import envs
-from trimtab.advise.size_rules import Action
+from trimtab.advise.evidence import Action
 from trimtab.config import Config
 from trimtab.core import reading, trust
 from trimtab.envs.base import kind_of, outputs_of

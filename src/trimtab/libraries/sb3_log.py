@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.advise.size_rules import Action
+from trimtab.advise.evidence import Action
 from trimtab.core import reading
 from trimtab.core.errors import UnreadableFile
 from trimtab.libraries.foreign_log import Details, Format, Sources

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trimtab.core.answers import print_json
+from trimtab.core.json_values import to_json
 from trimtab.operations.flags import fail
 from trimtab.operations.shared import Output, add_page, filled, pairs, parser
 
@@ -81,7 +82,7 @@ def _show(
         symptoms = [symptom.as_dict() for symptom in CHEATSHEET]
         write_page(where, run_page.doctor_page(view, symptoms), run_page.figures(view))
     if as_json:
-        print_json(diagnosis.as_dict() | ({"page": str(where)} if where else {}))
+        print_json(to_json(diagnosis) | ({"page": str(where)} if where else {}))
         return 0
     from trimtab.show.findings import print_findings
 

@@ -12,19 +12,18 @@ def plan(argv: list[str]) -> int:
     add_source(command_parser)
     arguments = command_parser.parse(argv)
     config = config_from(arguments)
-    from trimtab.advise.planning import environment_rows
     from trimtab.advise.planning import plan as check
 
-    findings = check(config)
+    planned = check(config)
     if filled(Output, arguments).json:
-        derived, finding_rows = environment_rows(config) | config.derived(), [finding.as_dict() for finding in findings]
-        print_json({"config": config.as_dict(), "derived": derived, "findings": finding_rows})
+        findings = [finding.as_dict() for finding in planned]
+        print_json({"config": config.as_dict(), "derived": planned.derived, "findings": findings})
         return 0
     from rich.console import Console
 
     from trimtab.operations.train import derived_table
     from trimtab.show.findings import print_findings
 
-    Console().print(derived_table(preset_of(arguments), config, environment_rows(config)))
-    print_findings(findings, "rules of thumb")
+    Console().print(derived_table(preset_of(arguments), config, planned.environment))
+    print_findings(planned.findings, "rules of thumb")
     return 0

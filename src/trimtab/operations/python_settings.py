@@ -7,7 +7,6 @@ from typing import Any, Literal, Unpack
 
 from trimtab.advise import planning as planning
 from trimtab.advise import rescaling as rescaling
-from trimtab.advise.finding import Finding
 from trimtab.config import Config
 from trimtab.config.keywords import Fields
 from trimtab.libraries import translation as translating
@@ -64,7 +63,7 @@ def rescale(
     )
 
 
-def plan(source: Source, *, preset: str | None = None, **fields: Unpack[Fields]) -> list[Finding]:
+def plan(source: Source, *, preset: str | None = None, **fields: Unpack[Fields]) -> planning.Plan:
     """What the rules of thumb say of a configuration before it runs, most pressing first; arguments of `configure`."""
     refuse_constructor(fields)
     return planning.plan(configure(source, preset=preset, **fields))

@@ -18,7 +18,7 @@ import numpy as np
 import yaml
 
 from trimtab import config as configuration
-from trimtab.advise import ladders
+from trimtab.advise import remedies
 from trimtab.advise.diagnosis import diagnose, tally
 from trimtab.config import Config, ConfigError
 from trimtab.core.estimate import Estimate
@@ -44,31 +44,31 @@ Values = Callable[[Config], tuple[Any, ...]]
 def _first_bonus(config: Config) -> float:
     """Where there is no entropy bonus yet: the one the notes begin with, by the actions."""
     action = look(config.env_id, config.backend, config.env_kwargs).action
-    return ladders.ENTROPY["continuous" if isinstance(action, Continuous) else "discrete"]
+    return remedies.ENTROPY["continuous" if isinstance(action, Continuous) else "discrete"]
 
 
 PHASES: dict[str, dict[str, Values]] = {
     "throughput": {"num_envs": lambda c: (c.num_envs // 2, c.num_envs, 2 * c.num_envs, 4 * c.num_envs)},
     "stability": {
-        "learning_rate": lambda c: (*ladders.LEARNING_RATES, c.learning_rate),
-        "update_epochs": lambda c: (*ladders.EPOCHS, c.update_epochs),
-        "max_grad_norm": lambda c: (*ladders.CLIP_NORMS, c.max_grad_norm),
+        "learning_rate": lambda c: (*remedies.LEARNING_RATES, c.learning_rate),
+        "update_epochs": lambda c: (*remedies.EPOCHS, c.update_epochs),
+        "max_grad_norm": lambda c: (*remedies.CLIP_NORMS, c.max_grad_norm),
     },
     "variance": {
         "norm_reward": lambda c: (False, True),
         "norm_value": lambda c: ("none", "popart"),
         "value_learning_rate": lambda c: tuple(
-            k * c.learning_rate if k > 1 else None for k in ladders.VALUE_RATE_FACTORS
+            k * c.learning_rate if k > 1 else None for k in remedies.VALUE_RATE_FACTORS
         ),
     },
     "horizon": {
-        "gamma": lambda c: ladders.around(c.gamma, ladders.GAMMAS),
+        "gamma": lambda c: remedies.around(c.gamma, remedies.GAMMAS),
         "ent_coef": lambda c: (
-            *(float(f"{k * (c.ent_coef or _first_bonus(c)):.3g}") for k in ladders.ENTROPY_FACTORS),
+            *(float(f"{k * (c.ent_coef or _first_bonus(c)):.3g}") for k in remedies.ENTROPY_FACTORS),
             c.ent_coef,
         ),
         # without a bonus there is nothing to let fall
-        "ent_anneal": lambda c: (*(ladders.ENTROPY_ANNEALED if c.ent_coef else ()), c.ent_anneal),
+        "ent_anneal": lambda c: (*(remedies.ENTROPY_ANNEALED if c.ent_coef else ()), c.ent_anneal),
     },
     "polish": {
         "anneal_lr": lambda c: ("constant", "linear", "cosine"),

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from trimtab.advise.record_rules import swing
+from trimtab.advise.rules.variance_rules import oscillation
 from trimtab.core.estimate import UNRESOLVED, Estimate
 from trimtab.experiments.claims import Claim, Evidence, Verdict, explained, judge, judge_all
 from trimtab.experiments.paper import suite
@@ -129,7 +129,7 @@ class Invariance(Batches):
             values = Run(outcome.path).metrics["train/adv_std"].drop_nulls().to_numpy()
             about = {"environment": cell.environment, "num_envs": cell.labels["num_envs"]}
             middle = values[len(values) // 10 :]
-            factors.append(about | {"seed": seed, "factor": swing(middle)})
+            factors.append(about | {"seed": seed, "factor": oscillation(middle)})
             if seed == self.seed:
                 series += [about | row for row in _drawn(values)]
         return pl.DataFrame(factors), pl.DataFrame(series)
