@@ -219,8 +219,8 @@ def disk(evidence: Evidence) -> Observation | None:
     need = evidence.disk
     if need is None:
         return None
-    seen = f"about {format_bytes(need.total)}: {need.checkpoints} checkpoints and the start, {format_bytes(need.checkpoint)} each "
-    seen += f"({need.parameters:,} parameters)"
+    seen = f"about {format_bytes(need.total)}: {need.checkpoints} checkpoints and the start, "
+    seen += f"{format_bytes(need.checkpoint)} each ({need.parameters:,} parameters)"
     if need.checkpoints >= min(need.usual_checkpoints, evidence.config.iterations):
         return Observation("fine", seen, value=need.total)
     meaning = f"fewer than the usual {need.usual_checkpoints}, because they are large; --checkpoints changes the number"
