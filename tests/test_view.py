@@ -19,11 +19,14 @@ from show.browser import Browser
 
 from trimtab import cli
 from trimtab.config import Config
-from trimtab.extras.live_view import watcher as watching
+from trimtab.extras.live_view import listing as watching
+from trimtab.extras.live_view import run_details, run_tree
+from trimtab.extras.live_view.attention import attention
 from trimtab.extras.live_view.growing_log import Log
+from trimtab.extras.live_view.listing import POINTS, RETURN, STEPS, Watch
+from trimtab.extras.live_view.run_labels import flat_fields, labels
+from trimtab.extras.live_view.run_tree import RunTree
 from trimtab.extras.live_view.server import LOOPBACK, Viewer
-from trimtab.extras.live_view.tree import places
-from trimtab.extras.live_view.watcher import POINTS, RETURN, STEPS, Watch
 from trimtab.training.records import RunDir
 
 READY = "document.documentElement.dataset.ready === '1'"
@@ -118,7 +121,7 @@ def test_status_follows_the_writer(tmp_path, monkeypatch):
     monkeypatch.setattr(watching, "GLANCE", 0.0)
     watch = Watch(tmp_path)
     run = a_run(tmp_path / "a", 3)
-    status = lambda: watch.listing()["runs"][0]["status"]
+    status = lambda: watch.listing().runs[0].status
     with run.writing():
         assert status() == "running"
     assert status() == "interrupted"
@@ -129,9 +132,9 @@ def test_status_follows_the_writer(tmp_path, monkeypatch):
 def test_a_run_elsewhere_is_running_while_it_writes(tmp_path, monkeypatch):
     monkeypatch.setattr(watching, "GLANCE", 0.0)
     run = a_run(tmp_path / "a", 3)  # no lock of this machine
-    assert Watch(tmp_path).listing()["runs"][0]["status"] == "running"
+    assert Watch(tmp_path).listing().runs[0].status == "running"
     os.utime(run.log, (time.time() - 1e4,) * 2)
-    assert Watch(tmp_path).listing()["runs"][0]["status"] == "interrupted"
+    assert Watch(tmp_path).listing().runs[0].status == "interrupted"
 
 
 def test_looking_at_a_lock_never_refuses_the_writer(tmp_path, monkeypatch):
@@ -156,14 +159,13 @@ def test_studies_are_found_with_their_runs_and_links_are_not_followed(tmp_path, 
     a_run(tmp_path / "outside")
     (root / "split-X-1" / "study.json").write_text('{"kind": "split"}')
     (root / "link").symlink_to(tmp_path / "outside")
-    assert [place.id for place in places(root)] == ["split-X-1", "split-X-1/runs/4x8-seed1"]
+    assert [place.id for place in RunTree(root).places()] == ["split-X-1", "split-X-1/runs/4x8-seed1"]
     watch = Watch(root)
-    assert watch.listing()["studies"][0] | {"status": "", "modified": 0} == {
-        "id": "split-X-1", "kind": "split", "status": "", "runs": 1, "done": 1, "sentence": None, "page": False,
-        "modified": 0,
-    }  # fmt: skip
+    study = watch.listing().studies[0]
+    assert (study.id, study.kind, study.runs, study.done) == ("split-X-1", "split", 1, 1)
+    assert study.sentence is None and not study.page
     (root / "split-X-1" / "result.json").write_text('{"sentence": "Use 4 × 8.", "rows": []}')
-    assert watch.listing()["studies"][0]["sentence"] == "Use 4 × 8."
+    assert watch.listing().studies[0].sentence == "Use 4 × 8."
 
 
 def test_the_study_that_was_written_last_stands_first(tmp_path, monkeypatch):
@@ -172,7 +174,78 @@ def test_the_study_that_was_written_last_stands_first(tmp_path, monkeypatch):
         log = a_run(tmp_path / name / "store" / "run").log
         os.utime(log, (1_000.0 + k, 1_000.0 + k))
         (tmp_path / name / "study.json").write_text('{"kind": "tune"}')
-    assert [study["id"] for study in Watch(tmp_path).listing()["studies"]] == ["b", "c", "a"]
+    assert [study.id for study in Watch(tmp_path).listing().studies] == ["b", "c", "a"]
+
+
+def test_only_directories_that_changed_are_read_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_tree, "RACE", -1)  # nothing changes within one tick of the clock here
+    for name in ("a/run-1", "a/run-2", "b/c/run-3"):
+        a_run(tmp_path / name)
+    tree = RunTree(tmp_path)
+    assert [place.id for place in tree.places()] == ["a/run-1", "a/run-2", "b/c/run-3"]
+    read = tree.folders_read
+    assert len(tree.places()) == 3 and tree.folders_read == read
+    a_run(tmp_path / "b" / "c" / "run-4")
+    assert [place.id for place in tree.places()][-1] == "b/c/run-4" and tree.folders_read <= read + 2
+    (tmp_path / "a").rename(tmp_path / ".hidden")
+    assert [place.id for place in tree.places()] == ["b/c/run-3", "b/c/run-4"]
+
+
+def test_a_directory_that_changed_just_now_is_read_again(tmp_path):
+    """Two changes within one tick of the file system's clock have the same time stamp."""
+    tree = RunTree(tmp_path)
+    stamp = tmp_path.stat().st_mtime_ns
+    assert tree.places() == []
+    a_run(tmp_path / "run")
+    os.utime(tmp_path, ns=(stamp, stamp))
+    assert [place.id for place in tree.places()] == ["run"]
+
+
+def test_runs_of_a_study_are_called_by_what_differs(tmp_path):
+    store = tmp_path / "split-X-1" / "store"
+    for n, t in ((4, 256), (64, 16)):
+        for seed in (1, 2):
+            a_run(store / f"train-{n}-{seed}-0f3a9c2b", num_envs=n, num_steps=t, seed=seed)
+    a_run(store / "train-base", num_envs=64, num_steps=16, seed=2, learning_rate=1e-5)
+    (tmp_path / "split-X-1" / "study.json").write_text('{"kind": "split"}')
+    runs = Watch(tmp_path).listing().runs
+    assert {run.group for run in runs} == {"split-X-1"}
+    assert [run.label for run in runs] == [
+        "4 × 256, seed 1",
+        "4 × 256, seed 2",
+        "64 × 16, seed 1",
+        "64 × 16, seed 2",
+        "64 × 16, learning_rate 1e-05, seed 2",
+    ]
+
+
+def test_labels_leave_out_what_says_nothing():
+    fields = [flat_fields(f"seed: {k}\nhidden_sizes:\n- 64\n- {k}\nenv_id: X\n") for k in (1, 2)]
+    assert fields[0]["hidden_sizes"] == "- 64\n- 1"
+    assert labels(dict(enumerate(fields))) == {0: "seed 1", 1: "seed 2"}  # the sizes separate no further runs
+    assert labels({"a": fields[0]}) == {"a": ""}
+    assert labels({"a": {"seed": "["}, "b": {"seed": "2"}})["b"] == "seed 2"  # a damaged value costs its label only
+
+
+def test_attention_names_what_needs_somebody(tmp_path, monkeypatch):
+    monkeypatch.setattr(watching, "GLANCE", 0.0)
+    watch = Watch(tmp_path)
+    assert "no runs yet" in attention(watch).sentence
+    for k in (1, 2):
+        with a_run(tmp_path / "group" / f"run-{k}", 2).writing():
+            pass
+    broken = a_run(tmp_path / "broken", 2)
+    broken.append_metrics([row(3) | {"not_finite": ["params"]}])
+    with broken.writing():
+        pass
+    found = attention(watch)
+    assert found.diagnosed == 3 and found.sentence.startswith(
+        f"{len(found.concerns)} things need attention. Start with"
+    )
+    by_problem = {concern.problem: concern for concern in found.concerns}
+    stopped = by_problem["interrupted"]
+    assert stopped.count == 2 and stopped.command == f"trimtab resume {tmp_path}/group/run-2"
+    assert "finite" in by_problem and by_problem["finite"].runs == ("broken",)
 
 
 @pytest.fixture(scope="module")
@@ -191,9 +264,10 @@ def many(tmp_path_factory):
 
 
 def test_the_first_answer_for_500_runs_reads_their_ends_only(many):
-    watch, total = Watch(many), sum(place.path.joinpath("metrics.jsonl").stat().st_size for place in places(many))
+    watch = Watch(many)
+    total = sum(place.path.joinpath("metrics.jsonl").stat().st_size for place in RunTree(many).places())
     listing = watch.listing()
-    assert len(listing["runs"]) == 500 and {run["step"] for run in listing["runs"]} == {1_953 * 512}
+    assert len(listing.runs) == 500 and {run.step for run in listing.runs} == {1_953 * 512}
     assert watch.bytes_read <= 500 * 4_096 and watch.bytes_read < total / 200
     before = watch.bytes_read
     watch.listing()
@@ -202,14 +276,14 @@ def test_the_first_answer_for_500_runs_reads_their_ends_only(many):
 
 def test_curves_are_bounded_in_work_and_in_what_is_held(many):
     watch = Watch(many)
-    runs = watch.listing()["runs"]
+    runs = watch.listing().runs
     for run in runs[:40]:
-        curve = watch.curve(watch.place(run["id"]), [RETURN, "train/metric_number_3"])
-        assert POINTS / 2 - 2 <= len(curve["step"]) <= POINTS + 2 and curve["step"] == sorted(curve["step"])
-        assert "train/metric_number_5" in curve["names"]
+        curve = watch.curve(watch.place(run.id), [RETURN, "train/metric_number_3"])
+        assert POINTS / 2 - 2 <= len(curve.step) <= POINTS + 2 and curve.step == sorted(curve.step)
+        assert "train/metric_number_5" in curve.names
     assert len(watch._curves) == watching.OPEN
     before = watch.bytes_read
-    watch.curve(watch.place(runs[39]["id"]), [RETURN])
+    watch.curve(watch.place(runs[39].id), [RETURN])
     assert watch.bytes_read - before < 8_192  # the second look costs the last line
 
 
@@ -229,6 +303,13 @@ def test_names_of_other_machines_are_refused(tmp_path, host):
         answer, data = fetch(viewer, "/api/runs", Host=host)
         assert answer.status == 403 and b"root" not in data
         assert fetch(viewer, "/api/runs", Host="localhost:1")[0].status == 200
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1.evil.example"])
+def test_requests_of_other_pages_are_refused(tmp_path, origin):
+    with serving(tmp_path) as viewer:
+        assert fetch(viewer, "/api/runs", Origin=origin)[0].status == 403
+        assert fetch(viewer, "/api/runs", Origin=viewer.address.rstrip("/"))[0].status == 200
 
 
 def test_nothing_can_be_written_and_nothing_outside_be_read(tmp_path):
@@ -257,7 +338,7 @@ def test_asking_again_costs_a_304_until_something_changes(tmp_path, monkeypatch)
     monkeypatch.setattr(watching, "GLANCE", 0.0)
     run = a_run(tmp_path / "a", 2)
     with serving(tmp_path) as viewer:
-        for path in ("/api/runs", "/api/curve?id=a", "/"):
+        for path in ("/api/runs", "/api/attention", "/api/curve?id=a", "/"):
             first, _ = fetch(viewer, path)
             again, data = fetch(viewer, path, If_None_Match=first.headers["ETag"])
             assert again.status == 304 and data == b""
@@ -279,7 +360,8 @@ def test_a_page_that_is_gone_before_it_is_answered_is_no_news(tmp_path, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_run_closely(tmp_path):
+def test_a_run_closely(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_details, "REST", 0.0)
     a_run(tmp_path / "a", 4, num_envs=4)
     with serving(tmp_path) as viewer:
         found = json.loads(fetch(viewer, "/api/run?id=a")[1])
@@ -287,7 +369,10 @@ def test_a_run_closely(tmp_path):
         assert {finding["verdict"] for finding in found["findings"]} <= {"act", "watch", "fine", "unknown"}
         assert found["sentence"] and found["probes"] == []
         (tmp_path / "a" / "config.yaml").write_text("num_envs: [")
-        assert json.loads(fetch(viewer, "/api/runs")[1])["runs"][0]["id"] == "a"
+        (found,) = json.loads(fetch(viewer, "/api/runs")[1])["runs"]
+        assert found["id"] == "a" and found["env_id"] == "?" and found["batch"] == [None, None]
+        problem = json.loads(fetch(viewer, "/api/run?id=a")[1])
+        assert problem["problem"] and problem["config"] == {} and problem["findings"] == []
 
 
 @pytest.mark.parametrize("words", ["view nowhere", "view . --port 99999", "view . --port many", "view . --port TAKEN"])
@@ -360,7 +445,7 @@ def test_a_live_run_is_watched_and_outlives_the_page(browser, runs):
             browser.eventually(f"{shown} !== {json.dumps(first)}")
             viewing.send_signal(signal.SIGINT)
             assert viewing.wait(20) == 0
-        assert browser.eventually("document.querySelector('.gone')?.textContent").startswith("trimtab view has been")
+        assert browser.eventually("document.querySelector('.gone')?.textContent").startswith("trimtab view is closed")
         assert training.poll() is None  # the page is gone; the run goes on
         with serving(runs / "runs") as viewer:
             browser.open(viewer.address, 1280, READY)

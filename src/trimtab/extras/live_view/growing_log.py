@@ -107,8 +107,8 @@ class Log:
 
     def _parsed(self, line: bytes) -> dict[str, Any] | None:
         try:
-            row = json.loads(line)
-        except ValueError:
+            row = json.loads(line, parse_constant=lambda _: None)  # what is not finite is left blank
+        except (ValueError, RecursionError):
             return None
         if not isinstance(row, dict):
             return None

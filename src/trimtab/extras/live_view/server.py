@@ -3,13 +3,14 @@
     GET /                       the page
     GET /view.css, /*.js        its looks and its program
     GET /api/runs               every run and study: status, steps, return
+    GET /api/attention          what to look at first, and why
     GET /api/curve?id=&metric=  metrics of one run over its steps; several may be asked for, small=1 for few points
     GET /api/config?id=         the configuration of one run
-    GET /api/run?id=            one run closely: what is not the default, findings, evaluations, probes
-    GET /api/study?id=          one study: what it found
-    GET /page?id=               the page a study has written
+    GET /api/run?id=            one run in detail: findings, evaluations, probes, fields that are not the default
+    GET /api/study?id=          one study: its result
+    GET /page?id=               the page that a study has written
 
-Answers carry an ETag; asking again with If-None-Match costs a 304 where nothing has changed.
+Answers carry an ETag; a request with If-None-Match is answered with a 304 where nothing has changed.
 """
 
 from __future__ import annotations
@@ -27,10 +28,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from trimtab.extras.live_view.tree import Place
-from trimtab.extras.live_view.watcher import Watch
+from trimtab.core.json_values import to_json
+from trimtab.extras.live_view.attention import attention
+from trimtab.extras.live_view.listing import Listing, Watch
+from trimtab.extras.live_view.run_details import read_config
+from trimtab.extras.live_view.run_tree import RUN, Place
 
 LOOPBACK = "127.0.0.1"
+NAMES = (LOOPBACK, "localhost", "[::1]")
 ASSETS = {
     "/": ("index.html", "text/html"),
     "/view.css": ("view.css", "text/css"),
@@ -38,11 +43,14 @@ ASSETS = {
     "/plot.js": ("plot.js", "text/javascript"),
 }
 STRICT = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'"
-# A study's page is whole in itself: it may run its own scripts, reach nothing here, and fetch nothing.
-ITS_OWN = (
+# A study's page is self-contained: it may run its own scripts, reach nothing here, and fetch nothing.
+PAGE_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; "
     "img-src data: blob:; sandbox allow-scripts allow-downloads"
 )
+
+
+Query = dict[str, list[str]]
 
 
 class Refused(Exception):
@@ -97,11 +105,14 @@ class Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _refuse_strangers(self) -> None:
-        """Only names of this machine: a page from elsewhere that points its own name here is not answered."""
+        """Only names of this machine: a page from elsewhere that points its own name to this address is refused."""
         host = self.headers.get("Host", "")
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        if name not in (LOOPBACK, "localhost", "[::1]"):
-            raise Refused(HTTPStatus.FORBIDDEN, "only this machine is answered")
+        if name not in NAMES:
+            raise Refused(HTTPStatus.FORBIDDEN, "only requests for this machine are answered")
+        origin = self.headers.get("Origin")
+        if origin is not None and urlsplit(origin).hostname not in (LOOPBACK, "localhost", "::1"):
+            raise Refused(HTTPStatus.FORBIDDEN, "requests of other pages are not answered")
 
     def _answer(self) -> None:
         url = urlsplit(self.path)
@@ -112,38 +123,41 @@ class Handler(BaseHTTPRequestHandler):
         elif url.path in self.ROUTES:
             body = self.ROUTES[url.path](self, parse_qs(url.query))
             if isinstance(body, bytes):
-                self._send(HTTPStatus.OK, body, "text/html", policy=ITS_OWN)
+                self._send(HTTPStatus.OK, body, "text/html", policy=PAGE_POLICY)
             else:
-                data = json.dumps(_finite(body), allow_nan=False).encode()
+                data = as_json(body)
                 self._send(HTTPStatus.OK, data, "application/json", tag=etag(data))
         else:
-            raise Refused(HTTPStatus.NOT_FOUND, "nothing is here")
+            raise Refused(HTTPStatus.NOT_FOUND, "no such address")
 
-    def _runs(self, query: dict[str, list[str]]) -> Any:
+    def _runs(self, query: Query) -> object:
         return self.server.watch.listing()
 
-    def _curve(self, query: dict[str, list[str]]) -> Any:
+    def _attention(self, query: Query) -> object:
+        return attention(self.server.watch)
+
+    def _curve(self, query: Query) -> object:
         return self.server.watch.curve(self._place(query, "run"), query.get("metric", []), "small" in query)
 
-    def _config(self, query: dict[str, list[str]]) -> Any:
-        return self.server.watch.config(self._place(query, "run"))
+    def _config(self, query: Query) -> object:
+        return read_config(self._place(query, "run")) or {}
 
-    def _run(self, query: dict[str, list[str]]) -> Any:
-        place = self._place(query, "run")
-        return self.server.watch.details.of(place.id, place.path)
+    def _run(self, query: Query) -> object:
+        return self.server.watch.details.of(self._place(query, "run"))
 
-    def _study(self, query: dict[str, list[str]]) -> Any:
+    def _study(self, query: Query) -> object:
         place = self._place(query, "study")
         return {"id": place.id, "kind": place.kind, **self.server.watch.details.answer(place.path)}
 
-    def _page(self, query: dict[str, list[str]]) -> Any:
+    def _page(self, query: Query) -> object:
         try:
             return (self._place(query, "study").path / "page.html").read_bytes()
         except OSError:
-            raise Refused(HTTPStatus.NOT_FOUND, "it has written no page yet") from None
+            raise Refused(HTTPStatus.NOT_FOUND, "the study has written no page yet") from None
 
-    ROUTES: ClassVar[dict[str, Callable[[Handler, dict[str, list[str]]], Any]]] = {
+    ROUTES: ClassVar[dict[str, Callable[[Handler, Query], object]]] = {
         "/api/runs": _runs,
+        "/api/attention": _attention,
         "/api/curve": _curve,
         "/api/config": _config,
         "/api/run": _run,
@@ -151,9 +165,9 @@ class Handler(BaseHTTPRequestHandler):
         "/page": _page,
     }
 
-    def _place(self, query: dict[str, list[str]], kind: str) -> Place:
+    def _place(self, query: Query, kind: str) -> Place:
         place = self.server.watch.place(query.get("id", [""])[0])
-        if place is None or (place.kind == "run") != (kind == "run"):
+        if place is None or place.is_run != (kind == RUN):
             raise Refused(HTTPStatus.NOT_FOUND, f"no such {kind}")
         return place
 
@@ -179,15 +193,20 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing of every request."""
 
 
+def as_json(body: object) -> bytes:
+    """A typed answer as JSON; numbers that are not finite become null."""
+    text = body.json if isinstance(body, Listing) else json.dumps(_finite(to_json(body)), allow_nan=False)
+    return text.encode()
+
+
 def etag(data: bytes) -> str:
-    """A name for what was said: the same words have the same name."""
+    """A name for an answer: equal answers have equal names."""
     return f'"{hashlib.sha256(data).hexdigest()[:20]}"'
 
 
 def _finite(value: Any) -> Any:
-    """JSON knows neither infinity nor NaN: such numbers are left blank."""
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
