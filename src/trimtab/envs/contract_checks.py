@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from trimtab.envs.base import LARGEST, EnvError
 from trimtab.envs.layout import FlatLayout, layout_of_space
-from trimtab.envs.own_environments import told
+from trimtab.envs.own_environments import describe_error
 
 
 class Checked(gymnasium.Wrapper):
@@ -45,7 +45,7 @@ class Checked(gymnasium.Wrapper):
         obs, reward, terminated, truncated, _ = returned
         number = _as_array(reward)
         if number is None or number.size != 1 or number.dtype.kind not in "fiub":
-            self._refuse(f"returned the reward {reward!r}, which is not one number")
+            raise self._error(f"returned the reward {reward!r}, which is not one number")
         if not abs(value := float(number.reshape(()))) <= LARGEST:
             self._refuse(f"returned the reward {value:g}")
         for name, flag in (("terminated", terminated), ("truncated", truncated)):
@@ -61,7 +61,7 @@ class Checked(gymnasium.Wrapper):
             raise
         except (Exception, SystemExit) as error:  # whatever the environment's own code raises
             where = "reset" if self._step == 0 else "step"
-            raise EnvError(f"env_id: {self._env_id} raised {told(error)} in {where}{self._when()}") from error
+            raise EnvError(f"env_id: {self._env_id} raised {describe_error(error)} in {where}{self._when()}") from error
 
     def _observed(self, obs: Any) -> Any:
         problem = _mismatch(self._declared, obs, "")
@@ -72,8 +72,11 @@ class Checked(gymnasium.Wrapper):
         return self._flat.convert(_batch_of_one(self._declared, obs))[0]
 
     def _refuse(self, problem: str) -> None:
+        raise self._error(problem)
+
+    def _error(self, problem: str) -> EnvError:
         where = "reset" if self._step == 0 else "step"
-        raise EnvError(f"env_id: {where} of {self._env_id} {problem}{self._when()}")
+        return EnvError(f"env_id: {where} of {self._env_id} {problem}{self._when()}")
 
     def _when(self) -> str:
         return f" (step {self._step} of its episode {self._episode})"
@@ -103,7 +106,7 @@ def _mismatched_array(space: spaces.Box, obs: Any, where: str) -> str:
         return f"returned an observation whose parts differ in shape, declared is {space.shape}{where}"
     if values.shape != space.shape:
         return f"returned an observation of shape {values.shape}, declared is {space.shape}{where}"
-    if not np.can_cast(values.dtype, space.dtype, "same_kind"):
+    if not np.can_cast(values.dtype, np.dtype(space.dtype), "same_kind"):
         return f"returned an observation of type {values.dtype}, declared is {space.dtype}{where}"
     if values.dtype.kind == "f" and not (in_range := np.abs(values.astype(float)) <= LARGEST).all():
         return f"returned an observation with {float(values[~in_range].reshape(-1)[0]):g}{where}"

@@ -111,7 +111,7 @@ class PoolEnv:
         make = lambda seeds: _import_envpool().make(
             self._task, env_type="gymnasium", num_envs=len(seeds), seed=seeds, **self._config
         )
-        with without_precision_warnings(), _started_in(_family(self._task)), _told(self.spec.env_id):
+        with without_precision_warnings(), _started_in(_family(self._task)), _errors_in_one_line(self.spec.env_id):
             self._pools = [make(part.tolist()) for part in parts]
             self._obs = np.concatenate([self._layout.convert(pool.reset()[0]) for pool in self._pools])
         self._direct = [_Direct(pool, self._layout) for pool in self._pools]
@@ -283,8 +283,8 @@ def _spec_of(task: str, config: dict[str, Any]) -> Any:
 
 
 @contextlib.contextmanager
-def _told(env_id: str) -> Iterator[None]:
-    """What EnvPool cannot make, in one line."""
+def _errors_in_one_line(env_id: str) -> Iterator[None]:
+    """Report what EnvPool cannot make as a one-line error."""
     try:
         yield
     except RuntimeError as error:
@@ -292,7 +292,7 @@ def _told(env_id: str) -> Iterator[None]:
 
 
 def _started_in(family: str) -> contextlib.AbstractContextManager[None]:
-    """Where a family's engines are started: here, or where they may leave what they write when they end."""
+    """Where a family's engines start: here, or in a directory for the files that they write when they end."""
     if family != _VIZDOOM:
         return contextlib.nullcontext()
     place = os.path.join(tempfile.gettempdir(), f"vizdoom-{os.getuid()}")

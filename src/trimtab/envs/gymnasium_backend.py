@@ -20,12 +20,12 @@ from trimtab.envs.layout import actions_of, layout_of_space, without_precision_w
 from trimtab.envs.own_environments import (
     Constructor,
     close_quietly,
+    describe_error,
     described,
     name_of,
     refuse_unknown_arguments,
     registered,
-    say_once,
-    told,
+    warn_once,
 )
 from trimtab.envs.vector_envs import VectorEnv
 
@@ -112,7 +112,7 @@ class GymEnv(AtOnce):
         return None  # Python has to be called for every step
 
     def _ask(self, work: Callable[[], Any]) -> Any:
-        """What the vector says, unless one of its processes is gone."""
+        """Call the vector; report in one line if one of its processes has ended."""
         try:
             return work()
         except (EOFError, ConnectionError) as error:
@@ -141,14 +141,14 @@ def _rows(mask: Bool[np.ndarray, " N"], like: Shaped[np.ndarray, "N ..."]) -> Bo
 
 
 def _make_one(env_id: str, env_spec: Any, time_limit: int | None, options: dict[str, Any]) -> Any:
-    """One environment; what its constructor raises is told in one line."""
+    """One environment; an error of its constructor is reported in one line."""
     import gymnasium
 
     try:
         with without_precision_warnings():
             return gymnasium.make(env_spec, max_episode_steps=time_limit, disable_env_checker=True, **options)
     except (Exception, SystemExit) as error:  # whatever the environment's own code raises
-        raise EnvError(f"env_id: Gymnasium cannot make {env_id}: {told(error)}") from error
+        raise EnvError(f"env_id: Gymnasium cannot make {env_id}: {describe_error(error)}") from error
 
 
 def _make_checked(make_one: Any, env_id: str) -> Any:
@@ -158,11 +158,11 @@ def _make_checked(make_one: Any, env_id: str) -> Any:
 
 
 def _probe(env_id: str, make_one: Any) -> tuple[int | None, Any, Any]:
-    """Make one and close it: the errors a user can cause surface here. Its limit, layout and actions."""
+    """(time limit, layout, actions) of one environment, made and closed: errors that a user can cause appear here."""
     env = make_one()
     try:
         limit = _limit_of(env)
-        _say_what_is_lost(env_id, env)
+        _warn_of_learning_wrappers(env_id, env)
         for name in ("observation_space", "action_space"):
             if getattr(env, name, None) is None:
                 raise EnvError(f"env_id: {env_id} has no {name}; Gymnasium's environments declare one")
@@ -182,18 +182,18 @@ def _wrappers(env: Any) -> Iterator[Any]:
 
 
 def _limit_of(env: Any) -> int | None:
-    """The shortest of the limits it has: one that its constructor wrapped it in holds whatever is asked for here."""
+    """Its shortest time limit. A limit that its constructor wraps it in applies in any case."""
     limits = [getattr(env.spec, "max_episode_steps", None)]
     limits += [getattr(layer, "_max_episode_steps", None) for layer in _wrappers(env)]
     return min((limit for limit in limits if limit), default=None)
 
 
-def _say_what_is_lost(env_id: str, env: Any) -> None:
-    """Statistics that a wrapper gathers are in no checkpoint, and returns that it changes are not the task's."""
+def _warn_of_learning_wrappers(env_id: str, env: Any) -> None:
+    """Warn about wrappers that gather statistics: no checkpoint keeps them."""
     for layer in _wrappers(env):
         if (ours := LEARNING_WRAPPERS.get(type(layer).__name__)) is not None:
             lost = "gathers statistics that no checkpoint keeps: evaluations, probes and resumed runs begin without"
-            say_once(f"{env_id}: its wrapper {type(layer).__name__} {lost}; {ours} does the same and keeps them")
+            warn_once(f"{env_id}: its wrapper {type(layer).__name__} {lost}; {ours} does the same and keeps them")
 
 
 def _vectorize(make_one: Any, num_envs: int, vectorization: str) -> Any:

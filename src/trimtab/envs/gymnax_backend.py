@@ -186,7 +186,7 @@ def _put_off(*names: str) -> Iterator[None]:
 
     stands_in = {name: ModuleType(name) for name in names if name not in sys.modules}
     for name, module in stands_in.items():
-        module.__getattr__ = partial(load, name)
+        module.__getattr__ = partial(load, name)  # type: ignore[method-assign]  # how modules load lazily
         sys.modules[name] = module
     try:
         yield

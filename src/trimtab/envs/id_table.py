@@ -9,7 +9,7 @@ import csv
 import math
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from trimtab.envs.base import (
     ActionSpace,
@@ -86,13 +86,13 @@ def action_in_words(action: ActionSpace) -> str:
     return f"{kind_of(action)} {size}"
 
 
-def _read_observation(words: str) -> tuple[tuple[int, ...], str, tuple[Part, ...]]:
+def _read_observation(words: str) -> tuple[tuple[int, ...], Literal["float32", "uint8"], tuple[Part, ...]]:
     size, dtype, *rest = words.split(" ", 2)
     ends, read = 0, []
     for part in rest[0].split(";") if rest else ():
         name, _, width = part.rpartition(":")
         read.append(Part(name, ends, ends := ends + int(width)))
-    return tuple(map(int, size.split("x"))), dtype, tuple(read)
+    return tuple(map(int, size.split("x"))), "uint8" if dtype == "uint8" else "float32", tuple(read)
 
 
 def _read_action(words: str) -> ActionSpace:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float, Num, Shaped
+from jaxtyping import Float, Shaped
 
 from trimtab.envs.base import ActionSpace, Continuous, Discrete, EnvError, MultiBinary, MultiDiscrete, Part
 
@@ -161,7 +161,8 @@ class Actions:
     first: int | tuple[int, ...] = 0
     bounds: tuple[np.ndarray, np.ndarray] | None = field(default=None, compare=False)  # finer than float32
 
-    def convert(self, actions: Num[np.ndarray, "N ..."]) -> Num[np.ndarray, "N ..."]:
+    def convert(self, actions: Any) -> Any:
+        """Actions of a policy, [N, ...], NumPy's or JAX's, as the environment takes them."""
         actions = _array(actions)
         if self.first != 0:
             actions = actions + np.asarray(self.first)
@@ -191,10 +192,10 @@ def actions_of(env_id: str, space: Any) -> Actions:
         finer = (space.low, space.high) if np.dtype(space.dtype) == np.float64 else None
         return Actions(Continuous(tuple(low.tolist()), tuple(high.tolist())), space.shape, space.dtype, bounds=finer)
     if isinstance(space, spaces.Box):
-        low, high = (bound.reshape(-1).tolist() for bound in (space.low, space.high))  # Python's: none overflows
-        sizes = tuple(int(last) - int(first) + 1 for first, last in zip(low, high))
+        ends = [bound.reshape(-1).tolist() for bound in (space.low, space.high)]  # Python's integers do not overflow
+        sizes = tuple(int(last) - int(first) + 1 for first, last in zip(*ends))
         if max(sizes) <= _MOST_CHOICES:
-            return Actions(MultiDiscrete(sizes), space.shape, space.dtype, _shift(np.array(low)))
+            return Actions(MultiDiscrete(sizes), space.shape, space.dtype, _shift(np.array(ends[0])))
     raise EnvError(
         f"env_id: {env_id} has actions {space}; a policy here can give Discrete, MultiDiscrete, MultiBinary and Box"
     )

@@ -1,4 +1,4 @@
-"""Environments that users bring: `module:Env-v0`, `module:ClassOrFunction`, or a function handed over in Python.
+"""Users' own environments: `module:Env-v0`, `module:ClassOrFunction`, or a function passed in Python.
 
 A name is enough for every process that works on a run: the module is imported where the work is done, with the current
 directory on the path, as `python -m` puts it.
@@ -59,8 +59,10 @@ def described(constructor: Constructor, name: str) -> Any:
     from gymnasium.vector import VectorEnv
 
     is_vector = isinstance(constructor, type) and issubclass(constructor, VectorEnv)
-    points = {"vector_entry_point" if is_vector else "entry_point": constructor}
-    return EnvSpec(id=re.sub(r"[^\w.-]", "", name) or "environment", **{"entry_point": None, **points})
+    env_id = re.sub(r"[^\w.-]", "", name) or "environment"
+    if is_vector:
+        return EnvSpec(env_id, entry_point=None, vector_entry_point=constructor)
+    return EnvSpec(env_id, entry_point=constructor)
 
 
 def name_of(constructor: Constructor) -> str:
@@ -143,7 +145,7 @@ def _imported(env_id: str, module_name: str) -> Any:
             raise EnvError(f"env_id: {env_id}: {problem}") from error
         raise EnvError(f"env_id: {env_id}: {module_name} needs the package {error.name!r}") from error
     except (Exception, SystemExit) as error:  # whatever the user's module raises
-        raise EnvError(f"env_id: {env_id}: importing {module_name} raised {told(error)}") from error
+        raise EnvError(f"env_id: {env_id}: importing {module_name} raised {describe_error(error)}") from error
 
 
 def _attribute(module: Any, name: str) -> Any:
@@ -174,7 +176,7 @@ def refuse_unknown_arguments(env_id: str, entry_point: Any, options: dict[str, A
     try:
         parameters = _parameters(entry_point)
     except (Exception, SystemExit) as error:  # whatever the environment's own module raises
-        raise EnvError(f"env_id: Gymnasium cannot make {env_id}: {told(error)}") from error
+        raise EnvError(f"env_id: Gymnasium cannot make {env_id}: {describe_error(error)}") from error
     if not _takes_any(parameters):
         refuse_unknown_options(env_id, options, parameters)
 
@@ -197,22 +199,22 @@ def _is_environment(value: Any) -> bool:
 
 
 def close_quietly(env_id: str, close: Callable[[], Any]) -> None:
-    """Close an environment; what that raises is told in one line and fails nothing: all it was made for is done."""
+    """Close an environment; an error is reported in one line and stops nothing, because all work is done."""
     try:
         close()
     except (Exception, SystemExit) as error:  # whatever the environment's own code raises
-        say_once(f"closing {env_id} raised {told(error)}")
+        warn_once(f"closing {env_id} raised {describe_error(error)}")
 
 
-def say_once(line: str) -> None:
-    """Tell something that stops nothing, the first time it happens."""
+def warn_once(line: str) -> None:
+    """Print a warning the first time it occurs."""
     if line not in _SAID:
         _SAID.add(line)
         print(f"trimtab: {line}", file=sys.stderr)
 
 
-def told(error: BaseException) -> str:
-    """An exception in one line."""
+def describe_error(error: BaseException) -> str:
+    """An exception in one line, with its type."""
     try:
         words = " ".join(str(error).split())
     except Exception:  # of a class of the user's

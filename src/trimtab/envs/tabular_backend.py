@@ -92,7 +92,9 @@ class FiniteMDP:
         env = _open_toy_text(env_id, kwargs)
         try:
             table, rho = env.unwrapped.P, env.unwrapped.initial_state_distrib
-            return cls.from_arrays(*_table_arrays(table), rho, env.spec.max_episode_steps, env_id)
+            prob, next_state, reward, terminated = _table_arrays(table)
+            limit = env.spec.max_episode_steps
+            return cls.from_arrays(prob, next_state, reward, terminated, rho, limit, env_id)
         finally:
             env.close()
 
@@ -128,7 +130,7 @@ def _open_toy_text(env_id: str, kwargs: dict[str, Any]) -> Any:
 
     if env_id not in TABULAR_IDS:
         raise EnvError(f"env_id: {env_id} has no transition table; those that have: {', '.join(TABULAR_IDS)}")
-    creator = gymnasium.envs.registration.load_env_creator(gymnasium.spec(env_id).entry_point)
+    creator = gymnasium.envs.registration.load_env_creator(str(gymnasium.spec(env_id).entry_point))
     refuse_unknown_options(env_id, kwargs, set(inspect.signature(creator).parameters) - {"render_mode"})
     if kwargs.get("fickle_passenger"):
         raise EnvError("env_kwargs: Taxi's fickle_passenger acts outside the transition table; use backend gymnasium")
@@ -219,7 +221,7 @@ class TabularEnv:
 def _cumulative(prob: Float[np.ndarray, "*batch K"]) -> Float[np.ndarray, "*batch K"]:
     """Cumulative probabilities, exactly 1 from the last possible outcome on, so that rounding adds none."""
     cumulative = np.cumsum(prob, axis=-1)
-    beyond = np.cumsum((prob > 0)[..., ::-1], axis=-1)[..., ::-1] - (prob > 0) == 0
+    beyond: np.ndarray = np.cumsum((prob > 0)[..., ::-1], axis=-1)[..., ::-1] - (prob > 0) == 0
     return np.where(beyond, 1.0, cumulative).astype(np.float32)
 
 

@@ -15,11 +15,11 @@ from jaxtyping import Bool, Num, Shaped
 
 from trimtab.envs.base import LARGEST, AtOnce, EnvError, HostStep, Spec, refuse_bad_time_limit, spread_seeds
 from trimtab.envs.layout import Layout, actions_of, layout_of_space, without_precision_warnings
-from trimtab.envs.own_environments import close_quietly, refuse_unknown_arguments, told
+from trimtab.envs.own_environments import close_quietly, describe_error, refuse_unknown_arguments
 
 
 class VectorEnv(AtOnce):
-    """N environments behind one object of the user's, as a `HostEnv`."""
+    """N environments that the user's own vector environment steps, as a `HostEnv`."""
 
     def __init__(
         self, env_id: str, env_spec: Any, num_envs: int, options: dict[str, Any], time_limit: int | None, seed: int
@@ -125,9 +125,8 @@ class VectorEnv(AtOnce):
             with np.errstate(over="ignore"):
                 obs = np.array(self._layout.convert(obs))  # a copy: some return the same array at every step
         except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise EnvError(
-                f"env_id: {self._env_id} returned observations other than declared: {told(error)}{self._when()}"
-            ) from error
+            problem = f"returned observations other than declared: {describe_error(error)}{self._when()}"
+            raise EnvError(f"env_id: {self._env_id} {problem}") from error
         declared = (self.num_envs, *self.spec.obs_shape)
         if obs.shape != declared:
             problem = f"observations of shape {obs.shape}, declared is {declared}"
@@ -146,12 +145,12 @@ class VectorEnv(AtOnce):
 
     def _run(self, what: str, work) -> Any:
         try:
-            with np.errstate(over="ignore"):  # what is too large for float32 is told by its check
+            with np.errstate(over="ignore"):  # its check reports what is too large for float32
                 return work()
         except EnvError:
             raise
         except (Exception, SystemExit) as error:  # whatever the environment's own code raises
-            raise EnvError(f"env_id: {what} of {self._env_id} raised {told(error)}{self._when()}") from error
+            raise EnvError(f"env_id: {what} of {self._env_id} raised {describe_error(error)}{self._when()}") from error
 
     def _when(self) -> str:
         return f" (step {self._steps} of each)"

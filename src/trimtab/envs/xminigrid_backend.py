@@ -45,8 +45,8 @@ class XMiniGridEnv(Timed):
             refuse_unknown_options(self.env_id, dict(self.options), valid)
             params = params.replace(**dict(self.options))
             params = params if self.time_limit is None else params.replace(max_steps=self.time_limit)
-            obs = jax.eval_shape(lambda: _one_hot(game.reset(params, jax.random.key(0)).observation))
-        limit = int(params.max_steps) if self.truncates else None
+            obs = jax.eval_shape(lambda: _one_hot(_view(game.reset(params, jax.random.key(0)))))
+        limit = params.max_steps if self.truncates else None
         spec = Spec(
             self.env_id, "xminigrid", obs.shape, "float32", Discrete(int(game.num_actions(params))), limit, True
         )
@@ -57,13 +57,13 @@ class XMiniGridEnv(Timed):
     def first(self, key: PRNGKeyArray) -> tuple[Any, Float[Array, " ..."]]:
         key = jax.random.wrap_key_data(jax.random.key_data(key))  # a game keeps it: one kind, whoever draws
         timestep = self._game.reset(self._params, key)
-        return timestep, _one_hot(timestep.observation)
+        return timestep, _one_hot(_view(timestep))
 
     def following(self, key: PRNGKeyArray, game: Any, action: Num[Array, " ..."]) -> tuple[Any, Array, Array, Array]:
         timestep = self._game.step(self._params, game, action)
         return (
             jax.tree.map(like, timestep, game),
-            _one_hot(timestep.observation),
+            _one_hot(_view(timestep)),
             timestep.reward.astype(jnp.float32),
             timestep.discount == 0.0,
         )
@@ -71,6 +71,11 @@ class XMiniGridEnv(Timed):
     def without_time_limit(self) -> XMiniGridEnv:
         """The same dynamics and the same state, never truncated."""
         return dataclasses.replace(self, truncates=False)
+
+
+def _view(timestep: Any) -> Array:
+    """The square of tiles that the agent sees: an array for every task here."""
+    return timestep.observation
 
 
 def _one_hot(view: UInt8[Array, "size size 2"]) -> Float[Array, "size size channels"]:

@@ -119,7 +119,7 @@ class Drawn:
 
         from trimtab.envs.backends import BACKENDS
         from trimtab.envs.layout import actions_of, layout_of_space, without_precision_warnings
-        from trimtab.envs.own_environments import registered, takes, told
+        from trimtab.envs.own_environments import describe_error, registered, takes
 
         if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
             os.environ.setdefault("MUJOCO_GL", "egl")  # MuJoCo would look for a screen
@@ -141,7 +141,9 @@ class Drawn:
         except RunError:
             raise
         except Exception as error:  # whatever its constructor raises
-            raise RunError(f"{config.env_id} cannot be watched: Gymnasium cannot draw it ({told(error)})") from None
+            raise RunError(
+                f"{config.env_id} cannot be watched: Gymnasium cannot draw it ({describe_error(error)})"
+            ) from None
         self._env, self._env_id = gym_env, config.env_id
         self._layout = layout_of_space(config.env_id, gym_env.observation_space)
         trained = tuple(env.get("observation", {}).get("shape", self._layout.shape))
@@ -169,12 +171,12 @@ class Drawn:
         return np.asarray(image, np.uint8)
 
     def _run(self, what: str, work: Callable[[], Any]) -> Any:
-        from trimtab.envs.own_environments import told
+        from trimtab.envs.own_environments import describe_error
 
         try:
             return work()
         except Exception as error:  # whatever the environment's own code raises
-            raise RunError(f"{self._env_id} cannot be watched: {what} raised {told(error)}") from None
+            raise RunError(f"{self._env_id} cannot be watched: {what} raised {describe_error(error)}") from None
 
     def close(self) -> None:
         self._env.close()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -204,7 +204,7 @@ class Agent:
         return jax.vmap(net.act)(features), jax.vmap(net.auxiliary)(features)[:, 0]
 
 
-def features_of(trunk: eqx.Module, obs: Num[Array, "B ..."]) -> Float[Array, "B features"]:
+def features_of(trunk: Any, obs: Num[Array, "B ..."]) -> Float[Array, "B features"]:
     """A trunk's features of a batch: image networks take batches, dense ones single observations."""
     return trunk(obs) if trunk.takes_batches else jax.vmap(trunk)(obs)
 

@@ -26,6 +26,12 @@ class TrunkShape(NamedTuple):
     activation: str
     ortho_init: bool
 
+    @property
+    def image(self) -> Image:
+        """The observation as height, width and channels, for networks that see images."""
+        height, width, channels = self.obs_shape
+        return height, width, channels
+
 
 @dataclass(frozen=True)
 class Family:

@@ -92,8 +92,8 @@ class Gaussian(NamedTuple):
         low, high = np.asarray(self.low, np.float32), np.asarray(self.high, np.float32)
         bounded_low = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high - 1.0, -1.0))
         bounded_high = np.where(np.isfinite(high), high, np.where(np.isfinite(low), low + 1.0, 1.0))
-        low, high = jnp.asarray(bounded_low), jnp.asarray(bounded_high)
-        return jax.random.uniform(key, (count, self.d), minval=low[None], maxval=high[None])
+        ends = jnp.asarray(bounded_low)[None], jnp.asarray(bounded_high)[None]
+        return jax.random.uniform(key, (count, self.d), minval=ends[0], maxval=ends[1])
 
     def split(self, params: Float[Array, "*b d2"]) -> tuple[Float[Array, "*b d"], Float[Array, "*b d"]]:
         return params[..., : self.d], params[..., self.d :]
@@ -165,15 +165,16 @@ class MultiCategorical(NamedTuple):
         return jnp.stack([choice.mode(logits) for choice, logits in self.split(params)], axis=-1)
 
     def logp(self, params: Float[Array, "*b outputs"], action: Int[Array, "*b k"]) -> Float[Array, "*b"]:
-        parts = enumerate(self.split(params))
-        return sum(choice.logp(logits, action[..., k]) for k, (choice, logits) in parts)
+        parts = [choice.logp(logits, action[..., k]) for k, (choice, logits) in enumerate(self.split(params))]
+        return sum(parts)  # type: ignore[return-value]  # sum() starts at 0
 
     def entropy(self, params: Float[Array, "*b outputs"]) -> Float[Array, "*b"]:
-        return sum(choice.entropy(logits) for choice, logits in self.split(params))
+        return sum(choice.entropy(logits) for choice, logits in self.split(params))  # type: ignore[return-value]  # sum() starts at 0
 
     def kl(self, p: Float[Array, "*b outputs"], q: Float[Array, "*b outputs"]) -> Float[Array, "*b"]:
         """KL[p, q]."""
-        return sum(choice.kl(a, b) for (choice, a), (_, b) in zip(self.split(p), self.split(q)))
+        parts = [choice.kl(a, b) for (choice, a), (_, b) in zip(self.split(p), self.split(q))]
+        return sum(parts)  # type: ignore[return-value]  # sum() starts at 0
 
 
 class Bernoullis(NamedTuple):

@@ -137,7 +137,7 @@ def _apart(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
     optimization barriers before it does. A conditional it must keep: the predicate holds for every finite image.
     """
 
-    def when_finite(x: Array, compute: Callable[[Array], Array], *arguments: Array) -> Array:
+    def when_finite(x: Array, compute: Callable[..., Array], *arguments: Array) -> Array:
         shape = jax.eval_shape(compute, *arguments).shape
         return jax.lax.cond(jnp.ravel(x)[0] < jnp.inf, compute, lambda *_: jnp.full(shape, jnp.nan), *arguments)
 
@@ -146,7 +146,10 @@ def _apart(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
         return when_finite(x, function, x)
 
     def backward(x, gradient):
-        return (when_finite(x, lambda x, g: jax.vjp(function, x)[1](g)[0], x, gradient),)
+        def pull_back(x: Array, g: Array) -> Array:
+            return jax.vjp(function, x)[1](g)[0]
+
+        return (when_finite(x, pull_back, x, gradient),)
 
     once.defvjp(lambda x: (once(x), x), backward)
     return once
@@ -230,14 +233,14 @@ class Impala(eqx.Module):
         scale: float,
     ):
         height, width, inputs = shape
-        key, *keys = jax.random.split(key, len(channels) + 1)
+        last_key, *stack_keys = jax.random.split(key, len(channels) + 1)
         stacks = []
-        for k, outputs in zip(keys, channels):
+        for k, outputs in zip(stack_keys, channels):
             stacks.append(Stack(k, inputs, outputs))
             inputs, height, width = outputs, -(-height // 2), -(-width // 2)
         self.stacks = tuple(stacks)
         sizes = [height * width * inputs, *widths]
-        keys = jax.random.split(key, max(1, len(widths)))
+        keys = jax.random.split(last_key, max(1, len(widths)))
         self.layers = tuple(Dense(k, a, b, 2**0.5) for k, a, b in zip(keys, sizes, sizes[1:]))
         self.scale = scale
 
@@ -266,4 +269,4 @@ class Impala(eqx.Module):
 
 def trunk(key: PRNGKeyArray, shape: TrunkShape) -> Impala:
     """The convolutions and dense layers before the heads."""
-    return Impala(key, shape.obs_shape, shape.channels, shape.hidden_sizes, shape.scale)
+    return Impala(key, shape.image, shape.channels, shape.hidden_sizes, shape.scale)

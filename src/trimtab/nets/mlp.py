@@ -33,7 +33,7 @@ def product(x: Float[Array, " inputs"], weight: Float[Array, "inputs outputs"]) 
     """
     inputs, outputs = weight.shape
     if inputs <= _FEW_INPUTS:
-        return sum(x[i] * weight[i] for i in range(inputs))
+        return sum(x[i] * weight[i] for i in range(inputs))  # type: ignore[return-value]  # sum() starts at 0
     return _columns(x, weight) if outputs <= _FEW_OUTPUTS else x @ weight
 
 

@@ -37,7 +37,8 @@ def convolve(
     if weight.shape[1] < cells.shape[-1]:  # shifts of outputs are smaller than shifts of inputs
         by_place = weight.reshape(m * m, cells.shape[-1], -1).transpose(1, 0, 2)
         products = jnp.tensordot(cells, by_place, 1)
-        return sum(products[:, i : i + height, j : j + width, k] for k, (i, j) in enumerate(places))
+        shifted = [products[:, i : i + height, j : j + width, k] for k, (i, j) in enumerate(places)]
+        return sum(shifted)  # type: ignore[return-value]  # sum() starts at 0
     shifts = [cells[:, i : i + height, j : j + width] for i, j in places]
     patches = jnp.concatenate(shifts, axis=-1).reshape(batch * height * width, -1)
     return (patches @ weight).reshape(batch, height, width, -1)
@@ -84,14 +85,14 @@ class Nature(eqx.Module):
 
     def __init__(self, key: PRNGKeyArray, shape: tuple[int, int, int], widths: Sequence[int], scale: float):
         height, width, inputs = shape
-        key, *keys = jax.random.split(key, len(NATURE_LAYERS) + 1)
+        last_key, *conv_keys = jax.random.split(key, len(NATURE_LAYERS) + 1)
         convolutions = []
-        for k, (outputs, kernel, stride) in zip(keys, NATURE_LAYERS):
+        for k, (outputs, kernel, stride) in zip(conv_keys, NATURE_LAYERS):
             convolutions.append(Conv(k, inputs, outputs, kernel, stride))
             height, width, inputs = (height - kernel) // stride + 1, (width - kernel) // stride + 1, outputs
         self.convolutions = tuple(convolutions)
         sizes = [height * width * inputs, *widths]
-        keys = jax.random.split(key, max(1, len(widths)))
+        keys = jax.random.split(last_key, max(1, len(widths)))
         self.layers = tuple(Dense(k, a, b, 2**0.5) for k, a, b in zip(keys, sizes, sizes[1:]))
         self.scale = scale
 
@@ -118,4 +119,4 @@ class Nature(eqx.Module):
 
 def trunk(key: PRNGKeyArray, shape: TrunkShape) -> Nature:
     """The convolutions and dense layers before the heads."""
-    return Nature(key, shape.obs_shape, shape.hidden_sizes, shape.scale)
+    return Nature(key, shape.image, shape.hidden_sizes, shape.scale)
