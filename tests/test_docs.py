@@ -3,12 +3,14 @@
 import functools
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 import trimtab
+from docs import front_figure
 from trimtab.advise.rules import RULES
 from trimtab.operations import HELP
 from trimtab.operations.parsers import parsers
@@ -126,6 +128,18 @@ def test_the_rule_for_long_enough_rollouts_is_what_its_figure_shows():
     assert shown == {4: "6.1 to 15 times", 16: "2.4 to 3.8 times", 64: "1.3 to 1.5 times", 128: "1.1 to 1.2 times"}
     for page in ("README.md", "docs/index.md", "docs/choose.md"):
         assert all(shown[steps] in " ".join((ROOT / page).read_text().split()) for steps in (16, 64)), page
+
+
+def test_the_figure_of_the_front_page_says_what_its_points_say():
+    """The published answers of `split`; the title is refused where a split with long rollouts learned less."""
+    drawn = front_figure.points()
+    assert front_figure.title(drawn).startswith("How short may rollouts be?")
+    less = [point for point in drawn if point.outcome == front_figure.LESS]
+    assert len(drawn) == 15 and len(less) == 5 and max(point.horizons for point in less) < 2.4
+    text = (ROOT / "docs/results/how-to-split.svg").read_text()
+    assert text.count("learned significantly less;") == len(less)  # as each of its points says to a screen reader
+    with pytest.raises(ValueError, match="another title"):
+        front_figure.title([*drawn, replace(less[0], horizons=4.0)])
 
 
 def test_the_citation_names_this_version():
