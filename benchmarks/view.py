@@ -30,7 +30,7 @@ from trimtab.training.device import machine
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
 sys.path.insert(0, str(ROOT / "tests"))
-from report.browser import Browser  # noqa: E402  the browser that the tests drive
+from show.browser import Browser  # noqa: E402  the browser that the tests drive
 
 RUNS, STEPS = 500, 1_000_000
 RELOADS, TURNS, SECONDS = 50, 5, 25.0  # loads in all; turns of each kind, and how long each takes

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from trimtab.core import reading
+from trimtab.core.errors import UnreadableFile
 
 LEAST_STRIDE = 128  # bytes; rows are longer, so a short log is read whole
 TAIL = 16_384  # bytes at the end in which the last row must lie
@@ -18,10 +22,19 @@ LINE = 4_096  # bytes that hold a row, mostly
 
 
 class Log:
-    """About `most` rows of a file of JSON lines, spread over it, and its last; `only` some of their keys, or all."""
+    """About `most` rows of a file of JSON lines, spread over it, and its last; `only` some of their keys, or all.
 
-    def __init__(self, path: Path, most: int, only: tuple[str, ...] | None = None):
-        self.path, self.most, self.only = path, most, only
+    A row that `accept` turns into None is passed over, like one that is not JSON.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        most: int,
+        only: tuple[str, ...] | None = None,
+        accept: Callable[[Any], dict[str, Any] | None] = lambda row: row if isinstance(row, dict) else None,
+    ):
+        self.path, self.most, self.only, self.accept = path, most, only, accept
         self.bytes_read = 0
         self._forget()
 
@@ -34,13 +47,13 @@ class Log:
     def refresh(self) -> None:
         """Look again. A log that was cut back (a resume does that) is read anew."""
         try:
-            with open(self.path, "rb", buffering=0) as file:
+            with reading.open_regular(self.path, reading.MOST_LOG) as file:
                 size = file.seek(0, 2)
                 if size < self.reached or not self._as_before(file):
                     self._forget()
                 if size > self.reached:
                     self._extend(file, size)
-        except OSError:
+        except (OSError, UnreadableFile):
             self._forget()
 
     def curve(self) -> list[dict[str, Any]]:
@@ -107,10 +120,10 @@ class Log:
 
     def _parsed(self, line: bytes) -> dict[str, Any] | None:
         try:
-            row = json.loads(line, parse_constant=lambda _: None)  # what is not finite is left blank
+            row = self.accept(json.loads(line, parse_constant=lambda _: None))  # what is not finite is left blank
         except (ValueError, RecursionError):
             return None
-        if not isinstance(row, dict):
+        if row is None:
             return None
         # One string for a key in all rows of all runs.
         return {sys.intern(name): value for name, value in row.items() if self.only is None or name in self.only}

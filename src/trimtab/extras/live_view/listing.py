@@ -17,8 +17,8 @@ from trimtab.core.errors import UnreadableFile
 from trimtab.extras.live_view.growing_log import Log
 from trimtab.extras.live_view.run_details import Details
 from trimtab.extras.live_view.run_labels import Fields, count_of, flat_fields, labels, value_of
-from trimtab.extras.live_view.run_tree import FileStamp, Locks, Place, RunTree
-from trimtab.training.records import RunDir
+from trimtab.extras.live_view.run_tree import FileStamp, Locks, Place, RunTree, leads_inside
+from trimtab.training.records import RunDir, accepted_metrics
 
 RETURN, STEPS = "rollout/ep_rew_mean", "time/total_timesteps"
 LAST = ("iteration", STEPS, RETURN, "time/fps", "not_finite")  # what the list needs of a run's last row
@@ -129,7 +129,7 @@ class Watch:
     def __init__(self, root: Path):
         self.root = root.resolve()
         self.tree = RunTree(self.root)
-        self.details = Details()
+        self.details = Details(self.root)
         self._lock = threading.Lock()
         self._looked = -GLANCE
         self._places: dict[str, Place] = {}
@@ -260,7 +260,7 @@ class Watch:
         stamp, known = FileStamp.of(file), self._configs.get(place.id)
         if known is None or known[0] != stamp:
             try:
-                fields = flat_fields(reading.read_text(file, MOST_CONFIG))
+                fields = flat_fields(reading.read_text(file, MOST_CONFIG)) if leads_inside(self.root, file) else {}
             except UnreadableFile:
                 fields = {}
             known = self._configs[place.id] = (stamp, fields)
@@ -269,9 +269,10 @@ class Watch:
     def _last(self, place: Place, stamp: FileStamp) -> dict[str, Any]:
         """A run's last row; read again only if the log has changed."""
         known = self._tails.get(place.id)
-        log = known[1] if known else Log(self._files[place.id].log, 0, LAST)
+        log = known[1] if known else Log(self._files[place.id].log, 0, LAST, accepted_metrics)
         if known is None or known[0] != stamp:
-            log.refresh()
+            if leads_inside(self.root, log.path):
+                log.refresh()
             self._tails[place.id] = (stamp, log)
         return log.last or {}
 
@@ -303,17 +304,20 @@ class Watch:
         """Some metrics of a run over its steps; `small` for about as many points as a small curve shows."""
         with self._lock:
             log = self._spark(place) if small else self._curve(place)
-            log.refresh()
+            if leads_inside(self.root, log.path):
+                log.refresh()
             rows = log.curve()
         recorded = sorted({name for row in rows[:1] + rows[-1:] for name in row} - {STEPS, "iteration", "not_finite"})
         metrics = {name: [row.get(name) for row in rows] for name in names or [RETURN]}
         return Curve(place.id, [row.get(STEPS) for row in rows], metrics, recorded)
 
     def _spark(self, place: Place) -> Log:
-        return self._sparks.setdefault(place.id, Log(self._files[place.id].log, SPARKS, (STEPS, RETURN)))
+        return self._sparks.setdefault(
+            place.id, Log(self._files[place.id].log, SPARKS, (STEPS, RETURN), accepted_metrics)
+        )
 
     def _curve(self, place: Place) -> Log:
-        log = self._curves.pop(place.id, None) or Log(self._files[place.id].log, POINTS)
+        log = self._curves.pop(place.id, None) or Log(self._files[place.id].log, POINTS, None, accepted_metrics)
         self._curves[place.id] = log
         while len(self._curves) > OPEN:
             self._gone += self._curves.popitem(last=False)[1].bytes_read

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.advise.diagnosis import Diagnosis, diagnose
-from trimtab.config import Config, ConfigError, from_dict
+from trimtab.config import Config, from_dict
 from trimtab.core import reading
-from trimtab.core.errors import UnreadableFile
+from trimtab.core.errors import UnreadableFile, UserError
 from trimtab.core.quantities import ESTIMATES
-from trimtab.extras.live_view.run_tree import FileStamp, Place
-from trimtab.training.records import RunDir, RunError
+from trimtab.extras.live_view.run_tree import FileStamp, Place, leads_inside, link_out
+from trimtab.training.records import RunDir
 from trimtab.training.run import load
 
 KEPT = 64  # runs whose details are kept
@@ -24,7 +24,7 @@ ANSWER = ("sentence", "recommended", "reasons", "doubts", "env_id", "batch", "co
 MANIFEST = ("trimtab", "python", "machine", "command", "determinism")
 PROBED = ("split", "quantity", "step", "value", "lo", "hi", "resolved", "unit")
 READ_FROM = ("config.yaml", "metrics.jsonl", "evaluations.jsonl", "evaluated.jsonl", "probes")
-UNREADABLE = (ConfigError, RunError, OSError, ValueError)  # half-written, damaged, or of another version
+UNREADABLE = (UserError, OSError, ValueError)  # half-written, damaged, or of another version
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,8 @@ class _Known:
 class Details:
     """Details of runs, made again only when their files have changed and not too often."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path) -> None:
+        self._root = root
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
         self._answers: dict[Path, tuple[FileStamp, dict[str, Any]]] = {}
@@ -82,7 +83,7 @@ class Details:
             known = self._known.pop(place.id, None)
             if known is None or (known.stamps != stamps and time.monotonic() >= known.again):
                 start = time.monotonic()
-                details = _details(place)
+                details = _details(place, link_out(self._root, place.path))
                 took = time.monotonic() - start
                 known = _Known(stamps, start + took + REST * took, details)
             self._known[place.id] = known
@@ -93,7 +94,7 @@ class Details:
     def answer(self, path: Path) -> dict[str, Any]:
         """The answer of a study, as it is in result.json; empty before there is one."""
         stamp = FileStamp.of(path / "result.json")
-        if stamp == FileStamp():
+        if stamp == FileStamp() or not leads_inside(self._root, path / "result.json"):
             return {}
         known = self._answers.get(path)
         if known is None or known[0] != stamp:
@@ -117,7 +118,10 @@ def _answer(path: Path) -> dict[str, Any]:
     return {"sentence": None, **{name: result[name] for name in ANSWER if name in result}}
 
 
-def _details(place: Place) -> RunDetails:
+def _details(place: Place, link: str | None) -> RunDetails:
+    if link is not None:
+        problem = f"{link} is a link to a place outside of the directory shown here, and is not followed"
+        return RunDetails(place.id, None, {}, None, [], [], problem)
     with reading.collect_problems() as damaged:
         try:
             run = load(place.path)

@@ -31,7 +31,7 @@ def flat_fields(text: str) -> Fields:
 @functools.lru_cache(4096)
 def value_of(text: str) -> Any:
     """The value of one field; None where it is damaged."""
-    if text.isdecimal():
+    if text.isdecimal() and len(text) < 18:
         return int(text)
     try:
         return reading.parse_yaml(text)

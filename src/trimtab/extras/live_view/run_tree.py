@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -120,6 +122,27 @@ def _kind(folder: str, names: set[str]) -> str | None:
         return str(reading.read_json_object(Path(folder, SPEC))["kind"])
     except (UnreadableFile, KeyError):
         return "study"  # of another version, or damaged
+
+
+# Links -----------------------------------------------------------------------------------------------------
+
+
+def leads_inside(root: Path, path: Path) -> bool:
+    """Whether a path is not a link, or is one to a place below the root."""
+    try:
+        return not stat.S_ISLNK(os.lstat(path).st_mode) or path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError):
+        return False
+
+
+def link_out(root: Path, run: Path) -> str | None:
+    """The name of something in a run that is a link to a place outside of the root; None where there is none."""
+    for folder in (run, *(run / name for name in INSIDE_A_RUN)):
+        with suppress(OSError), os.scandir(folder) as scan:
+            for entry in scan:
+                if entry.is_symlink() and not leads_inside(root, Path(entry.path)):
+                    return str(Path(entry.path).relative_to(run))
+    return None
 
 
 # Locks -----------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ import json
 import math
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,14 +29,18 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
+from trimtab.core import reading
+from trimtab.core.errors import UnreadableFile
 from trimtab.core.json_values import to_json
 from trimtab.extras.live_view.attention import attention
 from trimtab.extras.live_view.listing import Listing, Watch
 from trimtab.extras.live_view.run_details import read_config
-from trimtab.extras.live_view.run_tree import RUN, Place
+from trimtab.extras.live_view.run_tree import RUN, Place, leads_inside
 
 LOOPBACK = "127.0.0.1"
 NAMES = (LOOPBACK, "localhost", "[::1]")
+MOST_OF_A_PAGE = 256 * reading.MB
+MOST_CONNECTIONS = 64  # at the same time; one more is closed at once
 ASSETS = {
     "/": ("index.html", "text/html"),
     "/view.css": ("view.css", "text/css"),
@@ -65,11 +70,24 @@ class Viewer(ThreadingHTTPServer):
 
     def __init__(self, root: Path, port: int):
         self.watch = Watch(root)
+        self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
         super().__init__((LOOPBACK, port), Handler)
 
     @property
     def address(self) -> str:
         return f"http://{LOOPBACK}:{self.server_address[1]}/"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A page that was closed or loaded again while it was answered is no error; anything else is shown."""
@@ -113,6 +131,8 @@ class Handler(BaseHTTPRequestHandler):
         origin = self.headers.get("Origin")
         if origin is not None and urlsplit(origin).hostname not in (LOOPBACK, "localhost", "::1"):
             raise Refused(HTTPStatus.FORBIDDEN, "requests of other pages are not answered")
+        if self.headers.get("Content-Length") or self.headers.get("Transfer-Encoding"):
+            self.close_connection = True  # a request's content is not read
 
     def _answer(self) -> None:
         url = urlsplit(self.path)
@@ -140,7 +160,11 @@ class Handler(BaseHTTPRequestHandler):
         return self.server.watch.curve(self._place(query, "run"), query.get("metric", []), "small" in query)
 
     def _config(self, query: Query) -> object:
-        return read_config(self._place(query, "run")) or {}
+        place = self._place(query, "run")
+        inside = all(
+            leads_inside(self.server.watch.root, place.path / name) for name in ("config.yaml", "manifest.json")
+        )
+        return (read_config(place) if inside else None) or {}
 
     def _run(self, query: Query) -> object:
         return self.server.watch.details.of(self._place(query, "run"))
@@ -150,10 +174,13 @@ class Handler(BaseHTTPRequestHandler):
         return {"id": place.id, "kind": place.kind, **self.server.watch.details.answer(place.path)}
 
     def _page(self, query: Query) -> object:
+        page = self._place(query, "study").path / "page.html"
+        if not leads_inside(self.server.watch.root, page):
+            raise Refused(HTTPStatus.NOT_FOUND, "the study has written no page yet, or it is a link to a place outside")
         try:
-            return (self._place(query, "study").path / "page.html").read_bytes()
-        except OSError:
-            raise Refused(HTTPStatus.NOT_FOUND, "the study has written no page yet") from None
+            return reading.read_bytes(page, MOST_OF_A_PAGE)
+        except UnreadableFile:
+            raise Refused(HTTPStatus.NOT_FOUND, "the study has written no page that can be read") from None
 
     ROUTES: ClassVar[dict[str, Callable[[Handler, Query], object]]] = {
         "/api/runs": _runs,
