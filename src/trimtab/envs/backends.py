@@ -157,6 +157,14 @@ _ALL = (
         reserve=True,
         unavailable=lambda: known_ids.NATIVE_LEFT_OUT,
     ),
+    Backend(
+        "lqr",
+        "lqr_backend",
+        (),
+        lambda: ("LQR-v0", "LQR-scalar-v0"),
+        "linear-quadratic",
+        options_change_spaces=True,
+    ),
     Backend("pgx", "pgx_backend", ("pgx",), lambda: known_ids.PGX_IDS, "pgx", _extra("pgx")),
     Backend(
         "xminigrid",
