@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -15,10 +16,10 @@ import tiny
 import trimtab
 from trimtab import cli
 from trimtab.config import Config
+from trimtab.core import trust
 from trimtab.envs.base import Continuous, Discrete, MultiBinary, MultiDiscrete, Part, Spec
 from trimtab.extras import play_episodes
 from trimtab.extras.policy_export import export_files, onnx_graph, standalone_onnx
-from trimtab.extras.policy_export.torch_layout import from_torch, to_torch
 from trimtab.nets.agent import Agent, distribution_for
 from trimtab.nets.heads import clip_action
 from trimtab.training import loop, standalone_numpy
@@ -111,7 +112,7 @@ def test_an_export_is_checked_and_says_by_how_much_it_differs(run, original, for
     with pytest.raises(SystemExit):
         cli.main(["export", str(run.path), "--to", form, "--out", str(out)])
     assert "already exists" in capsys.readouterr().err
-    moved = original._replace(outputs=original.outputs + 0.01)
+    moved = replace(original, outputs=original.outputs + 0.01)
     monkeypatch.setattr(export_files, "_original", lambda path, step: moved)
     with pytest.raises(RunError, match=r"differs from the run by 0\.0"):
         export_files.export(run.files, form, tmp_path / "moved")
@@ -213,9 +214,9 @@ def test_every_network_and_action_is_the_same_in_numpy_onnx_and_torch_layout(mad
     said = onnxruntime.InferenceSession(model).run(["outputs", "action"], {"observation": seen})
     np.testing.assert_allclose(said[0], wanted, atol=1e-5 * scale)
     np.testing.assert_allclose(said[1], actions, atol=1e-5 * scale)
-    tensors, header = to_torch(policy.weights)
+    tensors, header = export_files.to_torch(policy.weights)
     assert all(isinstance(value, str) for value in header.values())
-    back = from_torch(tensors, header)
+    back = export_files.from_torch(tensors, header)
     assert back.keys() == policy.weights.keys()
     assert (standalone_numpy.act(back, seen) == policy(seen)).all()
     kernels = [tensor.shape[2:] for tensor in tensors.values() if tensor.ndim == 4]
@@ -257,6 +258,7 @@ def test_keys_may_have_points_themselves():
 @pytest.mark.parametrize("fault, says", {"reset": "reset raised RuntimeError", "": "render raised"}.items())
 def test_own_environments_that_cannot_be_drawn_are_told_in_one_line(fault, says, runs, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "envs"))
+    monkeypatch.setattr(trust, "_trusted", {"corridors"})
     config = tiny.config(env_id="corridors:Corridor", num_steps=2, total_timesteps=4, num_minibatches=1)
     made = loop.train(config, "run")
     made.files.write_config(config.replace(env_kwargs={"fault": fault}).as_dict())

@@ -1,17 +1,19 @@
-"""Episodes played with a run's policy, as pictures: a GIF, an MP4 or a window.
+"""Episodes played with the policy of a run, as pictures: a GIF, an MP4 or a window.
 
-Gymnasium draws the environments it knows. Of the others, those whose observations are images are shown as the policy
-sees them; the rest cannot be drawn.
+Gymnasium draws the environments that it knows. Of the others, those whose observations are images are shown as the
+policy sees them; the rest cannot be drawn.
 """
 
 from __future__ import annotations
 
+import colorsys
 import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,19 +27,42 @@ from trimtab.training.numpy_policy import Policy
 from trimtab.training.records import RunError
 from trimtab.training.run import Run
 
-FORMS = (".gif", ".mp4")
 LEAST_SIDE = 256  # small images are enlarged to this
-SPEED = 30  # frames per second where the environment has no rate of its own
+SPEED, FASTEST = 30, 50  # frames per second: where the environment has no rate of its own, and at most
 
 Frame = UInt8[np.ndarray, "H W 3"]
 
 
 class Moment(NamedTuple):
-    """One step: a picture of it, and what it brought; `done` ends an episode."""
+    """One step: a picture of it, its reward, and whether it ends the episode."""
 
     frame: Frame
     reward: float
     done: bool
+
+
+@dataclass(frozen=True)
+class Playback:
+    """What was played.
+
+    Args:
+        run: path of the run.
+        step: step of the checkpoint that played.
+        returns: return of each episode.
+        shown: how the environment was drawn.
+        out: the file, or "window".
+        frames: number of pictures.
+        cut: whether the last episode was longer than what is shown.
+    """
+
+    run: str
+    step: int
+    episodes: int
+    returns: tuple[float, ...]
+    shown: str
+    out: str
+    frames: int
+    cut: bool
 
 
 def watch(
@@ -49,32 +74,50 @@ def watch(
     seed: int = 0,
     sample: bool = False,
     longest: int = 500,
-) -> dict[str, Any]:
-    """Play `episodes` and write them to `out` (.gif or .mp4), or show them in a window if there is no `out`.
+) -> Playback:
+    """Play episodes and record them.
 
-    At most `longest` steps of an episode are shown. Returns where it went and what the episodes returned.
+    Args:
+        run: the run whose policy plays.
+        out: the file to write (.gif or .mp4); None for a window.
+        episodes: how many.
+        step: step of the checkpoint; None for the last.
+        seed: seed of the first episode.
+        sample: draw actions as in training, instead of the most likely ones.
+        longest: steps of an episode to show, at most.
+
+    Returns:
+        Where the pictures are, and the returns of the episodes.
     """
     for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0), ("steps", longest, 1)):
         if value < least:
             raise ConfigError(name, value, f"must be at least {least}; nearest: {least}")
-    if out is not None and out.suffix not in FORMS:
-        raise ConfigError("out", str(out), f"must end in {' or '.join(FORMS)}; nearest: {out.with_suffix('.gif')}")
-    _hush()
-    show = _Window() if out is None else _Gif(out) if out.suffix == ".gif" else _Video(out)
+    if out is not None and out.suffix not in FILES:
+        raise ConfigError("out", str(out), f"must end in {' or '.join(FILES)}; nearest: {out.with_suffix('.gif')}")
+    _prepare_pygame()
+    screen = _Window() if out is None else FILES[out.suffix](out)
     policy, scene = run.policy(step, sample, seed), scene_of(run)
     returns: list[float] = []
     try:
         for episode in range(episodes):
             total, done = 0.0, False
             for moment in scene.play(policy, seed + episode, longest):
-                show.add(moment.frame, scene.rate)
+                screen.add(moment.frame, scene.rate)
                 total, done = total + moment.reward, moment.done
             returns.append(total)
-        show.close()
+        screen.close()
     finally:
         scene.close()
-    about = {"run": str(run.path), "step": policy.step, "episodes": episodes, "returns": returns, "shown": scene.shown}
-    return about | {"out": str(out) if out else "window", "frames": show.count, "cut": not done}
+    return Playback(
+        run=str(run.path),
+        step=policy.step,
+        episodes=episodes,
+        returns=tuple(returns),
+        shown=scene.shown,
+        out=str(out) if out else "window",
+        frames=screen.count,
+        cut=not done,
+    )
 
 
 _DRIVER = os.environ.get("SDL_VIDEODRIVER")
@@ -86,8 +129,8 @@ def has_display() -> bool:
     return sys.platform in ("darwin", "win32") or named or bool(_DRIVER)
 
 
-def _hush() -> None:
-    """pygame, which draws for Gymnasium, looks for loudspeakers and a screen, and complains if there are none."""
+def _prepare_pygame() -> None:
+    """pygame, which draws for Gymnasium, looks for loudspeakers and a screen, and complains where there are none."""
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
     os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
     if not has_display():
@@ -97,65 +140,44 @@ def _hush() -> None:
 # What is drawn ----------------------------------------------------------------------------------------------
 
 
-def scene_of(run: Run) -> Drawn | Seen:
-    """The environment of a run in a form that can be looked at."""
+def _refusal(env_id: str, why: str) -> RunError:
+    return RunError(f"{env_id} cannot be watched: {why}")
+
+
+def scene_of(run: Run) -> GymnasiumScene | ObservationScene:
+    """The environment of a run in a form that can be drawn."""
     import gymnasium
 
     config, env = run.config, run.files.manifest().get("environment", {})
     if config.env_id in gymnasium.registry or ":" in config.env_id:
-        return Drawn(config, env)
+        return GymnasiumScene(config, env)
     if len(env.get("observation", {}).get("shape", ())) == 3:
-        return Seen(config)
-    raise RunError(f"{config.env_id} cannot be watched: Gymnasium does not draw it, and its observations are no images")
+        return ObservationScene(config)
+    raise _refusal(config.env_id, "Gymnasium does not draw it, and its observations are no images")
 
 
-class Drawn:
+class GymnasiumScene:
     """One environment as Gymnasium draws it."""
 
     shown = "drawn by Gymnasium"
 
     def __init__(self, config: Config, env: dict[str, Any]):
-        import gymnasium
+        from trimtab.envs.layout import actions_of, layout_of_space
 
-        from trimtab.envs.backends import BACKENDS
-        from trimtab.envs.layout import actions_of, layout_of_space, without_precision_warnings
-        from trimtab.envs.own_environments import describe_error, registered, takes
-
-        if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-            os.environ.setdefault("MUJOCO_GL", "egl")  # MuJoCo would look for a screen
-        options = dict(config.env_kwargs)
-        if options.pop("vectorization", None) == "vector_entry_point":
-            raise RunError(f"{config.env_id} cannot be watched: it comes as a vector of environments")
-        if options and not BACKENDS[env.get("backend", "gymnasium")].drawn_by_gymnasium:
-            raise RunError(f"{config.env_id} cannot be watched: env_kwargs={options} are not Gymnasium's own options")
-        try:
-            spec = registered(config.env_id)
-            if spec.entry_point is None:
-                raise RunError(f"{config.env_id} cannot be watched: it comes as a vector of environments")
-            if takes(spec.entry_point, "render_mode"):  # what takes none may draw all the same
-                options["render_mode"] = "rgb_array"
-            with without_precision_warnings():
-                gym_env = gymnasium.make(
-                    spec, max_episode_steps=env.get("time_limit"), disable_env_checker=True, **options
-                )
-        except RunError:
-            raise
-        except Exception as error:  # whatever its constructor raises
-            raise RunError(
-                f"{config.env_id} cannot be watched: Gymnasium cannot draw it ({describe_error(error)})"
-            ) from None
-        self._env, self._env_id = gym_env, config.env_id
-        self._layout = layout_of_space(config.env_id, gym_env.observation_space)
+        self._env_id = config.env_id
+        self._env = _drawn_environment(config, env)
+        self._layout = layout_of_space(config.env_id, self._env.observation_space)
         trained = tuple(env.get("observation", {}).get("shape", self._layout.shape))
         if self._layout.shape != trained:
-            gym_env.close()
+            self._env.close()
             other = f"Gymnasium's observes {self._layout.shape}, the policy was trained on {trained}"
-            raise RunError(f"{config.env_id} cannot be watched: {other}")
-        self._actions = actions_of(config.env_id, gym_env.action_space)
-        self.rate = min(int(gym_env.metadata.get("render_fps") or SPEED), 50)
+            raise _refusal(config.env_id, other)
+        self._actions = actions_of(config.env_id, self._env.action_space)
+        self.rate = min(int(self._env.metadata.get("render_fps") or SPEED), FASTEST)
 
     def play(self, policy: Policy, seed: int, longest: int) -> Iterator[Moment]:
-        obs, _ = self._run("reset", lambda: self._env.reset(seed=seed))
+        """One episode, or its first `longest` steps."""
+        obs, _ = self._run("reset", partial(self._env.reset, seed=seed))
         yield Moment(self._picture(), 0.0, False)
         for _ in range(longest):
             action = self._actions.convert(policy(self._layout.convert(_batched(obs))[0])[None])[0]
@@ -167,7 +189,7 @@ class Drawn:
     def _picture(self) -> Frame:
         image = self._run("render", self._env.render)
         if image is None or np.ndim(image) != 3:
-            raise RunError(f"{self._env_id} cannot be watched: render does not return an image")
+            raise _refusal(self._env_id, "render does not return an image")
         return np.asarray(image, np.uint8)
 
     def _run(self, what: str, work: Callable[[], Any]) -> Any:
@@ -176,10 +198,39 @@ class Drawn:
         try:
             return work()
         except Exception as error:  # whatever the environment's own code raises
-            raise RunError(f"{self._env_id} cannot be watched: {what} raised {describe_error(error)}") from None
+            raise _refusal(self._env_id, f"{what} raised {describe_error(error)}") from None
 
     def close(self) -> None:
+        """Close the environment."""
         self._env.close()
+
+
+def _drawn_environment(config: Config, env: dict[str, Any]) -> Any:
+    """A Gymnasium environment that renders arrays."""
+    import gymnasium
+
+    from trimtab.envs.backends import BACKENDS
+    from trimtab.envs.layout import without_precision_warnings
+    from trimtab.envs.own_environments import describe_error, registered, takes
+
+    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        os.environ.setdefault("MUJOCO_GL", "egl")  # MuJoCo would look for a screen
+    options = dict(config.env_kwargs)
+    is_vector = options.pop("vectorization", None) == "vector_entry_point"
+    if options and not is_vector and not BACKENDS[env.get("backend", "gymnasium")].drawn_by_gymnasium:
+        raise _refusal(config.env_id, f"env_kwargs={options} are not Gymnasium's own options")
+    try:
+        spec = registered(config.env_id)
+        is_vector = is_vector or spec.entry_point is None
+        if not is_vector:
+            if takes(spec.entry_point, "render_mode"):  # one that does not may draw all the same
+                options["render_mode"] = "rgb_array"
+            with without_precision_warnings():
+                limit = env.get("time_limit")
+                return gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **options)
+    except Exception as error:  # whatever its constructor raises
+        raise _refusal(config.env_id, f"Gymnasium cannot draw it ({describe_error(error)})") from None
+    raise _refusal(config.env_id, "it comes as a vector of environments")
 
 
 def _batched(obs: Any) -> Any:
@@ -189,7 +240,7 @@ def _batched(obs: Any) -> Any:
     return tuple(map(_batched, obs)) if isinstance(obs, tuple) else np.asarray(obs)[None]
 
 
-class Seen:
+class ObservationScene:
     """One environment as its policy sees it."""
 
     shown = "as the policy sees it"
@@ -208,44 +259,50 @@ class Seen:
         )
 
     def play(self, policy: Policy, seed: int, longest: int) -> Iterator[Moment]:
-        transitions = self._compiled if self._env.spec.compiled else self._host
-        yield from transitions(policy, seed, longest)
+        """One episode, or its first `longest` steps."""
+        for moment in self._compiled(policy, seed) if self._env.spec.compiled else self._host(policy, seed):
+            yield moment
+            longest -= 1
+            if moment.done or longest < 0:
+                return
 
-    def _compiled(self, policy: Policy, seed: int, longest: int) -> Iterator[Moment]:
+    def _compiled(self, policy: Policy, seed: int) -> Iterator[Moment]:
         import jax
 
         key, step = jax.random.key(seed), jax.jit(self._env.step)
         state, obs = jax.jit(self._env.reset)(key)
         yield Moment(picture(np.asarray(obs)), 0.0, False)
-        for t in range(longest):
-            state, out = step(jax.random.fold_in(key, t), state, policy(np.asarray(obs)).astype(_action_type(policy)))
-            obs, done = out.obs, bool(out.terminated | out.truncated)
+        kind = np.int32 if policy.discrete else np.float32
+        for t in range(sys.maxsize):
+            state, out = step(jax.random.fold_in(key, t), state, policy(np.asarray(obs)).astype(kind))
+            obs = out.obs
+            done = bool(out.terminated | out.truncated)
             yield Moment(picture(np.asarray(out.next_obs)), float(out.reward), done)
-            if done:
-                return
 
-    def _host(self, policy: Policy, seed: int, longest: int) -> Iterator[Moment]:
+    def _host(self, policy: Policy, seed: int) -> Iterator[Moment]:
         obs = self._env.reset(seed)
         yield Moment(picture(obs[0]), 0.0, False)
-        for _ in range(longest):
+        while True:
             out = self._env.step(policy(obs))
-            obs, done = out.obs, bool(out.terminated[0] or out.truncated[0])
+            obs = out.obs
+            done = bool(out.terminated[0] or out.truncated[0])
             yield Moment(picture(out.next_obs[0]), float(out.reward[0]), done)
-            if done:
-                return
 
     def close(self) -> None:
+        """Close an environment that holds something open."""
         if not self._env.spec.compiled:
             self._env.close()
 
 
-def _action_type(policy: Policy) -> type:
-    return np.int32 if policy.discrete else np.float32
-
-
 def picture(obs: Shaped[np.ndarray, "H W C"]) -> Frame:
-    """An observation as colours: three channels of bytes as they are, one (or the newest of several) as grey, channels
-    of marks each in a colour of its own; enlarged by whole factors."""
+    """An observation as colours, enlarged by whole factors.
+
+    Args:
+        obs: an image of bytes, of which one channel or the newest of several is drawn in grey, or channels of marks.
+
+    Returns:
+        The picture; marks have one colour for each channel.
+    """
     if obs.dtype == np.uint8:
         frame = obs if obs.shape[-1] == 3 else np.repeat(obs[..., -1:], 3, axis=-1)
     else:
@@ -256,12 +313,10 @@ def picture(obs: Shaped[np.ndarray, "H W C"]) -> Frame:
 
 def _marks(obs: Float[np.ndarray, "H W C"]) -> Frame:
     """Where channels overlap the last one is on top."""
-    import colorsys
-
     channels = obs.shape[-1]
-    colours = [colorsys.hsv_to_rgb(k / channels, 0.65, 0.95) for k in range(channels)]
     frame = np.full((*obs.shape[:2], 3), 24, np.uint8)
-    for k, colour in enumerate(colours):
+    for k in range(channels):
+        colour = colorsys.hsv_to_rgb(k / channels, 0.65, 0.95)
         frame[obs[..., k] > 0] = np.round(255 * np.asarray(colour)).astype(np.uint8)
     return frame
 
@@ -270,7 +325,7 @@ def _marks(obs: Float[np.ndarray, "H W C"]) -> Frame:
 
 
 class _Gif:
-    """An animation; frames of one episode after another."""
+    """An animation; one episode follows another."""
 
     def __init__(self, path: Path):
         self._path, self._rate = path, SPEED
@@ -294,26 +349,23 @@ class _Gif:
 
 
 class _Video:
-    """H.264 through the ffmpeg program."""
+    """H.264, encoded by the ffmpeg program."""
 
     def __init__(self, path: Path):
         self._path, self._ffmpeg, self.count = path, _ffmpeg(), 0
         self._pipe: Any = None  # the program, once the size of a frame is known
 
     def add(self, frame: Frame, rate: int) -> None:
-        if self._pipe is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            height, width, _ = frame.shape
-            self._pipe = subprocess.Popen(
-                [
-                    *(self._ffmpeg, "-y", "-loglevel", "error"),
-                    *("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(rate), "-i", "-"),
-                    *("-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", str(self._path)),
-                ],
-                stdin=subprocess.PIPE,
-            )
+        self._pipe = self._pipe or self._started(frame, rate)
         self._pipe.stdin.write(np.ascontiguousarray(frame).tobytes())
         self.count += 1
+
+    def _started(self, frame: Frame, rate: int) -> subprocess.Popen[bytes]:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        height, width, _ = frame.shape
+        source = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(rate), "-i", "-")
+        result = ("-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", str(self._path))
+        return subprocess.Popen([self._ffmpeg, "-y", "-loglevel", "error", *source, *result], stdin=subprocess.PIPE)
 
     def close(self) -> None:
         self._pipe.stdin.close()
@@ -331,11 +383,11 @@ def _ffmpeg() -> str:
         raise MissingPackage(
             ".mp4 needs ffmpeg: install it, or pip install imageio-ffmpeg; nearest: a .gif, which needs neither"
         ) from None
-    return imageio_ffmpeg.get_ffmpeg_exe()
+    return str(imageio_ffmpeg.get_ffmpeg_exe())
 
 
 class _Window:
-    """A window of its own, where there is a display; closing it ends the show."""
+    """A window, where there is a display; closing it ends the show."""
 
     def __init__(self) -> None:
         if not has_display():
@@ -361,3 +413,6 @@ class _Window:
         import pygame
 
         pygame.display.quit()
+
+
+FILES: dict[str, Callable[[Path], _Gif | _Video]] = {".gif": _Gif, ".mp4": _Video}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trimtab.core.answers import print_json
+from trimtab.core.json_values import to_json
 from trimtab.operations.shared import Output, filled, parser
 
 
@@ -24,12 +25,12 @@ def export(argv: list[str]) -> int:
     out = Path(arguments.out) if arguments.out else run.path / "export" / arguments.to
     report = write(run, arguments.to, out, arguments.at, arguments.force)
     if filled(Output, arguments).json:
-        print_json(report)
+        print_json(to_json(report))
         return 0
-    print(f"policy of step {report['step']:,}: {report['file']}")
+    print(f"policy of step {report.step:,}: {report.file}")
     print(
-        f"checked by {report['checked_by']} on {report['checked_on']}: outputs differ by at most "
-        f"{report['largest_difference']:.2g} (they reach {report['largest_output']:.3g})"
+        f"checked by {report.checked_by} on {report.checked_on}: outputs differ by at most "
+        f"{report.largest_difference:.2g} (they reach {report.largest_output:.3g})"
     )
-    print(f"how to use it: {report['example']}")
+    print(f"how to use it: {report.example}")
     return 0

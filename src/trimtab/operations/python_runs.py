@@ -14,6 +14,7 @@ from trimtab.advise.comparison import compare as compare_runs
 from trimtab.config import ConfigError
 from trimtab.config.keywords import Fields
 from trimtab.core import trust
+from trimtab.core.json_values import to_json
 from trimtab.libraries.log_doctor import diagnose_log
 from trimtab.libraries.logs import is_log, read_log
 from trimtab.operations.source import Place, Source, configure, is_quiet, run_of
@@ -213,7 +214,7 @@ def export(
     from trimtab.extras.policy_export.export_files import export as write
 
     files = run_of(run).files
-    return write(files, to, Path(out) if out else files.path / "export" / str(to), at, force)
+    return to_json(write(files, to, Path(out) if out else files.path / "export" / str(to), at, force))
 
 
 def watch(
@@ -235,4 +236,5 @@ def watch(
 
     opened_run = run_of(run)
     target = Path(out) if out else opened_run.path / "watch.gif"
-    return watching.watch(opened_run, target, episodes=episodes, step=at, seed=seed, sample=sample, longest=steps)
+    played = watching.watch(opened_run, target, episodes=episodes, step=at, seed=seed, sample=sample, longest=steps)
+    return to_json(played)

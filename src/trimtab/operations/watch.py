@@ -6,6 +6,7 @@ from pathlib import Path
 
 from trimtab.config import ConfigError
 from trimtab.core.answers import print_json
+from trimtab.core.json_values import to_json
 from trimtab.operations.shared import Output, filled, parser
 
 
@@ -40,11 +41,11 @@ def watch(argv: list[str]) -> int:
         longest=arguments.steps,
     )
     if filled(Output, arguments).json:
-        print_json(result)
+        print_json(to_json(result))
         return 0
-    returns = ", ".join(f"{value:.4g}" for value in result["returns"])
-    cut = f" (cut after {arguments.steps} steps)" if result["cut"] else ""
-    print(f"policy of step {result['step']:,}, {result['shown']}: return {returns}{cut}")
+    returns = ", ".join(f"{value:.4g}" for value in result.returns)
+    cut = f" (cut after {arguments.steps} steps)" if result.cut else ""
+    print(f"policy of step {result.step:,}, {result.shown}: return {returns}{cut}")
     if out is not None:
-        print(f"{result['frames']} frames: {out}")
+        print(f"{result.frames} frames: {out}")
     return 0

@@ -1,118 +1,206 @@
-"""Writing a policy for other programs, and checking what was written against the run on observations of its own."""
+"""Write a policy for other programs, and check what was written against the run on observations of its environment."""
 
 from __future__ import annotations
 
 import importlib.util
 import io
+import json
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Shaped
 
 from trimtab.config import ConfigError
 from trimtab.core.errors import MissingPackage
+from trimtab.core.json_values import to_json
 from trimtab.core.writing import write_atomically, write_json
 from trimtab.training import standalone_numpy
 from trimtab.training.numpy_policy import Policy, policy_of
 from trimtab.training.records import RunDir, RunError
 
-FORMATS = ("numpy", "onnx", "torch")
-TOLERANCE = 1e-4  # of the outputs' own size: float32 sums in another order
+TOLERANCE = 1e-4  # relative to the largest output: float32 sums in another order
 OBSERVATIONS = 256
 
-Outputs = Callable[[np.ndarray], np.ndarray]  # a batch of observations to what the network says of them
+Weights = dict[str, np.ndarray]
+Outputs = Callable[[Shaped[np.ndarray, "B ..."]], Float[np.ndarray, "B outputs"]]
 
 
-class Original(NamedTuple):
-    """Observations met in the environment, and what the run's own network says of them."""
+@dataclass(frozen=True)
+class Original:
+    """Observations of the environment, the outputs of the run's network, and the type that observations have."""
 
-    observations: np.ndarray
-    outputs: np.ndarray
+    observations: Shaped[np.ndarray, "B ..."]
+    outputs: Float[np.ndarray, "B outputs"]
 
 
-def export(run: RunDir, to: str, out: Path, step: int | None = None, force: bool = False) -> dict[str, Any]:
-    """Write a checkpoint's policy into `out`, check it, and say how far what was written is from the original."""
+@dataclass(frozen=True)
+class Written:
+    """A file, the function that it holds, and the package that this function was computed with."""
+
+    file: Path
+    outputs: Outputs
+    checked_by: str
+
+
+@dataclass(frozen=True)
+class ExportFormat:
+    """A format: how a policy is written (the last argument is the type of observations), a program that uses it, and
+    the packages that writing needs."""
+
+    write: Callable[[Policy, Path, str], Written]
+    example: Path
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What was written, and how far it is from the original."""
+
+    run: str
+    step: int
+    env_id: str
+    form: str
+    file: str
+    example: str
+    checked_on: str
+    checked_by: str
+    largest_difference: float
+    largest_output: float
+
+
+def export(run: RunDir, to: str, out: Path, step: int | None = None, force: bool = False) -> ExportReport:
+    """Write the policy of a checkpoint and check it.
+
+    Args:
+        run: the run.
+        to: a format of FORMATS.
+        out: the directory to write into.
+        step: the step of the checkpoint; None for the last.
+        force: write into a directory that is not empty.
+
+    Returns:
+        The report that is also written to check.json. Raises RunError where the outputs differ by more than TOLERANCE.
+    """
     if to not in FORMATS:
-        raise ConfigError("to", to, f"no such form; nearest: {', '.join(FORMATS)}")
-    _refuse_missing(to)
+        raise ConfigError("to", to, f"no such format; nearest: {', '.join(FORMATS)}")
+    for package in FORMATS[to].packages:
+        if importlib.util.find_spec(package) is None:
+            raise MissingPackage(f"--to {to} needs {package}: pip install 'trimtab[export]'")
     if out.exists() and not force and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"{out} already exists and is not empty; give another --out, or --force")
     policy = policy_of(run, step)
     original = _original(run.path, policy.step)
-    file, outputs, checked_by = _WRITERS[to](policy, out, str(original.observations.dtype))
+    written = FORMATS[to].write(policy, out, str(original.observations.dtype))
     example = out / "policy.py"
-    folder = Path(standalone_numpy.__file__ if to == "numpy" else __file__).parent
-    write_atomically(example, (folder / f"standalone_{to}.py").read_bytes())
-    largest = float(np.abs(outputs(original.observations) - original.outputs).max())
-    scale = float(np.abs(original.outputs).max())
-    report = {
-        "run": str(run.path),
-        "step": policy.step,
-        "env_id": policy.env_id,
-        "form": to,
-        "file": str(file),
-        "example": str(example),
-        "checked_on": f"{len(original.observations)} observations of {policy.env_id}",
-        "checked_by": checked_by,
-        "largest_difference": largest,
-        "largest_output": scale,
-    }
-    write_json(out / "check.json", report)
-    if not largest <= TOLERANCE * max(scale, 1.0):
-        raise RunError(f"{file} differs from the run by {largest:.3g} where outputs reach {scale:.3g}: do not use it")
+    write_atomically(example, FORMATS[to].example.read_bytes())
+    report = ExportReport(
+        run=str(run.path),
+        step=policy.step,
+        env_id=policy.env_id,
+        form=to,
+        file=str(written.file),
+        example=str(example),
+        checked_on=f"{len(original.observations)} observations of {policy.env_id}",
+        checked_by=written.checked_by,
+        largest_difference=float(np.abs(written.outputs(original.observations) - original.outputs).max()),
+        largest_output=float(np.abs(original.outputs).max()),
+    )
+    write_json(out / "check.json", to_json(report))
+    if not report.largest_difference <= TOLERANCE * max(report.largest_output, 1.0):
+        difference, largest = report.largest_difference, report.largest_output
+        raise RunError(
+            f"{written.file} differs from the run by {difference:.3g} where outputs reach {largest:.3g}: do not use it"
+        )
     return report
 
 
-def _refuse_missing(to: str) -> None:
-    for package in {"onnx": ("onnx", "onnxruntime")}.get(to, ()):
-        if importlib.util.find_spec(package) is None:
-            raise MissingPackage(f"--to {to} needs {package}: pip install 'trimtab[export]'")
+# NumPy and ONNX --------------------------------------------------------------------------------------------
 
 
-def _write_numpy(policy: Policy, out: Path, obs_dtype: str) -> tuple[Path, Outputs, str]:
+def _write_numpy(policy: Policy, out: Path, obs_dtype: str) -> Written:
     data = io.BytesIO()
-    np.savez(data, **policy.weights)  # type: ignore[arg-type]
+    np.savez(data, **policy.weights)  # type: ignore[arg-type]  # a name could be that of another parameter
     write_atomically(out / "policy.npz", data.getvalue())
     weights = standalone_numpy.load(out / "policy.npz")
-    return out / "policy.npz", lambda obs: standalone_numpy.outputs(weights, obs), "NumPy"
+    return Written(out / "policy.npz", lambda obs: standalone_numpy.outputs(weights, obs), "NumPy")
 
 
-def _write_onnx(policy: Policy, out: Path, obs_dtype: str) -> tuple[Path, Outputs, str]:
+def _write_onnx(policy: Policy, out: Path, obs_dtype: str) -> Written:
+    from trimtab.extras.policy_export import standalone_onnx
     from trimtab.extras.policy_export.onnx_graph import to_onnx
 
     write_atomically(out / "policy.onnx", to_onnx(policy.weights, obs_dtype).SerializeToString())
-    from trimtab.extras.policy_export import standalone_onnx
-
     session = standalone_onnx.load(out / "policy.onnx")
-    return out / "policy.onnx", lambda obs: session.run(["outputs"], {"observation": obs})[0], "onnxruntime"
+    outputs = lambda obs: session.run(["outputs"], {"observation": obs})[0]
+    return Written(out / "policy.onnx", outputs, "onnxruntime")
 
 
-def _write_torch(policy: Policy, out: Path, obs_dtype: str) -> tuple[Path, Outputs, str]:
+# PyTorch: dense weights are [outputs, inputs], convolutions [outputs, inputs, height, width] ---------------
+
+_HEADER = ("obs.shape", "obs.parts", "strides", "choices", "switches")  # whole numbers that describe the module
+
+
+def _write_torch(policy: Policy, out: Path, obs_dtype: str) -> Written:
     from safetensors.numpy import load, save
-
-    from trimtab.extras.policy_export.torch_layout import from_torch, to_torch
 
     tensors, header = to_torch(policy.weights)
     path = out / "policy.safetensors"
     write_atomically(path, save(tensors, metadata=header))
     if importlib.util.find_spec("torch") is None:
         weights = from_torch(load(path.read_bytes()), header)
-        return path, lambda obs: standalone_numpy.outputs(weights, obs), "NumPy (PyTorch is not installed)"
+        return Written(path, lambda obs: standalone_numpy.outputs(weights, obs), "NumPy (PyTorch is not installed)")
     import torch
 
     from trimtab.extras.policy_export.standalone_torch import Policy as Module
 
     module = Module.load(path)
-    return path, lambda obs: module(torch.from_numpy(np.array(obs))).detach().numpy(), "PyTorch"
+    return Written(path, lambda obs: module(torch.from_numpy(np.array(obs))).detach().numpy(), "PyTorch")
 
 
-_WRITERS = {"numpy": _write_numpy, "onnx": _write_onnx, "torch": _write_torch}
+def to_torch(weights: Weights) -> tuple[Weights, dict[str, str]]:
+    """Tensors under the names of standalone_torch.Policy's state_dict, and the header of the file."""
+    tensors = {
+        name.replace("obs.", "obs_"): _transposed(value, {2: (1, 0), 4: (3, 2, 0, 1)})
+        for name, value in weights.items()
+        if name not in (*_HEADER, "activation")
+    }
+    numbers = {name: weights[name].tolist() for name in _HEADER if name in weights}
+    header = {name.replace("obs.", "obs_"): json.dumps(value) for name, value in numbers.items()}
+    return tensors, {"activation": str(weights["activation"]), **header}
+
+
+def from_torch(tensors: Weights, header: dict[str, str]) -> Weights:
+    """The inverse of `to_torch`, to check a file where PyTorch is not installed."""
+    weights = {
+        name.replace("obs_", "obs."): _transposed(value, {2: (1, 0), 4: (2, 3, 1, 0)})
+        for name, value in tensors.items()
+    }
+    for name in _HEADER:
+        if (text := header.get(name.replace("obs.", "obs_"))) is not None:
+            weights[name] = np.array(json.loads(text), np.int64)
+    return weights | {"activation": np.asarray(header["activation"])}
+
+
+def _transposed(value: np.ndarray, axes: dict[int, tuple[int, ...]]) -> np.ndarray:
+    """An array with the axes for its number of dimensions; others stay as they are."""
+    return np.ascontiguousarray(value.transpose(axes[value.ndim])) if value.ndim in axes else np.asarray(value)
+
+
+_HERE = Path(__file__).parent
+FORMATS = {
+    "numpy": ExportFormat(_write_numpy, Path(standalone_numpy.__file__)),
+    "onnx": ExportFormat(_write_onnx, _HERE / "standalone_onnx.py", ("onnx", "onnxruntime")),
+    "torch": ExportFormat(_write_torch, _HERE / "standalone_torch.py"),
+}
+
+# The original ----------------------------------------------------------------------------------------------
 
 
 def _original(path: Path, step: int) -> Original:
-    """Observations of new episodes played with the run's own network, compiled as in training, and its outputs."""
+    """Observations of new episodes that the run's own network plays, compiled as in training, and its outputs."""
     import jax
 
     from trimtab.training import rollout
