@@ -11,7 +11,7 @@ import pytest
 
 from trimtab import cli, presets
 from trimtab.config import Config
-from trimtab.libraries.option_names import ELSEWHERE
+from trimtab.libraries.common.translation import ALIASES, SENTENCES, option_here
 from trimtab.operations import HELP
 from trimtab.operations.option_groups import GROUPS
 from trimtab.operations.parsers import parser_of, parsers
@@ -54,17 +54,14 @@ def test_help_shows_what_the_preset_gives(words, capsys, monkeypatch):
     assert "(preset: " not in shown(capsys, *words.split(), "--preset", "none", "--help")
 
 
-@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("name", [*ALIASES, *SENTENCES, "n_steps", "horizon-length", "num_mini_batches", "e_clip"])
 def test_a_name_of_another_library_is_answered_with_the_one_here(name, capsys):
-    said = refused(capsys, "train", "CartPole-v1", f"--{name}", "3")
-    assert f"--{name}: no such option; here: {ELSEWHERE[name]}" in said
-
-
-def test_names_of_other_libraries_are_no_options_and_lead_to_ones():
-    options = {option for action in parser_of("train")._actions for option in action.option_strings}
-    for name, answer in ELSEWHERE.items():
-        assert f"--{name}" not in options
-        assert {word.strip(",:") for word in answer.split() if word.startswith("--")} <= options
+    flag = f"--{name.replace('_', '-')}"
+    options = [option for action in parser_of("train")._actions for option in action.option_strings]
+    answer = option_here(flag, options)
+    assert answer is not None and flag not in options
+    assert {word.strip(",:") for word in answer.split() if word.startswith("--")} <= set(options)
+    assert f"{flag}: no such option; here: {answer}" in refused(capsys, "train", "CartPole-v1", flag, "3")
 
 
 def test_a_command_without_such_options_does_not_suggest_them(capsys):

@@ -15,7 +15,7 @@ from trimtab.config import Config
 from trimtab.core import reading, trust
 from trimtab.core.errors import RunError
 from trimtab.experiments import catalogue
-from trimtab.libraries.logs import read_log
+from trimtab.libraries.common.foreign_log import read_log
 from trimtab.studies import job as jobs
 from trimtab.studies.executor import Inline
 from trimtab.studies.store import Store

@@ -15,7 +15,8 @@ import trimtab
 from trimtab import cli
 from trimtab.config import ConfigError
 from trimtab.core.errors import UnreadableFile
-from trimtab.libraries import policy_names, weight_files
+from trimtab.libraries import LIBRARIES
+from trimtab.libraries.common import adoption, policy_networks
 from trimtab.training.algorithm import hypers_of
 from trimtab.training.engine_setup import load_engine
 from trimtab.training.records import RunError
@@ -108,9 +109,8 @@ def test_vecnormalize_is_what_observations_are_seen_through(tmp_path):
     assert scale["count"] == 500 and scale["deviation"] == pytest.approx(4.0 * 500)
     assert (run.config.norm_reward_gamma, run.config.clip_reward) == pytest.approx((0.97, 5.0))
     of_rewards = types.SimpleNamespace(norm_obs=False, **scaling)
-    assert (
-        policy_names.observed_by(of_rewards).fields["norm_reward"] and policy_names.observed_by(of_rewards).mean is None
-    )
+    observed = policy_networks.observed_by(of_rewards)
+    assert observed.fields["norm_reward"] and observed.mean is None
     np.savez(tmp_path / "norm.npz", obs_mean=mean, obs_var=var, reward_var=4.0, clip_obs=1.0)
     saved = trimtab.adopt(named, "Pendulum-v1", tmp_path / "saved", normalizer=tmp_path / "norm.npz", **SMALL)
     np.testing.assert_array_equal(said(saved)[0], action)
@@ -229,9 +229,9 @@ def test_a_killed_run_whose_policy_is_gone_is_not_begun_with_another(tmp_path):
         (sb3(), {"normalizer": {"obs_mean": [0.0] * 3, "obs_var": [-1.0] * 3}}, "variances not negative"),
         (sb3(), {"normalizer": {"reward_var": [1.0, 2.0]}}, "reward_var.*must be one number"),
         (sb3(), {"hyperparameters": {"normalize": True}}, "observations were normalized; give the statistics"),
-        (sb3(), {"hyperparameters": {"n_envs": "abc"}}, "num_envs='abc'.*whole number"),
+        (sb3(), {"hyperparameters": {"n_envs": "abc"}}, "n_envs='abc': cannot be read"),
         (sb3(), {"hyperparameters": {"n_steps": 0}}, "num_steps=0.*at least 1"),
-        (sb3(), {"hyperparameters": {"batch_size": "abc"}}, "minibatch_size='abc'.*whole number"),
+        (sb3(), {"hyperparameters": {"batch_size": "abc"}}, "batch_size='abc': cannot be read"),
         (sb3(), {"hidden_sizes": (7,)}, r"hidden_sizes.*the policy has \(6, 5\); leave it out"),
         (sb3(), {"norm_obs": True}, "norm_obs=True: the policy has False"),
         (sb3() | {"mlp_extractor.policy_net.0.weight": np.zeros((2, 3, 4))}, {}, "no dense layer"),
@@ -258,16 +258,16 @@ def test_files_of_pytorch_say_what_they_need_and_damaged_ones_what_they_are(tmp_
     for name in ("model.npz", "other.pt", "broken.zip"):  # of nobody: nothing to install helps
         (tmp_path / name).write_bytes(b"nothing")
         with pytest.raises(ConfigError, match="holds no weights that can be read without running"):
-            weight_files.read("policy", tmp_path / name)
+            adoption.read_arrays("policy", tmp_path / name)
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(weight_files.MissingPackage, match=r"trimtab\[torch\]"):
-        weight_files.read("policy", tmp_path / "model.pt")
+    with pytest.raises(adoption.MissingPackage, match=r"trimtab\[torch\]"):
+        adoption.read_arrays("policy", tmp_path / "model.pt")
     told = []
     loader = types.SimpleNamespace(load=lambda file, **options: told.append(options) or {"name": file.read()})
     monkeypatch.setitem(sys.modules, "torch", loader)
     with zipfile.ZipFile(tmp_path / "model.zip", "w") as archive:
         archive.writestr("policy.pth", b"of the policy")
-    assert weight_files.read("policy", tmp_path / "model.zip") == {"name": b"of the policy"}
+    assert adoption.read_arrays("policy", tmp_path / "model.zip") == {"name": b"of the policy"}
     assert told == [{"map_location": "cpu", "weights_only": True}]
 
 
@@ -279,7 +279,7 @@ def test_a_saved_model_says_its_hyperparameters_schedules_and_activation(tmp_pat
     data |= {name: {":serialized:": "no pickle", "value_schedule": text} for name, text in schedules.items()}
     with zipfile.ZipFile(tmp_path / "model.zip", "w") as archive:
         archive.writestr("data", json.dumps(data | {"_total_timesteps": 9_000}))
-    told = weight_files.hyperparameters_of(tmp_path / "model.zip", "sb3")
+    told = adoption.hyperparameters_of(tmp_path / "model.zip", LIBRARIES["sb3"])
     run = trimtab.adopt(sb3(), "Pendulum-v1", tmp_path / "run", hyperparameters=told, quiet=True)
     config = run.config
     assert (config.update_epochs, config.num_envs, config.num_steps, config.minibatch_size) == (7, 3, 64, 96)
@@ -304,11 +304,11 @@ def test_what_a_live_model_says(tmp_path):
 def test_the_function_between_a_modules_layers_is_read_off_it(tmp_path):
     part = lambda name: type(name, (), {})()
     module = lambda *names: types.SimpleNamespace(modules=lambda: [part("Linear"), *map(part, names)])
-    assert weight_files.activation_of(module("ELU", "ELU")) == "elu" and weight_files.activation_of(module()) is None
-    with pytest.raises(ConfigError, match=r"LeakyReLU.*not one of the activations here"):
-        weight_files.activation_of(module("LeakyReLU"))
+    assert adoption.activation_of(module("ELU", "ELU")) == "elu" and adoption.activation_of(module()) is None
+    with pytest.raises(ConfigError, match=r"LeakyReLU.*does not have this activation"):
+        adoption.activation_of(module("LeakyReLU"))
     with pytest.raises(ConfigError, match="ELU, Tanh"):
-        weight_files.activation_of(module("ELU", "Tanh"))
+        adoption.activation_of(module("ELU", "Tanh"))
 
 
 @pytest.mark.parametrize(
@@ -328,10 +328,10 @@ def test_hyperparameters_that_isaac_lab_writes_beside_a_file(library, text, valu
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "params" / "agent.yaml").write_text(text)
     for place in (tmp_path, tmp_path / "checkpoints"):
-        assert weight_files.hyperparameters_of(place / "model_5.pt", library) == values
+        assert adoption.hyperparameters_of(place / "model_5.pt", LIBRARIES[library]) == values
     (tmp_path / "params" / "agent.yaml").write_text("{[")
     with pytest.raises(UnreadableFile, match=r"agent.yaml cannot be read: [^\n]*$"):
-        weight_files.hyperparameters_of(tmp_path / "model_5.pt", library)
+        adoption.hyperparameters_of(tmp_path / "model_5.pt", LIBRARIES[library])
 
 
 def test_images_are_not_taken_for_what_other_libraries_make_of_them(tmp_path):
@@ -360,8 +360,8 @@ def test_a_number_or_a_size_of_minibatches_stands_over_what_the_library_does(fie
 
 
 def test_weights_that_lie_deeper_are_found_and_counters_are_not_taken_for_them():
-    networks = policy_names.networks_of({"policy": sb3(), "step": 3, "optimizer": {"lr": 0.1}})
-    assert networks.names.title == "Stable-Baselines3" and networks.hidden_sizes == (6, 5)
+    networks = policy_networks.networks_of({"policy": sb3(), "step": 3, "optimizer": {"lr": 0.1}})
+    assert networks.library.title == "Stable-Baselines3" and networks.hidden_sizes == (6, 5)
 
 
 def test_the_command_makes_the_run_that_python_makes(tmp_path, capsys):

@@ -13,10 +13,9 @@ from trimtab.advise.evidence import Action
 from trimtab.cli import main
 from trimtab.core import reading
 from trimtab.libraries import LIBRARIES
-from trimtab.libraries.log_doctor import described_log, diagnose_log
-from trimtab.libraries.logs import is_log, read_log
-from trimtab.libraries.tensorboard_events import read_events
-from trimtab.libraries.translation_rules import names_of
+from trimtab.libraries.common.foreign_log import is_log, read_log
+from trimtab.libraries.common.log_doctor import described_log, diagnose_log
+from trimtab.libraries.common.tensorboard_events import read_events
 from trimtab.training.records import RunError
 
 ITERATIONS, BATCH = 40, 512
@@ -54,7 +53,7 @@ def monitors(folder, lengths=((10, 30), (20, 20))):
 
 def test_a_table_of_progress_alone_says_what_shows_in_it(tmp_path):
     log = read_log(sb3(tmp_path / "run"))
-    assert log.format.title == "Stable-Baselines3" and len(log.rows) == ITERATIONS - 1
+    assert log.library.title == "Stable-Baselines3" and len(log.rows) == ITERATIONS - 1
     assert log.rows[0]["time/total_timesteps"] == 2 * BATCH and log.rows[0]["train/clip_fraction"] == 0.05
     config = log.config
     assert (config.batch, config.update_epochs, config.learning_rate, config.clip_coef) == (BATCH, 6, 0.003, 0.2)
@@ -125,7 +124,7 @@ def cleanrl(folder):
 
 def test_cleanrls_events_have_episodes_and_hyperparameters(tmp_path):
     log = read_log(cleanrl(tmp_path / "run"))
-    assert log.format.title == "CleanRL" and len(log.rows) == ITERATIONS
+    assert log.library.title == "CleanRL" and len(log.rows) == ITERATIONS
     assert log.rows[3]["train/entropy_loss"] == pytest.approx(-0.6)  # plus there, minus here
     assert (log.config.num_envs, log.config.num_steps, log.config.minibatch) == (4, 128, 128)
     assert (log.config.vf_coef, log.config.anneal_lr) == (0.25, "linear")
@@ -206,7 +205,7 @@ def skrl(folder):
 def test_rl_games_counts_steps_and_says_its_kl(tmp_path):
     log = read_log(rl_games(tmp_path / "run"))
     config = log.config
-    assert log.format.title == "rl_games" and config.env_id == "Ant-v4" and len(log.rows) == ITERATIONS
+    assert log.library.title == "rl_games" and config.env_id == "Ant-v4" and len(log.rows) == ITERATIONS
     assert (config.num_envs, config.num_steps, config.minibatch, config.update_epochs) == (64, 16, 256, 5)
     assert (config.vf_coef, config.max_grad_norm, config.clip_vloss, config.desired_kl) == (2.0, None, 0.2, 0.008)
     assert (config.hidden_sizes, config.activation, config.arch) == ((32, 16), "elu", "shared")
@@ -231,7 +230,7 @@ def test_rl_games_alone_gives_away_its_batch_and_that_the_step_size_adapts(tmp_p
 def test_skrl_counts_calls_of_all_environments(tmp_path):
     log = read_log(skrl(tmp_path / "run"), {"num_envs": 32})
     config = log.config
-    assert log.format.title == "skrl" and log.rows[-1]["time/total_timesteps"] == 16 * ITERATIONS * 32
+    assert log.library.title == "skrl" and log.rows[-1]["time/total_timesteps"] == 16 * ITERATIONS * 32
     assert (config.num_envs, config.num_steps, config.minibatches, config.update_epochs) == (32, 16, 4, 5)
     assert (config.gamma, config.gae_lambda, config.vf_coef, config.clip_vloss) == (0.98, 0.9, 2.0, 0.3)
     assert (config.anneal_lr, config.desired_kl, config.norm_obs, config.norm_adv) == ("adaptive", 0.02, True, "batch")
@@ -254,13 +253,10 @@ def test_events_that_are_still_being_written_are_read_to_their_last_whole_record
 
 
 def test_names_there_are_those_that_only_rename():
-    names = names_of(LIBRARIES["sb3"])
-    assert (
-        names["num_envs"] == "n_envs"
-        and names["update_epochs"] == "n_epochs"
-        and names["clip_vloss"] == "clip_range_vf"
-    )
-    assert "vf_coef" not in names_of(LIBRARIES["cleanrl"])  # half of it there
+    names = {field: LIBRARIES["sb3"].option_for(field) for field in ("num_envs", "update_epochs", "clip_vloss")}
+    assert names == {"num_envs": "n_envs", "update_epochs": "n_epochs", "clip_vloss": "clip_range_vf"}
+    half = LIBRARIES["cleanrl"].options["vf_coef"]
+    assert half.there(0.25) == 0.5 and LIBRARIES["cleanrl"].options["anneal_lr"].there("linear") is True
 
 
 def test_what_is_no_log_is_refused_in_one_line(tmp_path, capsys):
@@ -269,7 +265,7 @@ def test_what_is_no_log_is_refused_in_one_line(tmp_path, capsys):
     assert is_log(tmp_path / "other") and not is_log(tmp_path)
     with pytest.raises(
         RunError,
-        match=r"no log of Stable-Baselines3, CleanRL, rsl_rl, skrl, rl_games: it records loss, time/total_time",
+        match=r"no log of CleanRL, rl_games, rsl_rl, Stable-Baselines3, skrl: it records loss, time/total_time",
     ):
         read_log(tmp_path / "other")
     with pytest.raises(SystemExit, match="2"):

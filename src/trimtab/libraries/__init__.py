@@ -1,15 +1,20 @@
-"""Other libraries, one file each: what their hyperparameters are called here and what differs. Pure."""
+"""Other libraries, one file each: their options, their logs, their networks and their words.
 
-from trimtab.libraries import brax, cleanrl, ppo_ewma, rl_games, rllib, rsl_rl, sb3, skrl
-from trimtab.libraries.translation_rules import Library
+A file in this folder defines one `LIBRARY`; the registry finds it. Everything that other code asks of a library is a
+field of `Library` (common/library.py), so adding one touches its file and its test.
+"""
 
-LIBRARIES: dict[str, Library] = {
-    "sb3": sb3.LIBRARY,
-    "cleanrl": cleanrl.LIBRARY,
-    "rllib": rllib.LIBRARY,
-    "rsl_rl": rsl_rl.LIBRARY,
-    "skrl": skrl.LIBRARY,
-    "rl_games": rl_games.LIBRARY,
-    "brax": brax.LIBRARY,
-    "ppo-ewma": ppo_ewma.LIBRARY,
-}
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from trimtab.libraries.common.library import Library
+
+
+def _found() -> dict[str, Library]:
+    modules = (import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__) if not module.ispkg)
+    return {module.LIBRARY.name: module.LIBRARY for module in modules}
+
+
+LIBRARIES = _found()

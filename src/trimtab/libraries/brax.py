@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from trimtab.config import ConfigError
-from trimtab.libraries.translation_rules import (
+from trimtab.libraries.common.library import (
+    ACTIVATION,
+    HALF_SQUARED,
+    PER_MINIBATCH,
     Library,
+    Option,
     Translated,
-    activation,
-    normalized,
-    nothing,
+    Values,
+    absent,
+    grouped,
     same,
-    schedule,
-    times,
-    whole,
 )
 
-SIZES = ("num_envs", "batch_size", "num_minibatches", "unroll_length")
+SIZES = ("batch_size", "num_minibatches", "unroll_length")
 
 
-def _sizes(values: dict[str, Any], to: Translated) -> None:
+def _sizes(values: Values, to: Translated) -> None:
     """batch_size × num_minibatches unrolls of unroll_length steps: each is a row here."""
-    sizes = {name: int(values.pop(name)) for name in SIZES if name in values}
+    sizes = {name: int(values.pop(name)) for name in ("num_envs", *SIZES) if name in values}
     if not sizes:
         return
-    absent = [name for name in SIZES[1:] if name not in sizes]
-    if absent:
-        raise ConfigError(absent[0], None, f"{', '.join(SIZES[1:])} make the size of an iteration together; give all")
+    missing = [name for name in SIZES if name not in sizes]
+    if missing:
+        raise ConfigError(missing[0], None, f"{', '.join(SIZES)} make the size of an iteration together; give all")
     rows = sizes["batch_size"] * sizes["num_minibatches"]
     to.fields |= {"num_envs": rows, "num_steps": sizes["unroll_length"], "num_minibatches": sizes["num_minibatches"]}
     to.fields["minibatch_by"] = "rows"
@@ -38,47 +37,38 @@ def _sizes(values: dict[str, Any], to: Translated) -> None:
         )
 
 
+OPTIONS = {
+    "num_envs": grouped().otherwise(1),
+    "unroll_length": grouped().otherwise(10),
+    "batch_size": grouped().otherwise(32),
+    "num_minibatches": grouped().otherwise(16),
+    "num_timesteps": Option("total_timesteps"),
+    "learning_rate": Option("learning_rate", default=1e-4),
+    "learning_rate_schedule": Option("anneal_lr", values={"adaptive_kl": "adaptive", None: "constant"}),
+    "desired_kl": Option("desired_kl"),
+    "entropy_cost": Option("ent_coef", default=1e-4),
+    "discounting": Option("gamma", default=0.9),
+    "gae_lambda": Option("gae_lambda", default=0.95),
+    "clipping_epsilon": Option("clip_coef", default=0.3),
+    "num_updates_per_batch": Option("update_epochs", default=2),
+    "normalize_observations": Option("norm_obs"),
+    "normalize_advantage": PER_MINIBATCH.otherwise(True),
+    "max_grad_norm": Option("max_grad_norm", default=None),
+    "vf_loss_coefficient": HALF_SQUARED.otherwise(0.5),
+    "episode_length": Option("time_limit"),
+    "activation": ACTIVATION.otherwise("swish"),
+    "reward_scaling": absent("rewards are not multiplied; norm_reward or norm_value scale them by what is seen"),
+    "action_repeat": absent("actions are not repeated"),
+    "num_evals": absent("see eval_every"),
+    "num_eval_envs": absent("see eval_episodes"),
+    **same("seed"),
+}
+
 LIBRARY = Library(
-    rules={
-        "num_timesteps": whole("total_timesteps"),
-        "learning_rate": same("learning_rate"),
-        "learning_rate_schedule": schedule,
-        "desired_kl": same("desired_kl"),
-        "entropy_cost": same("ent_coef"),
-        "discounting": same("gamma"),
-        "gae_lambda": same("gae_lambda"),
-        "clipping_epsilon": same("clip_coef"),
-        "num_updates_per_batch": same("update_epochs"),
-        "normalize_observations": same("norm_obs"),
-        "normalize_advantage": normalized,
-        "max_grad_norm": same("max_grad_norm"),
-        "vf_loss_coefficient": times("vf_coef", 0.5, "because its value loss is half of the squared error"),
-        "episode_length": same("time_limit"),
-        "seed": same("seed"),
-        "activation": activation,
-        "reward_scaling": nothing("rewards are not multiplied; norm_reward or norm_value scale them by what is seen"),
-        "action_repeat": nothing("actions are not repeated"),
-        "num_evals": nothing("see eval_every"),
-        "num_eval_envs": nothing("see eval_episodes"),
-    },
-    silent={
-        "num_envs": 1,
-        "unroll_length": 10,
-        "batch_size": 32,
-        "num_minibatches": 16,
-        "num_updates_per_batch": 2,
-        "learning_rate": 1e-4,
-        "entropy_cost": 1e-4,
-        "discounting": 0.9,
-        "gae_lambda": 0.95,
-        "clipping_epsilon": 0.3,
-        "normalize_advantage": True,
-        "vf_loss_coefficient": 0.5,
-        "max_grad_norm": None,
-        "activation": "swish",
-    },
+    name="brax",
+    title="brax",
+    options=OPTIONS,
     fixed={"adam_eps": 1e-8},
     always=("advantages: computed anew with the current critic at every minibatch there, once an iteration here",),
-    sizes=SIZES,
     prepare=_sizes,
 )

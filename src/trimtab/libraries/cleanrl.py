@@ -1,32 +1,76 @@
-"""CleanRL's ppo.py. `batch_size` is N × T; the value loss is half of the squared error."""
+"""CleanRL's ppo.py. `batch_size` is N × T; the value loss is half of the squared error.
+
+Its logs are TensorBoard's, with every episode and a table of hyperparameters as text.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import re
 
-from trimtab.libraries.translation_rules import Library, Translated, normalized, nothing, same, times, value_clip
+from trimtab.core import reading
+from trimtab.libraries.common.library import (
+    CLIPS_VALUE,
+    HALF_SQUARED,
+    PER_MINIBATCH,
+    STOPS_AT_TARGET,
+    Details,
+    Library,
+    LogFormat,
+    NetworkNames,
+    Sources,
+    absent,
+    same,
+    switch,
+)
+
+OPTIONS = {
+    **same("num_envs", "num_steps", "num_minibatches", "update_epochs", "learning_rate", "gamma", "gae_lambda"),
+    **same("ent_coef", "max_grad_norm", "total_timesteps", "seed", "env_id", "clip_coef"),
+    "anneal_lr": switch("anneal_lr", "linear", "constant").otherwise(True),
+    "norm_adv": PER_MINIBATCH.otherwise(True),
+    "clip_vloss": CLIPS_VALUE.otherwise(True),
+    "vf_coef": HALF_SQUARED.otherwise(0.5),
+    "target_kl": STOPS_AT_TARGET,
+    "batch_size": absent("it follows: num_envs × num_steps"),
+    "minibatch_size": absent("it follows from num_minibatches"),
+    "num_iterations": absent("it follows from total_timesteps"),
+}
 
 
-def _anneal(value: Any, to: Translated) -> None:
-    to.fields["anneal_lr"] = "linear" if value else "constant"
+def _details(sources: Sources) -> Details:
+    rows = re.findall(r"^\|(\w+)\|(.*)\|$", sources.texts.get("hyperparameters", ""), re.MULTILINE)
+    values = {name: reading.parse_yaml(text) for name, text in rows if name in OPTIONS and text != "None"}
+    steps, returns = sources.of("charts/episodic_return")
+    lengths = sources.of("charts/episodic_length")[1]
+    return Details(values, env_id=values.get("env_id"), returns=returns, steps=steps, lengths=lengths)
 
 
 LIBRARY = Library(
-    rules={
-        **{
-            name: same(name) for name in ("gamma", "gae_lambda", "ent_coef", "max_grad_norm", "total_timesteps", "seed")
-        },
-        **{name: same(name) for name in ("num_envs", "num_steps", "num_minibatches", "update_epochs", "learning_rate")},
-        **{name: same(name) for name in ("env_id", "clip_coef")},
-        "anneal_lr": _anneal,
-        "norm_adv": normalized,
-        "clip_vloss": value_clip,
-        "vf_coef": times("vf_coef", 0.5, "because its value loss is half of the squared error"),
-        "target_kl": times("target_kl", 1 / 1.5, "because here updates stop at 1.5 times it"),
-        "batch_size": nothing("it follows: num_envs × num_steps"),
-        "minibatch_size": nothing("it follows from num_minibatches"),
-        "num_iterations": nothing("it follows from total_timesteps"),
-    },
-    silent={"norm_adv": True, "clip_vloss": True, "anneal_lr": True, "vf_coef": 0.5},
+    name="cleanrl",
+    title="CleanRL",
+    options=OPTIONS,
     always=("time limits: the end of an episode like any other there; here values are bootstrapped beyond them",),
+    log=LogFormat(
+        marks=("losses/clipfrac", "losses/old_approx_kl", "charts/SPS"),
+        names={
+            "losses/clipfrac": "train/clip_fraction",
+            "losses/approx_kl": "train/approx_kl",
+            "losses/entropy": "train/entropy_loss",
+            "losses/explained_variance": "train/explained_variance",
+            "losses/value_loss": "train/value_loss",
+            "losses/policy_loss": "train/policy_gradient_loss",
+            "charts/learning_rate": "train/learning_rate",
+            "charts/SPS": "time/fps",
+        },
+        details=_details,
+        negated=frozenset({"losses/entropy"}),
+    ),
+    networks=(
+        NetworkNames("actor_mean", "critic", log_std=("actor_logstd",)),
+        NetworkNames("actor", "critic"),
+    ),
+    phrases={
+        "norm_reward": "gym.wrappers.NormalizeReward(env) in make_env",
+        "norm_obs": "gym.wrappers.NormalizeObservation(env) in make_env",
+    },
 )

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from trimtab.config.algorithms import ALGORITHMS
-from trimtab.libraries.translation_rules import Library, NoCounterpart, Translated, nothing, same, whole
+from trimtab.libraries.common.library import (
+    Library,
+    NoCounterpart,
+    Option,
+    Translated,
+    Values,
+    absent,
+    grouped,
+    read_by,
+    same,
+)
 
 PHASIC = ("policy_iterations", "aux_epochs", "aux_minibatch_size", "aux_learning_rate", "beta_clone")
 
@@ -29,7 +39,7 @@ def _penalty(value: Any, to: Translated) -> None:
         raise NoCounterpart("the penalty beside the clip, on ½ log² of the ratio, is not implemented; see surrogate kl")
 
 
-def _auxiliary_minibatch(values: dict[str, Any], to: Translated) -> None:
+def _auxiliary_minibatch(values: Values, to: Translated) -> None:
     """Counted in rows of nstep."""
     rows, steps = values.pop("aux_mbsize", None), values.get("nstep")
     if rows is not None and steps is not None:
@@ -38,7 +48,7 @@ def _auxiliary_minibatch(values: dict[str, Any], to: Translated) -> None:
 
 
 def _algorithm(to: Translated) -> None:
-    """An EWMA is told by its decay, phases by their epochs."""
+    """An EWMA is recognized by its decay, phases by their epochs."""
     if not to.fields.keys() & {"prox_com", "aux_epochs"}:
         return
     ewma, phasic = "prox_com" in to.fields, to.fields.get("aux_epochs", 1) > 0
@@ -50,51 +60,41 @@ def _algorithm(to: Translated) -> None:
         to.fields.pop("value_epochs", None)
 
 
+OPTIONS = {
+    **same("arch", "imp_samp_max", "beta_clone", "staleness", "seed"),
+    "num_envs": Option("num_envs", default=64),
+    "nstep": Option("num_steps", default=256),
+    "interacts_total": Option("total_timesteps", default=100_000_000),
+    "n_epoch_pi": Option("update_epochs", default=1),
+    "n_epoch_vf": Option("value_epochs", default=1),
+    "gamma": Option("gamma", default=0.999),
+    "lambda_": Option("gae_lambda", default=0.95),
+    "lr": Option("learning_rate", default=5e-4),
+    "beta1": Option("adam_beta1"),
+    "beta2": Option("adam_beta2"),
+    "nminibatch": Option("num_minibatches", default=8),
+    "clip_param": Option("clip_coef", default=0.2),
+    "kl_penalty": read_by(_penalty),
+    "kl_ewma_decay": read_by(_proximal_decay),
+    "adv_ewma_decay": read_by(_advantage_decay),
+    "n_pi": Option("policy_iterations", default=32),
+    "n_aux_epochs": Option("aux_epochs", default=6),
+    "aux_lr": Option("aux_learning_rate", default=5e-4),
+    "aux_mbsize": grouped().otherwise(4),
+    "aux_beta1": absent("both phases have the same β"),
+    "aux_beta2": absent("both phases have the same β"),
+    "vf_true_weight": absent("the value network's own loss has weight 1 in the auxiliary phase"),
+    "staleness_loss": Option(
+        "staleness_loss", values={"decoupled": "decoupled", "behavior": "behavior", "proximal": "recent"}
+    ),
+    "env_name": absent("give --env-id procgen/GAME-hard"),
+    "distribution_mode": absent("it is part of the environment's id here"),
+}
+
 LIBRARY = Library(
-    rules={
-        **{
-            name: same(name)
-            for name in ("arch", "num_envs", "gamma", "imp_samp_max", "beta_clone", "staleness", "seed")
-        },
-        "nstep": same("num_steps"),
-        "interacts_total": whole("total_timesteps"),
-        "n_epoch_pi": same("update_epochs"),
-        "n_epoch_vf": same("value_epochs"),
-        "lambda_": same("gae_lambda"),
-        "lr": same("learning_rate"),
-        "beta1": same("adam_beta1"),
-        "beta2": same("adam_beta2"),
-        "nminibatch": same("num_minibatches"),
-        "clip_param": same("clip_coef"),
-        "kl_penalty": _penalty,
-        "kl_ewma_decay": _proximal_decay,
-        "adv_ewma_decay": _advantage_decay,
-        "n_pi": same("policy_iterations"),
-        "n_aux_epochs": same("aux_epochs"),
-        "aux_lr": same("aux_learning_rate"),
-        "aux_beta1": nothing("both phases have the same β"),
-        "aux_beta2": nothing("both phases have the same β"),
-        "vf_true_weight": nothing("the value network's own loss has weight 1 in the auxiliary phase"),
-        "staleness_loss": lambda value, to: same("staleness_loss")({"proximal": "recent"}.get(value, value), to),
-        "env_name": nothing("give --env-id procgen/GAME-hard"),
-        "distribution_mode": nothing("it is part of the environment's id here"),
-    },
-    silent={
-        "num_envs": 64,
-        "nstep": 256,
-        "n_epoch_pi": 1,
-        "n_epoch_vf": 1,
-        "gamma": 0.999,
-        "lambda_": 0.95,
-        "lr": 5e-4,
-        "nminibatch": 8,
-        "clip_param": 0.2,
-        "n_pi": 32,
-        "n_aux_epochs": 6,
-        "aux_lr": 5e-4,
-        "aux_mbsize": 4,
-        "interacts_total": 100_000_000,
-    },
+    name="ppo-ewma",
+    title="ppo-ewma",
+    options=OPTIONS,
     fixed={
         "minibatch_by": "rows",
         "max_grad_norm": None,
@@ -104,7 +104,6 @@ LIBRARY = Library(
         "hidden_sizes": [256],
     },
     always=("num_envs: of each worker there; multiply by the workers",),
-    sizes=("aux_mbsize",),
     prepare=_auxiliary_minibatch,
     finish=_algorithm,
 )

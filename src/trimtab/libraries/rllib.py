@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from trimtab.config import ConfigError, nearest_divisors
-from trimtab.libraries.translation_rules import Library, Translated, nothing, same, step_size
+from trimtab.libraries.common.library import Library, Option, Translated, Values, absent, grouped
 
 
-def _sizes(values: dict[str, Any], to: Translated) -> None:
+def _sizes(values: Values, to: Translated) -> None:
     """N is the environments of all runners; train_batch_size is N × T, so T follows."""
     runners, each = values.pop("num_env_runners", 0), values.pop("num_envs_per_env_runner", 1)
     num_envs = to.fields["num_envs"] = max(1, int(runners)) * int(each)
@@ -32,39 +30,34 @@ def _whole_minibatches(to: Translated) -> None:
 
 
 LIBRARY = Library(
-    rules={
-        "gamma": same("gamma"),
-        "lr": step_size,
-        "lambda": same("gae_lambda"),
-        "lambda_": same("gae_lambda"),
-        "clip_param": same("clip_coef"),
-        "vf_clip_param": nothing("it caps the value loss; clip_vloss here clips the change of the prediction"),
-        "vf_loss_coeff": same("vf_coef"),
-        "entropy_coeff": same("ent_coef"),
-        "grad_clip": same("max_grad_norm"),
-        "num_epochs": same("update_epochs"),
-        "num_sgd_iter": same("update_epochs"),
-        "minibatch_size": same("minibatch_size"),
-        "sgd_minibatch_size": same("minibatch_size"),
-        "rollout_fragment_length": nothing("rows here have one length, which follows from train_batch_size"),
-        "kl_coeff": nothing("the penalty beside the clip is not implemented; surrogate kl is a penalty alone"),
-        "kl_target": nothing("the penalty beside the clip is not implemented"),
-        "use_gae": nothing("advantages always use it"),
-        "use_critic": nothing("there is always a critic"),
+    name="rllib",
+    title="RLlib",
+    options={
+        "num_env_runners": grouped(),
+        "num_envs_per_env_runner": grouped(),
+        "train_batch_size": grouped().otherwise(4000),
+        "train_batch_size_per_learner": grouped(),
+        "gamma": Option("gamma"),
+        "lr": Option("learning_rate", default=5e-5),
+        "lambda_": Option("gae_lambda", default=1.0),
+        "lambda": Option("gae_lambda"),
+        "clip_param": Option("clip_coef", default=0.3),
+        "vf_clip_param": absent("it caps the value loss; clip_vloss here clips the change of the prediction"),
+        "vf_loss_coeff": Option("vf_coef", default=1.0),
+        "entropy_coeff": Option("ent_coef", default=0.0),
+        "grad_clip": Option("max_grad_norm", default=None),
+        "num_epochs": Option("update_epochs", default=30),
+        "num_sgd_iter": Option("update_epochs"),
+        "minibatch_size": Option("minibatch_size", default=128),
+        "sgd_minibatch_size": Option("minibatch_size"),
+        "rollout_fragment_length": absent("rows here have one length, which follows from train_batch_size"),
+        "kl_coeff": absent("the penalty beside the clip is not implemented; surrogate kl is a penalty alone").otherwise(
+            0.2
+        ),
+        "kl_target": absent("the penalty beside the clip is not implemented"),
+        "use_gae": absent("advantages always use it"),
+        "use_critic": absent("there is always a critic"),
     },
-    silent={
-        "train_batch_size": 4000,
-        "minibatch_size": 128,
-        "num_epochs": 30,
-        "lr": 5e-5,
-        "lambda_": 1.0,
-        "clip_param": 0.3,
-        "vf_loss_coeff": 1.0,
-        "entropy_coeff": 0.0,
-        "grad_clip": None,
-        "kl_coeff": 0.2,
-    },
-    sizes=("num_env_runners", "num_envs_per_env_runner", "train_batch_size", "train_batch_size_per_learner"),
     prepare=_sizes,
     finish=_whole_minibatches,
 )

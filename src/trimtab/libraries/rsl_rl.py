@@ -1,61 +1,155 @@
-"""rsl_rl 5, of Isaac Lab and legged_gym. One order of minibatches serves all epochs there."""
+"""rsl_rl 5, of Isaac Lab and legged_gym. One order of minibatches serves all epochs there.
+
+Its logs are TensorBoard's, by iteration, with params/agent.yaml of Isaac Lab. There is no clip fraction and no KL; the
+adaptive learning rate, which follows the KL, stands in for them.
+"""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
-from trimtab.libraries.translation_rules import Library, Translated, activation, nothing, same, schedule, value_clip
+import numpy as np
+
+from trimtab.libraries.common.library import (
+    ACTIVATION,
+    CLIPS_VALUE,
+    Details,
+    Library,
+    LogFormat,
+    NetworkNames,
+    Option,
+    Sources,
+    Translated,
+    Values,
+    absent,
+    agent_yaml,
+    known_options,
+    read_by,
+    same,
+    switch,
+)
+
+COLLECTING = ("Perf/collection_time", "Perf/collection time")
+LEARNING = "Perf/learning_time"
 
 
 def _deviation(value: Any, to: Translated) -> None:
     to.fields["log_std_init"] = math.log(value)
 
 
+OPTIONS = {
+    "num_envs": Option("num_envs", default=4096),
+    "num_steps_per_env": Option("num_steps", default=24),
+    "num_learning_epochs": Option("update_epochs", default=5),
+    "num_mini_batches": Option("num_minibatches", default=4),
+    "max_iterations": absent("give total_timesteps: iterations × num_envs × num_steps_per_env"),
+    "clip_param": Option("clip_coef", default=0.2),
+    "gamma": Option("gamma", default=0.99),
+    "lam": Option("gae_lambda", default=0.95),
+    "value_loss_coef": Option("vf_coef", default=1.0),
+    "entropy_coef": Option("ent_coef", default=0.01),
+    "learning_rate": Option("learning_rate", default=1e-3),
+    "max_grad_norm": Option("max_grad_norm", default=1.0),
+    "use_clipped_value_loss": CLIPS_VALUE.otherwise(True),
+    "schedule": Option("anneal_lr", values={"adaptive": "adaptive", "fixed": "constant"}, default="adaptive"),
+    "desired_kl": Option("desired_kl", default=0.01),
+    "activation": ACTIVATION.otherwise("elu"),
+    "hidden_dims": Option("hidden_sizes"),
+    "actor_hidden_dims": Option("hidden_sizes"),
+    "critic_hidden_dims": absent("both networks have the widths of hidden_sizes"),
+    "init_noise_std": read_by(_deviation),
+    "init_std": read_by(_deviation),
+    "obs_normalization": Option("norm_obs"),
+    "actor_obs_normalization": Option("norm_obs"),
+    "empirical_normalization": Option("norm_obs"),
+    "normalize_advantage_per_mini_batch": switch("norm_adv", "minibatch", "batch"),
+    **same("seed"),
+}
+
+
+def _settings(values: Values, env_id: str | None = None) -> Values:
+    """Hyperparameters of Isaac Lab's agent.yaml: `policy` up to rsl_rl 3, `actor` with its distribution since 4."""
+    actor = values.get("actor")
+    distribution = actor.get("distribution_cfg") if isinstance(actor, dict) else None
+    tables = (values.get("algorithm"), values.get("policy"), actor, distribution)
+    found = known_options(OPTIONS, values, *tables)
+    return {name: value for name, value in found.items() if not isinstance(value, dict)}
+
+
+def _details(sources: Sources) -> Details:
+    agent = agent_yaml(sources.folder)
+    values, batch = _settings(agent), _batch(sources)
+    if "num_steps_per_env" in values and batch:
+        values.setdefault("num_envs", max(1, round(batch / values["num_steps_per_env"])))
+    return Details(values, batch, env_id=agent.get("experiment_name"))
+
+
+def _batch(sources: Sources) -> int | None:
+    """Samples of an iteration: steps per second times the seconds it took."""
+    collecting, learning, speed = (sources.of(*tags)[1] for tags in (COLLECTING, (LEARNING,), ("Perf/total_fps",)))
+    if not min(len(collecting), len(learning), len(speed)):
+        return None
+    return round(float(np.median(speed * (collecting + learning))))
+
+
+def _beside(file: Path) -> Values:
+    return _settings(agent_yaml(file.parent))
+
+
 LIBRARY = Library(
-    rules={
-        **{name: same(name) for name in ("gamma", "learning_rate", "max_grad_norm", "desired_kl", "seed", "num_envs")},
-        "num_steps_per_env": same("num_steps"),
-        "num_learning_epochs": same("update_epochs"),
-        "num_mini_batches": same("num_minibatches"),
-        "max_iterations": nothing("give total_timesteps: iterations × num_envs × num_steps_per_env"),
-        "clip_param": same("clip_coef"),
-        "lam": same("gae_lambda"),
-        "value_loss_coef": same("vf_coef"),
-        "entropy_coef": same("ent_coef"),
-        "use_clipped_value_loss": value_clip,
-        "schedule": schedule,
-        "activation": activation,
-        "hidden_dims": same("hidden_sizes"),
-        "actor_hidden_dims": same("hidden_sizes"),
-        "critic_hidden_dims": nothing("both networks have the widths of hidden_sizes"),
-        "init_noise_std": _deviation,
-        "init_std": _deviation,
-        "obs_normalization": same("norm_obs"),
-        "empirical_normalization": same("norm_obs"),
-        "normalize_advantage_per_mini_batch": lambda value, to: same("norm_adv")("minibatch" if value else "batch", to),
-    },
-    silent={
-        "num_envs": 4096,
-        "num_steps_per_env": 24,
-        "num_learning_epochs": 5,
-        "num_mini_batches": 4,
-        "clip_param": 0.2,
-        "gamma": 0.99,
-        "lam": 0.95,
-        "value_loss_coef": 1.0,
-        "entropy_coef": 0.01,
-        "learning_rate": 1e-3,
-        "max_grad_norm": 1.0,
-        "use_clipped_value_loss": True,
-        "schedule": "adaptive",
-        "desired_kl": 0.01,
-        "activation": "elu",
-    },
+    name="rsl_rl",
+    title="rsl_rl",
+    options=OPTIONS,
     fixed={"adam_eps": 1e-8},
     always=(
-        "anneal_lr: the KL has 1e-5 inside its logarithm there, so a policy that has not moved raises the step size",
+        "anneal_lr: the KL has 1e-5 inside its logarithm there, so a policy that has not moved raises the learning "
+        "rate",
         "minibatches: one order for all epochs of an iteration there, a new one for each here",
         "time limits: the end of an episode, with the value of its last observation there; of the true next one here",
+    ),
+    settings=_settings,
+    beside=_beside,
+    log=LogFormat(
+        marks=("Loss/surrogate", "Perf/total_fps", "Policy/mean_noise_std"),
+        names={
+            "Loss/value": "train/value_loss",
+            "Loss/value_function": "train/value_loss",
+            "Loss/surrogate": "train/policy_gradient_loss",
+            "Loss/entropy": "train/entropy_loss",
+            "Loss/learning_rate": "train/learning_rate",
+            "Policy/mean_std": "train/std",
+            "Policy/mean_noise_std": "train/std",
+            "Perf/total_fps": "time/fps",
+            "Train/mean_reward": "rollout/ep_rew_mean",
+            "Train/mean_episode_length": "rollout/ep_len_mean",
+        },
+        details=_details,
+        negated=frozenset({"Loss/entropy"}),
+        axis="iterations",
+    ),
+    networks=(
+        NetworkNames(
+            policy="actor_state_dict.mlp",
+            value="critic_state_dict.mlp",
+            log_std=("actor_state_dict.distribution.log_std_param",),
+            std=("actor_state_dict.distribution.std_param",),
+            observed=("actor_state_dict.obs_normalizer",),
+            observed_by_critic=("critic_state_dict.obs_normalizer",),
+        ),
+        NetworkNames(
+            policy="actor",
+            value="critic",
+            log_std=("log_std",),
+            std=("std",),
+            observed=("actor_obs_normalizer", "obs_norm_state_dict"),
+            observed_by_critic=(
+                "critic_obs_normalizer",
+                "critic_obs_norm_state_dict",
+                "privileged_obs_norm_state_dict",
+            ),
+            needs_spread=True,
+        ),
     ),
 )

@@ -1,19 +1,55 @@
-"""Stable-Baselines3 2.9, and RL Zoo's files. `batch_size` is the minibatch; the value loss is the squared error."""
+"""Stable-Baselines3 2.9, and RL Zoo's files. `batch_size` is the minibatch; the value loss is the squared error.
+
+Its logs are progress.csv or TensorBoard's, with Monitor's files, saved models and evaluations beside them.
+"""
 
 from __future__ import annotations
 
+import math
 import re
+from pathlib import Path
 from typing import Any
 
-from trimtab.libraries.translation_rules import Library, Translated, normalized, nothing, same, step_size, whole
+import numpy as np
+
+from trimtab.advise.evidence import NO_NUMBERS, Action, Numbers
+from trimtab.core import reading
+from trimtab.core.errors import UnreadableFile
+from trimtab.libraries.common.library import (
+    PER_MINIBATCH,
+    Details,
+    Library,
+    LogFormat,
+    NetworkNames,
+    Option,
+    Sources,
+    Translated,
+    Values,
+    absent,
+    read_by,
+    same,
+)
+
+SAME = ("approx_kl", "clip_fraction", "entropy_loss", "explained_variance", "learning_rate", "policy_gradient_loss")
+UPDATES, RANGE = "train/n_updates", "train/clip_range"
+ACTIVATIONS = ("tanh", "relu", "elu", "silu", "gelu")
+READ = {"net_arch", "pi", "vf", "activation_fn", "log_std_init", "ortho_init"}  # out of policy_kwargs
+SCHEDULES = (("learning_rate", "lr_schedule"), ("clip_range", "clip_range"), ("clip_range_vf", "clip_range_vf"))
 
 
-def _clip(value: Any, to: Translated) -> None:
-    """A number, or RL Zoo's lin_0.2: linear to 0."""
-    text = str(value)
-    to.fields["clip_coef"] = float(text.removeprefix("lin_"))
-    if text.startswith("lin_"):
-        to.fields["clip_anneal"] = "linear"
+# Options ----------------------------------------------------------------------------------------------------
+
+
+def _scheduled(name: str, falling: str) -> Option:
+    """A number, or RL Zoo's lin_3e-4, which falls linearly to 0."""
+
+    def read(value: Any, to: Translated) -> None:
+        text = str(value)
+        to.fields[name] = float(text.removeprefix("lin_"))
+        if text.startswith("lin_"):
+            to.fields[falling] = "linear"
+
+    return Option(name, read=read)
 
 
 def _value_clip(value: Any, to: Translated) -> None:
@@ -23,12 +59,8 @@ def _value_clip(value: Any, to: Translated) -> None:
 
 def _vec_normalize(value: Any, to: Translated) -> None:
     """RL Zoo: true, or the keyword arguments of VecNormalize as text."""
-    text = str(value)
-    to.fields["norm_obs"] = bool(value) and not re.search(r"norm_obs['\"]?\s*[:=]\s*False", text)
-    to.fields["norm_reward"] = bool(value) and not re.search(r"norm_reward['\"]?\s*[:=]\s*False", text)
-
-
-READ = {"net_arch", "pi", "vf", "activation_fn", "log_std_init", "ortho_init"}  # out of policy_kwargs
+    for name in ("norm_obs", "norm_reward"):
+        to.fields[name] = bool(value) and not re.search(rf"{name}['\"]?\s*[:=]\s*False", str(value))
 
 
 def _policy_kwargs(value: Any, to: Translated) -> None:
@@ -39,11 +71,11 @@ def _policy_kwargs(value: Any, to: Translated) -> None:
         to.fields["hidden_sizes"] = widths[0]
         if any(other != widths[0] for other in widths):
             to.notes.append(f"hidden_sizes: {widths} there; both networks have those of the policy here")
-    for name in ("tanh", "relu", "elu", "silu", "gelu"):
+    for name in ACTIVATIONS:
         if re.search(rf"activation_fn[^,)]*\b{name}\b", text, re.IGNORECASE):
             to.fields["activation"] = name
     if "activation_fn" in text and "activation" not in to.fields:
-        to.left_out["policy_kwargs: activation_fn"] = "not one of the activations here"
+        to.left_out["policy_kwargs: activation_fn"] = "trimtab does not have this activation"
     deviation = re.search(r"log_std_init['\"]?\s*[:=]\s*(-?[\d.]+)", text)
     if deviation:
         to.fields["log_std_init"] = float(deviation[1])
@@ -56,37 +88,194 @@ def _policy_kwargs(value: Any, to: Translated) -> None:
         to.left_out["policy_kwargs"] = f"{text!r} cannot be read"
 
 
+def _whole_batch(to: Translated) -> None:
+    """A minibatch larger than the batch is the whole batch."""
+    size, sizes = to.fields.get("minibatch_size"), [to.fields.get(name) for name in ("num_envs", "num_steps")]
+    if isinstance(size, int) and all(isinstance(n, int) for n in sizes) and size > math.prod(sizes):
+        to.fields["minibatch_size"] = math.prod(sizes)
+        to.notes.append(f"minibatch_size: batch_size {size} is more than the batch, so the whole batch is used")
+
+
+OPTIONS = {
+    **same("gamma", "gae_lambda", "max_grad_norm", "total_timesteps", "seed", "vf_coef", "target_kl"),
+    "n_envs": Option("num_envs", default=1),
+    "n_steps": Option("num_steps", default=2048),
+    "batch_size": Option("minibatch_size", default=64),
+    "n_epochs": Option("update_epochs", default=10),
+    "n_timesteps": Option("total_timesteps"),
+    "learning_rate": _scheduled("learning_rate", "anneal_lr").otherwise(3e-4),
+    "clip_range": _scheduled("clip_coef", "clip_anneal"),
+    "clip_range_vf": Option("clip_vloss", read=_value_clip),
+    "ent_coef": Option("ent_coef", default=0.0),
+    "normalize_advantage": PER_MINIBATCH.otherwise(True),
+    "normalize": read_by(_vec_normalize),
+    "policy_kwargs": read_by(_policy_kwargs),
+    "policy": absent("the network follows from the observation and --network"),
+    "use_sde": absent("state-dependent exploration is not implemented"),
+    "sde_sample_freq": absent("state-dependent exploration is not implemented"),
+    "env_wrapper": absent("wrappers are Python code; register the wrapped environment"),
+    "vec_env_wrapper": absent("wrappers are Python code; register the wrapped environment"),
+    "frame_stack": absent("frames are not stacked"),
+    "env_kwargs": absent("give --env-kwargs"),
+    "callback": absent("callbacks are Python code"),
+}
+
+
+# Logs -------------------------------------------------------------------------------------------------------
+
+
+def _details(sources: Sources) -> Details:
+    """Hyperparameters as a saved model has them, else as far as the records show them."""
+    tag = "rollout/ep_rew_mean" if "rollout/ep_rew_mean" in sources.scalars else "time/fps"
+    at = sources.of(tag)[0]
+    details = Details(_recorded(sources), int(np.median(np.diff(at))) if len(at) > 1 else None)
+    for model in sorted(sources.folder.glob("*.zip"), key=lambda file: file.stat().st_mtime):
+        hyperparameters, action = saved_model(model)
+        details.hyperparameters |= hyperparameters
+        details.action = action or details.action
+    _add_episodes(sorted(sources.folder.glob("*monitor.csv")), details)
+    evaluations = sources.folder / "evaluations.npz"
+    if evaluations.is_file():
+        details.evaluations = _evaluations(evaluations)
+    return details
+
+
+def _recorded(sources: Sources) -> Values:
+    """What the records themselves show: the epochs on a batch, the learning rate and the range of the clip."""
+    values: Values = {}
+    updates = sources.of(UPDATES)[1]
+    if len(updates) > 1:
+        values["n_epochs"] = max(1, round(float(np.median(np.diff(updates)))))
+    for tag, name in (("train/learning_rate", "learning_rate"), (RANGE, "clip_range")):
+        recorded = sources.of(tag)[1]
+        if len(recorded):
+            falls = "lin_" if recorded[-1] < 0.5 * recorded[0] else ""
+            values[name] = f"{falls}{float(recorded[0])!r}"
+    return values
+
+
+def _evaluations(file: Path) -> Numbers:
+    """The mean return of every evaluation that EvalCallback saved; none where that cannot be read."""
+    try:
+        results = reading.read_npz(file, "results")
+    except UnreadableFile as error:
+        reading.report(f"{error}; its evaluations are left out")
+        return NO_NUMBERS
+    numbers = results is not None and results.dtype.kind in "fiu" and results.ndim == 2 and results.shape[1] > 0
+    return np.asarray(results, float).mean(axis=1) if numbers else NO_NUMBERS
+
+
+def saved_model(file: Path) -> tuple[Values, Action | None]:
+    """What a saved model says as plain JSON; what it pickles is not opened.
+
+    Args:
+        file: a .zip that `model.save` wrote, or any other archive.
+
+    Returns:
+        Hyperparameters and the action space; nothing for another archive.
+    """
+    try:
+        text = reading.read_zip_member(file, "data")
+        data = reading.parse_json(text) if text is not None else None
+    except (UnreadableFile, ValueError) as error:
+        reading.report(f"{error}; the saved model is left out")
+        return {}, None
+    if not isinstance(data, dict) or "n_steps" not in data:
+        return {}, None
+    return _hyperparameters(data), _action(data.get("action_space"))
+
+
+def _action(space: Any) -> Action | None:
+    """The actions of a Gymnasium space as Stable-Baselines3 writes it in JSON."""
+    if not isinstance(space, dict):
+        return None
+    if "n" in space:
+        digits = re.sub(r"\D", "", str(space["n"])[:20])
+        return Action("discrete", int(digits)) if digits and int(digits) else None
+    shape = space.get("_shape")
+    sizes = isinstance(shape, list) and 0 < len(shape) < 9 and all(type(n) is int and 0 < n < 10**6 for n in shape)
+    return Action("continuous", math.prod(shape)) if sizes else None
+
+
+def _hyperparameters(data: Values) -> Values:
+    values: Values = {k: v for k, v in data.items() if k in OPTIONS and isinstance(v, int | float | bool)}
+    values["total_timesteps"] = data.get("_total_timesteps", 0)
+    kwargs = data.get("policy_kwargs")
+    activation = kwargs.get("activation_fn") if isinstance(kwargs, dict) else None  # as text, beside what is pickled
+    values |= {"policy_kwargs": {"activation_fn": activation}} if isinstance(activation, str) else {}
+    for name, key in SCHEDULES:
+        text = str((data.get(key) or {}).get("value_schedule")) if isinstance(data.get(key), dict) else ""
+        if number := re.search(r"(?:Constant|Linear)Schedule\((?:val|start)=([^,)]+)", text):
+            values[name] = f"{'lin_' if 'Linear' in text else ''}{number[1]}"
+    return values
+
+
+def _add_episodes(files: list[Path], details: Details) -> None:
+    """Single episodes out of Monitor's files, one for each environment; steps of all environments together."""
+    parts = []
+    for file in files:
+        try:
+            details.env_id = _id_in(file) or details.env_id
+            episodes = np.array(reading.read_csv_rows(file, _episode), float).reshape(-1, 2)
+        except UnreadableFile as error:
+            reading.report(f"{error}; its episodes are left out")
+            continue
+        parts.append(np.column_stack([np.cumsum(episodes[:, 1]) * len(files), episodes]))
+    if parts and len(rows := np.concatenate(parts)):
+        rows = rows[np.lexsort(rows.T[::-1])]
+        details.steps, details.returns, details.lengths = rows[:, 0].astype(int), rows[:, 1], rows[:, 2].astype(int)
+
+
+def _id_in(file: Path) -> str | None:
+    """The environment that the first line of a Monitor file names."""
+    with reading.open_regular(file) as lines:
+        header = lines.readline(reading.MOST_LINE)
+    try:
+        about = reading.parse_json(header[1:]) if header.startswith(b"#") else {}
+    except ValueError:
+        reading.report(f"{file}: its first line is damaged; the environment is not known from it")
+        return None
+    name = about.get("env_id") if isinstance(about, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _episode(row: dict[str, str]) -> tuple[float, float]:
+    """Return and length of an episode; ValueError for what is none."""
+    total, length = float(row.get("r", "")), int(row.get("l", ""))
+    if not math.isfinite(total) or not 0 < length < 2**53:
+        raise ValueError
+    return total, float(length)
+
+
 LIBRARY = Library(
-    rules={
-        **{
-            name: same(name) for name in ("gamma", "gae_lambda", "ent_coef", "max_grad_norm", "total_timesteps", "seed")
+    name="sb3",
+    title="Stable-Baselines3",
+    options=OPTIONS,
+    finish=_whole_batch,
+    beside=lambda file: saved_model(file)[0],
+    log=LogFormat(
+        marks=(UPDATES, RANGE, "train/clip_fraction"),
+        names={
+            **{f"train/{name}": f"train/{name}" for name in (*SAME, "value_loss")},
+            **{f"rollout/ep_{name}_mean": f"rollout/ep_{name}_mean" for name in ("rew", "len")},
+            "time/fps": "time/fps",
         },
-        "n_envs": same("num_envs"),
-        "n_steps": same("num_steps"),
-        "batch_size": same("minibatch_size"),
-        "n_epochs": same("update_epochs"),
-        "n_timesteps": whole("total_timesteps"),
-        "learning_rate": step_size,
-        "clip_range": _clip,
-        "clip_range_vf": _value_clip,
-        "vf_coef": same("vf_coef"),
-        "target_kl": same("target_kl"),
-        "normalize_advantage": normalized,
-        "normalize": _vec_normalize,
-        "policy_kwargs": _policy_kwargs,
-        "policy": nothing("the network follows from the observation and --network"),
-        "use_sde": nothing("state-dependent exploration is not implemented"),
-        "sde_sample_freq": nothing("state-dependent exploration is not implemented"),
-        "env_wrapper": nothing("wrappers are Python code; register the wrapped environment"),
-        "frame_stack": nothing("frames are not stacked"),
-    },
-    silent={
-        "n_envs": 1,
-        "n_steps": 2048,
-        "batch_size": 64,
-        "n_epochs": 10,
-        "learning_rate": 3e-4,
-        "ent_coef": 0.0,
-        "normalize_advantage": True,
+        details=_details,
+        traces=("monitor.csv", "*.monitor.csv"),
+    ),
+    networks=(
+        NetworkNames(
+            policy="mlp_extractor.policy_net",
+            value="mlp_extractor.value_net",
+            policy_head="action_net",
+            value_head="value_net",
+            log_std=("log_std",),
+        ),
+    ),
+    phrases={
+        "norm_reward": "VecNormalize(norm_reward=True)",
+        "norm_obs": "VecNormalize(norm_obs=True)",
+        "anneal_lr": "learning_rate=lambda left: {learning_rate:g} * left",
+        "adam_beta2": "policy_kwargs=dict(optimizer_kwargs=dict(betas=({adam_beta1:g}, {value:g})))",
     },
 )

@@ -1,23 +1,48 @@
-"""skrl 2, of Isaac Lab: the fields of PPO_CFG, or of `agent` in its YAML. The value loss is the squared error."""
+"""skrl 2, of Isaac Lab: the fields of PPO_CFG, or of `agent` in its YAML. The value loss is the squared error.
+
+Its logs are TensorBoard's, over calls of the vector environment, with params/agent.yaml of Isaac Lab. There is no clip
+fraction and no KL; an adaptive learning rate, which follows the KL, stands in for them. The recorded losses of entropy
+and values have been multiplied by their coefficients.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from trimtab.libraries.translation_rules import Library, NoCounterpart, Translated, nothing, same, times
+import numpy as np
+
+from trimtab.libraries.common.library import (
+    STOPS_AT_TARGET,
+    Details,
+    Library,
+    LogFormat,
+    NetworkNames,
+    NoCounterpart,
+    Option,
+    Sources,
+    Translated,
+    Values,
+    absent,
+    agent_yaml,
+    grouped,
+    known_options,
+    read_by,
+    same,
+)
 
 KL_THRESHOLD = 0.008  # KLAdaptiveLR's own
+RATE = "Learning / Learning rate"
 
 
-def _prepare(values: dict[str, Any], to: Translated) -> None:
-    """Version 1 has a switch for the clip of values; a scheduler's settings follow its name."""
+def _clipped_values(values: Values, to: Translated) -> None:
+    """Version 1 has a switch for the clip of values."""
     if "clip_predicted_values" in values and not values.pop("clip_predicted_values"):
         values["value_clip"] = 0.0
-    if "learning_rate_scheduler_kwargs" in values:
-        values["learning_rate_scheduler_kwargs"] = values.pop("learning_rate_scheduler_kwargs")
 
 
-def _learned_rate(value: Any, to: Translated) -> None:
+def _learning_rate(value: Any, to: Translated) -> None:
     """One; of two, the first, which both networks are trained with."""
     to.fields["learning_rate"] = float(value[0] if isinstance(value, list | tuple) else value)
 
@@ -32,77 +57,120 @@ def _scheduler(value: Any, to: Translated) -> None:
         raise NoCounterpart("not one of the schedules here; see anneal_lr")
 
 
-def _scheduled(value: Any, to: Translated) -> None:
-    """The settings of KLAdaptiveLR."""
+def _scheduler_settings(value: Any, to: Translated) -> None:
     if to.fields.get("anneal_lr") == "adaptive" and isinstance(value, dict):
         to.fields["desired_kl"] = value.get("kl_threshold", KL_THRESHOLD)
+
+
+def _positive(option: Option) -> Option:
+    """An option for which 0 means off."""
+    return replace(option, read=lambda value, to: option.carry_over(value, to) if value > 0 else None)
 
 
 def _gradient_norm(value: Any, to: Translated) -> None:
     to.fields["max_grad_norm"] = value if value > 0 else None
 
 
-def _value_clip(value: Any, to: Translated) -> None:
-    if value > 0:
-        to.fields["clip_vloss"] = value
-
-
-def _stop(value: Any, to: Translated) -> None:
-    if value > 0:
-        times("target_kl", 1 / 1.5, "because here updates stop at 1.5 times it")(value, to)
+def _is_given(value: Any) -> bool:
+    return bool(value) and str(value).lower() != "none"
 
 
 def _values(value: Any, to: Translated) -> None:
-    to.fields["norm_value"] = "popart" if value and str(value).lower() != "none" else "none"
+    to.fields["norm_value"] = "popart" if _is_given(value) else "none"
 
 
 def _observations(value: Any, to: Translated) -> None:
-    to.fields["norm_obs"] = bool(value) and str(value).lower() != "none"
+    to.fields["norm_obs"] = _is_given(value)
+
+
+OPTIONS = {
+    "num_envs": Option("num_envs"),
+    "rollouts": Option("num_steps", default=16),
+    "learning_epochs": Option("update_epochs", default=8),
+    "mini_batches": Option("num_minibatches", default=2),
+    "discount_factor": Option("gamma", default=0.99),
+    "gae_lambda": Option("gae_lambda", default=0.95),
+    "lambda": Option("gae_lambda"),
+    "learning_rate": Option("learning_rate", read=_learning_rate, default=1e-3),
+    "learning_rate_scheduler": read_by(_scheduler),
+    "learning_rate_scheduler_kwargs": read_by(_scheduler_settings),
+    "observation_preprocessor": read_by(_observations),
+    "state_preprocessor": read_by(_observations),
+    "value_preprocessor": read_by(_values),
+    "grad_norm_clip": Option("max_grad_norm", read=_gradient_norm, default=0.5),
+    "ratio_clip": Option("clip_coef", default=0.2),
+    "clip_predicted_values": grouped(),
+    "value_clip": _positive(Option("clip_vloss")).otherwise(0.2),
+    "entropy_loss_scale": Option("ent_coef", default=0.0),
+    "value_loss_scale": Option("vf_coef", default=2.5),
+    "kl_threshold": _positive(STOPS_AT_TARGET),
+    "time_limit_bootstrap": absent("values are always bootstrapped beyond time limits here"),
+    "rewards_shaper_scale": absent("rewards are not multiplied; norm_reward scales them by what is seen"),
+    **same("seed"),
+}
+
+
+def _settings(values: Values, env_id: str | None = None) -> Values:
+    """Hyperparameters of its YAML, which Isaac Lab writes to agent.yaml."""
+    return known_options(OPTIONS, values, values.get("agent"))
+
+
+def _details(sources: Sources) -> Details:
+    agent = agent_yaml(sources.folder)
+    values, rates = _settings(agent), sources.of(RATE)[1]
+    if "learning_rate_scheduler" not in values and (np.diff(rates) > 0).any():
+        values["learning_rate_scheduler"] = "KLAdaptiveLR"
+    experiment = (agent.get("agent") or {}).get("experiment") or {}
+    return Details(values, env_id=experiment.get("directory"))
+
+
+def _beside(file: Path) -> Values:
+    return _settings(agent_yaml(file.parent))
 
 
 LIBRARY = Library(
-    rules={
-        **{name: same(name) for name in ("gae_lambda", "seed", "num_envs")},
-        "rollouts": same("num_steps"),
-        "learning_epochs": same("update_epochs"),
-        "mini_batches": same("num_minibatches"),
-        "discount_factor": same("gamma"),
-        "lambda": same("gae_lambda"),
-        "learning_rate": _learned_rate,
-        "learning_rate_scheduler": _scheduler,
-        "learning_rate_scheduler_kwargs": _scheduled,
-        "observation_preprocessor": _observations,
-        "state_preprocessor": _observations,
-        "value_preprocessor": _values,
-        "grad_norm_clip": _gradient_norm,
-        "ratio_clip": same("clip_coef"),
-        "value_clip": _value_clip,
-        "entropy_loss_scale": same("ent_coef"),
-        "value_loss_scale": same("vf_coef"),
-        "kl_threshold": _stop,
-        "time_limit_bootstrap": nothing("values are always bootstrapped beyond time limits here"),
-        "rewards_shaper_scale": nothing("rewards are not multiplied; norm_reward scales them by what is seen"),
-    },
-    silent={
-        "rollouts": 16,
-        "learning_epochs": 8,
-        "mini_batches": 2,
-        "discount_factor": 0.99,
-        "gae_lambda": 0.95,
-        "learning_rate": 1e-3,
-        "grad_norm_clip": 0.5,
-        "ratio_clip": 0.2,
-        "value_clip": 0.2,
-        "entropy_loss_scale": 0.0,
-        "value_loss_scale": 2.5,
-    },
+    name="skrl",
+    title="skrl",
+    options=OPTIONS,
     fixed={"adam_eps": 1e-8, "norm_adv": "batch"},
-    sizes=("clip_predicted_values",),
-    prepare=_prepare,
     always=(
         "clip_vloss: the clipped prediction alone makes the loss there, the larger of both losses here",
-        "anneal_lr: an adaptive step size is moved once an epoch there and down to 1e-6, by minibatch and 1e-5 here",
+        "anneal_lr: an adaptive learning rate is moved once an epoch there and down to 1e-6, by minibatch and 1e-5 "
+        "here",
         "time limits: without time_limit_bootstrap the next episode's first value stands in for the last one's next "
         "there; the true next one here",
     ),
+    prepare=_clipped_values,
+    settings=_settings,
+    beside=_beside,
+    log=LogFormat(
+        marks=("Loss / Policy loss",),
+        names={
+            "Loss / Policy loss": "train/policy_gradient_loss",
+            "Loss / Value loss": "train/value_loss",
+            "Policy / Standard deviation": "train/std",
+            RATE: "train/learning_rate",
+            "Reward / Total reward (mean)": "rollout/ep_rew_mean",
+            "Episode / Total timesteps (mean)": "rollout/ep_len_mean",
+        },
+        details=_details,
+        axis="calls",
+        rates=(1e-6, 1e-2),
+    ),
+    networks=(
+        NetworkNames(
+            policy="net_container",
+            value="value.net_container",
+            log_std=("log_std_parameter",),
+            observed=("observation_preprocessor", "state_preprocessor"),
+            observed_by_critic=("observation_preprocessor", "state_preprocessor"),
+            values="value_preprocessor",
+        ),
+    ),
+    phrases={
+        "norm_obs": "observation_preprocessor: RunningStandardScaler",
+        "norm_value": "value_preprocessor: RunningStandardScaler",
+        "anneal_lr": "learning_rate_scheduler: KLAdaptiveLR",
+    },
+    activation_known=False,
 )

@@ -36,7 +36,7 @@ def doctor(argv: list[str]) -> int:
         return _cheatsheet(output.json, arguments.page)
     if arguments.run is None:
         fail("name a run directory, for example: trimtab doctor runs/CartPole-v1/ppo-seed1-1")
-    from trimtab.libraries.logs import is_log
+    from trimtab.libraries.common.foreign_log import is_log
     from trimtab.training.records import RunDir
 
     if not RunDir.began(arguments.run) and is_log(arguments.run):
@@ -60,8 +60,8 @@ def _of_run(path: str) -> tuple[Diagnosis, Callable[[], dict[str, Any]], Path]:
 
 
 def _of_log(path: str, hyperparameters: list[str]) -> tuple[Diagnosis, Callable[[], dict[str, Any]], Path]:
-    from trimtab.libraries.log_doctor import described_log, diagnose_log
-    from trimtab.libraries.logs import read_log
+    from trimtab.libraries.common.foreign_log import read_log
+    from trimtab.libraries.common.log_doctor import described_log, diagnose_log
 
     log = read_log(path, pairs(hyperparameters))
     diagnosis = diagnose_log(log)

@@ -23,7 +23,6 @@ import yaml
 from trimtab.core import reading, trust
 from trimtab.core.fields import ConfigError, base_of, choices_of, element_of, optional, types_of
 from trimtab.core.wording import nearest, plain
-from trimtab.libraries.option_names import here
 
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 
@@ -69,7 +68,9 @@ class Parser(argparse.ArgumentParser):
 
     def _refuse(self, flag: str) -> NoReturn:
         options = [o for action in self._actions for o in action.option_strings if o.startswith("--")]
-        if (name := here(flag, options)) is not None:
+        from trimtab.libraries.common.translation import option_here  # late: no other start of a command needs it
+
+        if (name := option_here(flag, options)) is not None:
             fail(f"{flag}: no such option; here: {name}")
         close = nearest(flag, options)
         fail(f"{flag}: no such option; nearest: {', '.join(close) or 'see --help'}")

@@ -15,11 +15,9 @@ from trimtab.config import ConfigError
 from trimtab.config.keywords import Fields
 from trimtab.core import trust
 from trimtab.core.json_values import to_json
-from trimtab.libraries.log_doctor import diagnose_log
-from trimtab.libraries.logs import is_log, read_log
+from trimtab.libraries.common.log_doctor import diagnose_place
 from trimtab.operations.source import Place, Source, configure, is_quiet, run_of
 from trimtab.training.progress import Progress
-from trimtab.training.records import RunDir
 from trimtab.training.run import Run
 
 if TYPE_CHECKING:
@@ -176,15 +174,18 @@ def probe(
         )
 
 
-def diagnose(run: Run | Place, hyperparameters: dict[str, Any] | None = None) -> diagnosis.Diagnosis:
+def diagnose(
+    run: Run | Place, hyperparameters: dict[str, Any] | None = None
+) -> diagnosis.Diagnosis | diagnosis.FolderDiagnosis:
     """What a run's records say, by every rule that applies to it, and the next thing to try.
 
-    `run` may be the log of a run of SB3, CleanRL, rsl_rl, skrl or rl_games: its directory, progress.csv or TensorBoard
-    events. `hyperparameters` are what such a log does not say, by the names they have there.
+    `run` may be the log of a run of SB3, CleanRL, rsl_rl, skrl or rl_games: its directory, progress.csv, TensorBoard
+    events or saved model; or a folder of runs and logs. `hyperparameters` are what such a log does not say, by the
+    names they have there.
     """
     trust.trust_named((hyperparameters or {}).get("env_id"))
-    if isinstance(run, str | PathLike) and not RunDir.began(run) and is_log(run):
-        return diagnose_log(read_log(run, hyperparameters))
+    if isinstance(run, str | PathLike):
+        return diagnose_place(run, hyperparameters)
     if hyperparameters:
         raise ConfigError("hyperparameters", hyperparameters, "a run of this library knows its own; leave them out")
     return diagnosis.diagnose(run_of(run))

@@ -9,7 +9,8 @@ from trimtab.advise import planning as planning
 from trimtab.advise import rescaling as rescaling
 from trimtab.config import Config
 from trimtab.config.keywords import Fields
-from trimtab.libraries import translation as translating
+from trimtab.libraries.common import translation as translating
+from trimtab.libraries.common.library import Translated
 from trimtab.operations.source import Source, configure, refuse_constructor, run_of
 from trimtab.training.records import RunDir
 from trimtab.training.run import Run
@@ -69,7 +70,7 @@ def plan(source: Source, *, preset: str | None = None, **fields: Unpack[Fields])
     return planning.plan(configure(source, preset=preset, **fields))
 
 
-def translate(library: str, fields: dict[str, Any], *, defaults: bool = True) -> translating.Translated:
+def translate(library: str, fields: dict[str, Any], *, defaults: bool = True) -> Translated:
     """Hyperparameters of another library here; `.config(env_id)` makes a Config of them.
 
     `library`: sb3 (also RL Zoo's), cleanrl, rllib, rsl_rl, skrl, rl_games, brax or ppo-ewma; `fields` by its own names.

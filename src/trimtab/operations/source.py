@@ -17,7 +17,7 @@ from trimtab.config import Config, ConfigError
 from trimtab.config.keywords import Fields
 from trimtab.core import trust
 from trimtab.envs.own_environments import Constructor
-from trimtab.libraries.option_names import field_here
+from trimtab.libraries.common.translation import field_here
 from trimtab.training.progress import interactive
 from trimtab.training.records import RunDir, RunError
 from trimtab.training.run import Run, load

@@ -27,7 +27,7 @@ def translate(argv: list[str]) -> int:
     )
     command_parser.add_argument("--no-defaults", action="store_true", help="leave out what the library does by default")
     arguments = command_parser.parse(argv)
-    from trimtab.libraries.translation import translate as carry_over
+    from trimtab.libraries.common.translation import translate as carry_over
 
     values = _named(presets.read_file(arguments.file), arguments.env_id, arguments.file) if arguments.file else {}
     translation = carry_over(arguments.library, values | pairs(arguments.fields), not arguments.no_defaults)

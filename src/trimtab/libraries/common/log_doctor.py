@@ -1,0 +1,141 @@
+"""`trimtab doctor` of a run of another library: its log judged by the same rules, in that library's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from os import PathLike
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from trimtab.advise import solved
+from trimtab.advise.diagnosis import Diagnosis, FolderDiagnosis, diagnose, find, sentence_of
+from trimtab.advise.rules import RULES, Rule, observe
+from trimtab.config import ConfigError
+from trimtab.core.errors import RunError, UserError
+from trimtab.core.finding import Finding, ordered
+from trimtab.core.wording import plain
+from trimtab.libraries.common.foreign_log import Log, is_log, read_log
+from trimtab.libraries.common.library import Values
+from trimtab.libraries.common.translation import dictionary_of
+from trimtab.training.records import RunDir
+from trimtab.training.run import load
+
+OWN = ("files", "probes", "disk")  # what only runs of this library have
+MEAN = "rollout/ep_rew_mean"
+DEPTH = 3  # folders below the one that is searched for runs
+MOST_RUNS = 200
+WANTED = (
+    "a run directory (config.yaml), a folder of runs, progress.csv, monitor.csv, TensorBoard events, or a model that "
+    "Stable-Baselines3 saved (.zip)"
+)
+
+
+def diagnose_place(place: str | PathLike[str], hyperparameters: Values | None = None) -> Diagnosis | FolderDiagnosis:
+    """Judge whatever is at a path.
+
+    Args:
+        place: a run of trimtab, a log of another library, or a folder of any of them.
+        hyperparameters: of a log, by their names there, where it does not contain them.
+
+    Returns:
+        A diagnosis, or those of all runs in a folder. A path with none of them raises RunError.
+    """
+    path = Path(place)
+    if RunDir.began(path):
+        if hyperparameters:
+            name = next(iter(hyperparameters))
+            problem = "a run of trimtab has its own hyperparameters; they are for logs of other libraries"
+            raise ConfigError(name, hyperparameters[name], problem)
+        return diagnose(load(path))
+    if is_log(path):
+        return diagnose_log(read_log(path, hyperparameters))
+    if not path.exists():
+        raise RunError(f"{path}: no such file or directory; `trimtab doctor` takes {WANTED}")
+    runs = list(islice(_runs_below(path, DEPTH), MOST_RUNS)) if path.is_dir() else []
+    if not runs:
+        where = f", {DEPTH} folders deep" if path.is_dir() else ""
+        raise RunError(f"{path}: nothing to diagnose; looked for {WANTED}{where}")
+    diagnoses, problems = [], []
+    for run in runs:
+        try:
+            diagnoses.append(diagnose(load(run)) if RunDir.began(run) else diagnose_log(read_log(run, hyperparameters)))
+        except UserError as error:
+            problems.append(f"{run}: {error}")
+    return FolderDiagnosis.of(path, diagnoses, problems)
+
+
+def _runs_below(folder: Path, depth: int) -> Iterator[Path]:
+    """Runs and logs in a folder, without what lies inside them; links are not followed."""
+    for child in sorted(folder.iterdir()):
+        if child.is_symlink() or not child.is_dir() or child.name.startswith("."):
+            continue
+        if RunDir.began(child) or is_log(child):
+            yield child
+        elif depth > 1:
+            yield from _runs_below(child, depth - 1)
+
+
+def diagnose_log(log: Log) -> Diagnosis:
+    """Judge another library's log.
+
+    Args:
+        log: a log that was read.
+
+    Returns:
+        The findings of every rule that the log records enough for; options have their names there.
+    """
+    rules, missing = _usable(log)
+    findings = find(log.evidence, observe(log.evidence, rules), dictionary_of(log.library))
+    findings += [] if log.knows_sizes else [_unknown_sizes(log)]
+    findings += [Finding("read as", "note", note) for note in log.notes]
+    if missing:
+        findings.append(Finding("not recorded", "note", f"{log.library.title} logs nothing for {', '.join(missing)}"))
+    findings = ordered(findings)
+    return Diagnosis(str(log.path), findings, sentence_of(findings))
+
+
+def _usable(log: Log) -> tuple[list[Rule], list[str]]:
+    """The rules that the log records enough for, and the names of those whose metric it lacks."""
+    absent = {*OWN, *([] if log.knows_sizes else ["sizes"]), *([] if len(log.details.returns) else ["episodes"])}
+    rules = [rule for rule in RULES if rule.reads not in absent]
+    unrecorded = [rule for rule in rules if rule.reads.startswith("train/") and rule.reads not in log.recorded]
+    missing = [rule.name for rule in unrecorded if (seen := rule.observe(log.evidence)) and seen.seen]
+    return [rule for rule in rules if rule not in unrecorded], missing
+
+
+def _unknown_sizes(log: Log) -> Finding:
+    """How to tell the doctor the sizes that the log does not contain."""
+    names = ("num_envs", "num_steps", "minibatch_size", "num_minibatches")
+    sizes = [option for name in names if (option := log.library.option_for(name))]
+    pairs = " ".join(f"{name}=…" for name in sizes)
+    advice = f"add them: trimtab doctor {quote(str(log.path))} {pairs}"
+    return Finding("sizes", "unknown", f"the log does not contain {', '.join(sizes)}", advice)
+
+
+def _translation(log: Log) -> str:
+    """The command that carries its hyperparameters over."""
+    text = lambda value: str(value) if isinstance(value, list) else plain(value)
+    pairs = " ".join(f"{name}={quote(text(value))}" for name, value in log.details.hyperparameters.items())
+    return f"trimtab translate {log.library.name} {pairs} --env-id {quote(log.config.env_id)} > here.yaml"
+
+
+def described_log(log: Log, diagnosis: Diagnosis) -> dict[str, Any]:
+    """A log as the plain dictionary that pages of runs are made from."""
+    goal = solved.goal(log.config)
+    return {
+        "name": f"{log.library.title}, {log.path.name}",
+        "path": str(log.path),
+        "config": log.config.as_dict(),
+        "manifest": {},
+        "metrics": log.rows,
+        "evaluations": [],
+        "checkpoints": [],
+        "findings": [finding.as_dict() | {"series": finding.series} for finding in diagnosis.findings],
+        "sentence": diagnosis.sentence,
+        "command": None,
+        "next": (_translation(log), "The same hyperparameters here, to train with and to measure gradients of."),
+        "summary": {"ep_rew_mean": log.rows[-1].get(MEAN) if log.rows else None},
+        "goal": goal.threshold if goal else None,
+    }

@@ -1,0 +1,301 @@
+"""Hyperparameters of other libraries as fields here, and fields here as options there."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trimtab.advise.remedies import Dictionary, Wording
+from trimtab.config import Config, ConfigError, from_dict
+from trimtab.core import reading
+from trimtab.core.fields import base_of, declared_of, nearest_divisors, types_of
+from trimtab.core.wording import nearest
+from trimtab.libraries import LIBRARIES
+from trimtab.libraries.common.library import NOT_SET, Library, NoCounterpart, Translated, Values
+
+FIELDS = {item.name for item in dataclasses.fields(Config)}
+# Options of other libraries and of common sense that no library above carries over under this name.
+ALIASES = {
+    "algorithm": "algo",
+    "env": "env_id",
+    "env_name": "env_id",
+    "gym_id": "env_id",
+    "n_env": "num_envs",
+    "num_workers": "num_envs",
+    "nsteps": "num_steps",
+    "horizon": "num_steps",
+    "rollout_length": "num_steps",
+    "nminibatches": "num_minibatches",
+    "mini_batch_size": "minibatch_size",
+    "epochs": "update_epochs",
+    "nepoch": "update_epochs",
+    "noptepochs": "update_epochs",
+    "ppo_epochs": "update_epochs",
+    "steps": "total_timesteps",
+    "timesteps": "total_timesteps",
+    "total_steps": "total_timesteps",
+    "total_env_steps": "total_timesteps",
+    "max_episode_steps": "time_limit",
+    "step_size": "learning_rate",
+    "discount": "gamma",
+    "clip": "clip_coef",
+    "clip_ratio": "clip_coef",
+    "cliprange": "clip_coef",
+    "clip_eps": "clip_coef",
+    "value_clip": "clip_vloss",
+    "ent_coeff": "ent_coef",
+    "value_coef": "vf_coef",
+    "grad_norm_clip": "max_grad_norm",
+    "max_gradient_norm": "max_grad_norm",
+    "net_arch": "hidden_sizes",
+    "hidden_size": "hidden_sizes",
+    "hidden_dim": "hidden_sizes",
+    "normalize_obs": "norm_obs",
+    "normalize_reward": "norm_reward",
+    "eval_freq": "eval_every",
+    "n_eval_episodes": "eval_episodes",
+    "logdir": "run_dir",
+    "log_dir": "run_dir",
+    "out": "run_dir",
+    "output_dir": "run_dir",
+    "wandb": "track",
+}
+# Names whose answer is a sentence: an option here, and what to know about it.
+SENTENCES = {
+    "batch_size": "minibatch_size, or num_envs × num_steps: it is the minibatch in Stable-Baselines3 "
+    "and N × T in CleanRL",
+    "train_batch_size": "num_envs × num_steps",
+    "max_steps": "total_timesteps (of the run) or time_limit (of an episode)",
+    "kl_target": "target_kl (stops an iteration; there is no adaptive penalty)",
+    "tensorboard_log": "tensorboard (events go into the run's directory)",
+}
+
+
+# Translating ------------------------------------------------------------------------------------------------
+
+
+def library_named(name: str) -> Library:
+    """A library by the name one types; an unknown one is refused with the nearest."""
+    if name not in LIBRARIES:
+        close = nearest(name, LIBRARIES, count=1, cutoff=0.3)
+        hint = f"; nearest: {close[0]}" if close else ""
+        raise ConfigError("library", name, f"must be one of {', '.join(LIBRARIES)}{hint}")
+    return LIBRARIES[name]
+
+
+def translate(library: str, fields: Mapping[str, Any], defaults: bool = True) -> Translated:
+    """Translate hyperparameters of another library.
+
+    Args:
+        library: its name, as in LIBRARIES.
+        fields: hyperparameters by their names there, with underscores or dashes; fields of trimtab's own are kept.
+        defaults: also translate what the library does where nothing is given.
+
+    Returns:
+        Fields here, remarks on what differs, and options without counterpart.
+    """
+    theirs = library_named(library)
+    to = Translated(fields=dict(theirs.fixed) if defaults else {}, notes=list(theirs.always))
+    given = {_spelled(name, value, theirs): value for name, value in fields.items()}
+    values = (theirs.defaults() if defaults else {}) | given
+    own = {name: values.pop(name) for name in list(values) if name not in theirs.options}
+    theirs.prepare(values, to)
+    for name, option in theirs.options.items():
+        if name not in values:
+            continue
+        try:
+            option.carry_over(values[name], to)
+        except NoCounterpart as why:
+            to.left_out[name] = str(why)
+        except (TypeError, ValueError, AttributeError):
+            raise ConfigError(name, values[name], "cannot be read as a value of this field") from None
+    if to.fields.get("clip_vloss") == "clip_coef":
+        to.fields["clip_vloss"] = to.fields.get("clip_coef", Config.clip_coef)
+    theirs.finish(to)
+    to.fields |= own
+    return to
+
+
+def _spelled(name: str, value: Any, library: Library) -> str:
+    """An option as the library's table has it: --num-envs is num_envs."""
+    plain = name.lstrip("-").replace("-", "_")
+    for known in (name, plain):
+        if known in library.options or known in FIELDS:
+            return known
+    close = nearest(plain, library.options)
+    raise ConfigError(plain, value, f"{library.name} has no such field; nearest: {', '.join(close) or 'see the docs'}")
+
+
+def fit_minibatches(fields: Values, batch: int) -> tuple[Config, list[str]]:
+    """A configuration whose minibatches divide its batch, as they need not elsewhere.
+
+    Args:
+        fields: fields here; the minibatch may be of any size.
+        batch: N × T.
+
+    Returns:
+        The configuration with the nearest minibatch that divides the batch, and a remark if it is another.
+    """
+    number, size = fields.pop("num_minibatches", None), fields.pop("minibatch_size", None)
+    for name, value in (("num_minibatches", number), ("minibatch_size", size)):
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise ConfigError(name, value, "must be a whole number of at least 1; nearest: 1")
+    size = size or batch // int(number or 1)
+    near = min(nearest_divisors(batch, min(max(1, size), batch)), key=lambda divisor: abs(divisor - size))
+    note = f"{batch:,} samples do not divide into minibatches of {size:,}: read as minibatches of {near:,}"
+    return from_dict(fields | {"minibatch_size": near}), [note] if near != size else []
+
+
+def into_range(fields: Values) -> list[str]:
+    """Move numbers that no configuration here takes to the nearest that one does; returns remarks on them."""
+    notes = []
+    for name, value in fields.items():
+        declared = declared_of(Config, name)
+        is_number = base_of(types_of(Config)[name]) is float and isinstance(value, int | float)
+        if is_number and not declared.low <= value <= declared.high:
+            near = fields[name] = float(min(max(value, declared.low), declared.high))
+            notes.append(f"{name}={value:g} is outside trimtab's range: read as {near:g}")
+    return notes
+
+
+# In the words of a library ----------------------------------------------------------------------------------
+
+
+def dictionary_of(library: Library) -> Dictionary:
+    """Fields under the names of a library's options, for advice to its users."""
+
+    def wording(name: str, value: Any, config: Config) -> Wording | None:
+        if name == "num_minibatches" and library.option_for(name) is None:
+            name, value = "minibatch_size", value and config.batch // value
+        theirs = library.option_for(name)
+        there = library.options[theirs].there(value) if theirs else NOT_SET
+        if theirs and there is not NOT_SET:
+            return Wording(theirs, there)
+        phrase = library.phrases.get(name)
+        return Wording(name, phrase=phrase.format(value=value, **vars(config))) if phrase else None
+
+    return wording
+
+
+def field_here(name: str) -> str | None:
+    """What an option of another library is called in Python here, or a sentence about it; None if nobody has it."""
+    plain = name.lower().lstrip("-").replace("-", "_")
+    if answer := SENTENCES.get(plain) or ALIASES.get(plain):
+        return answer
+    fields = (library.options[plain].field for library in LIBRARIES.values() if plain in library.options)
+    return next((field for field in fields if field and field != plain), None)
+
+
+def option_here(flag: str, options: Iterable[str]) -> str | None:
+    """What a flag of another library is called on the command line here, if this command has it.
+
+    Args:
+        flag: as it was typed, with its value or without.
+        options: the options of the command.
+
+    Returns:
+        The option, or a sentence that begins with one.
+    """
+    answer = field_here(flag.partition("=")[0])
+    if answer is None:
+        return None
+    known = {*FIELDS, "run_dir", "track", "tensorboard"}
+    spelled = re.sub(r"\w+", lambda word: f"--{word[0].replace('_', '-')}" if word[0] in known else word[0], answer)
+    return spelled if re.split(r"[, ]", spelled)[0] in options else None
+
+
+# Files and command lines ------------------------------------------------------------------------------------
+
+
+def read_settings(library: Library, file: str | PathLike[str], env_id: str | None = None) -> Values:
+    """Read a file of hyperparameters.
+
+    Args:
+        library: whose file it is: RL Zoo's YAML, Isaac Lab's agent.yaml, or plain fields.
+        file: its path.
+        env_id: for which environment, where the file holds several.
+
+    Returns:
+        Hyperparameters by their names there.
+    """
+    return library.settings(reading.read_yaml_mapping(Path(file), python_tags=True), env_id)
+
+
+def translate_file(
+    file: str | PathLike[str], env_id: str | None = None, library: str | None = None
+) -> Translated | None:
+    """Translate a file of another library's hyperparameters.
+
+    Args:
+        file: its path.
+        env_id: for which environment, where the file holds several.
+        library: whose it is; recognized by its options if not given.
+
+    Returns:
+        The translation, defaults included; None for a file of trimtab's own fields.
+    """
+    values = reading.read_yaml_mapping(Path(file), python_tags=True)
+    if library is None and values.keys() <= FIELDS:
+        return None
+    theirs = library_named(library) if library else _recognized(values, file)
+    return translate(theirs.name, theirs.settings(values, env_id))
+
+
+def _recognized(values: Values, file: str | PathLike[str]) -> Library:
+    """The library that most of these names are options of."""
+    scores = {name: _options_in(values, library) for name, library in LIBRARIES.items()}
+    best = max(scores.values())
+    names = [name for name, score in scores.items() if score == best]
+    if not best or len(names) > 1:
+        hint = f"options of {' and '.join(names)}" if best else f"options of none of {', '.join(LIBRARIES)}"
+        raise ConfigError("library", str(file), f"the file holds {hint}; name its library")
+    return LIBRARIES[names[0]]
+
+
+def _options_in(values: Values, library: Library) -> int:
+    """How many of a library's options a file holds, for the environment that has most of them."""
+    some = next(iter(values), None) if all(isinstance(value, dict) for value in values.values()) else None
+    try:
+        settings = library.settings(values, some)
+    except (ConfigError, AttributeError, TypeError):
+        return 0
+    return sum(name.replace("-", "_") in library.options for name in settings)
+
+
+def parse_hyperparameters(words: Iterable[str]) -> Values:
+    """Hyperparameters as the users of any library type them.
+
+    Args:
+        words: NAME=VALUE, --NAME VALUE, --NAME=VALUE, --SWITCH or --no-SWITCH.
+
+    Returns:
+        Values by name.
+    """
+    values: Values = {}
+    rest = list(words)
+    while rest:
+        name, equals, text = rest.pop(0).partition("=")
+        if not equals and not name.startswith("--"):
+            raise ConfigError("fields", name, "must look like n_steps=2048")
+        if not equals and rest and not rest[0].startswith("--") and "=" not in rest[0]:
+            text = rest.pop(0)
+        elif not equals:
+            text = "false" if name.startswith("--no-") else "true"
+            name = name.replace("--no-", "--", 1)
+        values[name] = _parsed(text)
+    return values
+
+
+def _parsed(text: str) -> Any:
+    """A value as YAML reads it, and 3e-4 as the number it is."""
+    try:
+        number = re.fullmatch(r"[+-]?[\d.]+e[+-]?\d+", text, re.IGNORECASE)
+        return float(text) if number else reading.parse_yaml(text)
+    except (ValueError, yaml.YAMLError):
+        return text
