@@ -53,7 +53,7 @@ def extra(base: Callable[[], None], others: dict[str, Callable[[], None]], turns
 
 def training(config: Config, iterations: int = 20) -> Callable[[], None]:
     """`iterations` of training per call."""
-    built = engine.build(config)
+    built = engine.build_engine(config)
     kept = {"state": built.init(1)}
     built.compile(kept["state"])
 
@@ -65,7 +65,7 @@ def training(config: Config, iterations: int = 20) -> Callable[[], None]:
 
 def update(config: Config, iterations: int = 20) -> Callable[[], None]:
     """Updates only, on one batch over and over."""
-    built = engine.build(config)
+    built = engine.build_engine(config)
     algorithm, hypers = built.algorithm, built.hypers
     state = built.init(1)
     _, rows = jax.jit(algorithm.collect)(state, hypers)

@@ -22,7 +22,8 @@ from trimtab.gradient.probing import probe
 from trimtab.math import across_devices, minibatch
 from trimtab.training import device, sharding
 from trimtab.training.algorithm import Algorithm, hypers_of
-from trimtab.training.engine import advance, build
+from trimtab.training.engine import advance
+from trimtab.training.engine_setup import build_engine
 from trimtab.training.loop import train
 
 ENVS = 8
@@ -103,7 +104,7 @@ def both_engines(config: Config):
     """The same of host environments, which start alike and are given the same noise, by the engines themselves."""
 
     def first(config: Config):
-        engine = build(config)
+        engine = build_engine(config)
         state = engine.init(3)
         engine.compile(state)
         found = advance(engine, state, 1)

@@ -19,13 +19,15 @@ from trimtab import api, cli
 from trimtab.advise.rescaling import rescale
 from trimtab.config import Config, ConfigError
 from trimtab.config.keywords import Fields
+from trimtab.core.errors import RunError
 from trimtab.gradient.probe_options import ProbeOptions
 from trimtab.gradient.probing import probe as measure
 from trimtab.operations import HELP
 from trimtab.operations.shared import layered_config
 from trimtab.operations.source import is_quiet
 from trimtab.training.progress import Progress
-from trimtab.training.records import RunDir, RunError
+from trimtab.training.records import EnvironmentRecord, Manifest, MetricsRow
+from trimtab.training.run_dir import RunDir
 
 LATER = {"Constructor": object, "Anatomy": object, "StudyResult": object}  # what is imported for type checkers only
 
@@ -34,9 +36,9 @@ LATER = {"Constructor": object, "Anatomy": object, "StudyResult": object}  # wha
 def run(tmp_path):
     """A run of four iterations, written without training."""
     config = tiny.config(learning_rate=1e-3)
-    files = RunDir.create(tmp_path / "written", config.as_dict(), {"environment": {"time_limit": 500}})
-    rows = [{"iteration": k + 1, "time/total_timesteps": 16 * (k + 1), "time/fps": 100.0} for k in range(4)]
-    files.append_metrics([row | {"rollout/ep_rew_mean": 10.0 * row["iteration"]} for row in rows])
+    files = RunDir.create(tmp_path / "written", config, Manifest(environment=EnvironmentRecord(time_limit=500)))
+    numbers = [{"time/fps": 100.0, "rollout/ep_rew_mean": 10.0 * (k + 1)} for k in range(4)]
+    files.append_metrics([MetricsRow(k + 1, 16 * (k + 1), numbers[k]) for k in range(4)])
     files.write_checkpoint(64, 4, {})
     return trimtab.Run(files.path)
 
@@ -180,8 +182,8 @@ def test_representations_are_short_and_complete(run):
 
 
 def test_runs_side_by_side(run, tmp_path, capsys):
-    other = RunDir.create(tmp_path / "other", run.config.replace(num_envs=4).as_dict(), {"environment": {}})
-    other.append_metrics([{"iteration": 1, "time/total_timesteps": 32, "time/fps": 50.0, "rollout/ep_rew_mean": 7.5}])
+    other = RunDir.create(tmp_path / "other", run.config.replace(num_envs=4), Manifest())
+    other.append_metrics([MetricsRow(1, 32, {"time/fps": 50.0, "rollout/ep_rew_mean": 7.5})])
     found = trimtab.compare(run, other.path)
     assert found.names == ["written", "other"] and found.differing == {"num_envs": [2, 4]}
     assert found.results["return, last 100 episodes"] == [40.0, 7.5] and found.results["steps"] == [64, 32]
@@ -204,7 +206,7 @@ def test_a_page_of_the_comparison_is_written(run, tmp_path, monkeypatch, capsys)
     """What the page looks like is the report's; here, that it is given the runs and written where asked."""
     drawn = types.SimpleNamespace(compare_page=lambda runs: " and ".join(run["name"] for run in runs))
     monkeypatch.setitem(sys.modules, "trimtab.show.comparison_page", drawn)
-    other = RunDir.create(tmp_path / "other", Config().as_dict(), {"environment": {}})
+    other = RunDir.create(tmp_path / "other", Config(), Manifest())
     page = tmp_path / "page.html"
     assert cli.main(["compare", str(run.path), str(other.path), "--page", str(page)]) == 0
     assert page.read_text() == "written and other" and f"page: {page}" in capsys.readouterr().out
@@ -212,7 +214,7 @@ def test_a_page_of_the_comparison_is_written(run, tmp_path, monkeypatch, capsys)
 
 def test_two_runs_of_one_name_are_told_apart(tmp_path):
     for parent in ("a", "b"):
-        RunDir.create(tmp_path / parent / "run", Config().as_dict(), {"environment": {}})
+        RunDir.create(tmp_path / parent / "run", Config(), Manifest())
     assert trimtab.compare(tmp_path / "a" / "run", tmp_path / "b" / "run").names == ["a/run", "b/run"]
 
 

@@ -10,7 +10,8 @@ from trimtab import cli
 from trimtab.config import Config, ConfigError
 from trimtab.operations import flags
 from trimtab.training import progress
-from trimtab.training.records import RunDir
+from trimtab.training.records import Manifest
+from trimtab.training.run_dir import RunDir
 
 WRONG = {
     "unknown command": "trian",
@@ -163,7 +164,7 @@ def test_a_file_of_fields_lies_over_the_preset(runs):
 
 
 def test_a_folder_of_runs_names_the_runs_in_it(runs, capsys):
-    RunDir.create(runs / "all" / "seed1", {}, {})
+    RunDir.create(runs / "all" / "seed1", Config(), Manifest())
     with pytest.raises(SystemExit):
         cli.main(["show", "all"])
     assert "there are runs in it: seed1" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from trimtab.config import Config, ConfigError, from_dict
 from trimtab.config.algorithms import ALGORITHMS, Name
 from trimtab.envs.base import Discrete, Spec
 from trimtab.operations.shared import layered_config
-from trimtab.training import engine
+from trimtab.training import engine_setup
 from trimtab.training.algorithm import hypers_of
 
 
@@ -105,7 +105,7 @@ def test_an_option_that_would_be_ignored_is_refused(changes):
 )
 def test_what_an_environment_cannot_have_is_refused(changes):
     with pytest.raises(ConfigError) as error:
-        engine.build(Config(**changes))
+        engine_setup.build_engine(Config(**changes))
     assert error.value.field in {*changes, "num_steps"}
 
 
@@ -253,7 +253,7 @@ def test_random_configurations_train_or_are_refused(chosen):
     try:
         config = from_dict(chosen)
         env = envs.make(config.env_id, num_envs=config.num_envs, time_limit=config.time_limit)
-        engine.check_against_env(config, env.spec)
+        engine_setup.check_environment(config, env.spec)
     except ConfigError:
         return
     states, infos = tiny.bench(config).run(config, min(2, config.iterations))
@@ -270,5 +270,5 @@ def test_images_refuse_what_only_dense_networks_follow_also_where_the_network_is
     images = Spec("Game", "gymnasium", (84, 84, 4), "uint8", Discrete(6), None, False)
     for name, value in (("ortho_init", False), ("activation", "relu")):
         with pytest.raises(ConfigError, match=name):
-            engine.check_against_env(Config(**{name: value}), images)
-    engine.check_against_env(Config(), images)
+            engine_setup.check_environment(Config(**{name: value}), images)
+    engine_setup.check_environment(Config(), images)

@@ -24,7 +24,8 @@ from trimtab.config.device_shares import averaged_gradients, with_devices
 from trimtab.envs.base import Discrete, Spec
 from trimtab.experiments.own.devices_learning import COLUMNS, Devices, _differences
 from trimtab.training import hosts, resource_estimates
-from trimtab.training.records import Checkpoint, RunDir
+from trimtab.training.records import Checkpoint
+from trimtab.training.run_dir import RunDir
 
 HERE = Path(__file__).parent
 SHARED = [
@@ -57,8 +58,8 @@ def test_a_killed_run_resumes_to_the_same_bits_on_as_many_devices_and_goes_on_wi
     whole = trimtab("train", *flags_of(SHARED), "--run-dir", tmp_path / "whole")
     assert whole.returncode == 0, whole.stderr
     manifest = RunDir.open(tmp_path / "whole").manifest()
-    assert manifest["machine"]["devices"] == 2
-    assert manifest["determinism"] == "a resumed run continues bit for bit on as many devices"
+    assert manifest.machine.devices == 2
+    assert manifest.determinism == "a resumed run continues bit for bit on as many devices"
     arguments = [35, "train", *flags_of(SHARED), "--run-dir", tmp_path / "run"]
     assert trimtab(*arguments, script=(HERE / "killed.py",)).returncode == -signal.SIGKILL
     assert 0 < RunDir(tmp_path / "run").checkpoints()[-1].step < 96
@@ -71,9 +72,9 @@ def test_a_killed_run_resumes_to_the_same_bits_on_as_many_devices_and_goes_on_wi
     assert moved.returncode == 0, moved.stderr
     assert "devices 2 -> 1: from step 64 on not bit for bit as before" in moved.stderr
     other = RunDir.open(tmp_path / "other")
-    assert other.config()["devices"] == 1 and len(other.metrics()) == 4
-    first, second = other.manifest()["segments"]
-    assert (first["devices"], second["step"], "devices 2 -> 1" in second["not_bit_for_bit"]) == (2, 64, True)
+    assert other.config().devices == 1 and len(other.metrics()) == 4
+    first, second = other.manifest().segments
+    assert (first.devices, second.step, "devices 2 -> 1" in second.not_bit_for_bit) == (2, 64, True)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +205,7 @@ def test_every_process_steps_host_environments_of_its_own(tmp_path):
     flags = [*flags_of(SHARED), "--backend", "gymnasium", "--eval-every", "64", "--eval-episodes", "2"]
     one = trimtab("train", *flags, "--run-dir", tmp_path / "one")
     assert one.returncode == 0, one.stderr
-    assert "a resumed run starts new episodes" in RunDir.open(tmp_path / "one").manifest()["determinism"]
+    assert "a resumed run starts new episodes" in RunDir.open(tmp_path / "one").manifest().determinism
     finished(pair("train", *flags, "--run-dir", tmp_path / "two"))
     (metrics, evaluations, _, one), (more, _, _, two) = recorded(tmp_path / "one"), recorded(tmp_path / "two")
     assert len(more) == len(metrics) == 4 and len(evaluations) == 2

@@ -142,7 +142,10 @@ def test_changing_a_field_changes_what_is_learned(field):
 def recorded(config: Config, path: Path) -> tuple:
     """What a run's files hold, but for times."""
     files = loop.train(config, path).files
-    metrics = [{k: v for k, v in row.items() if not k.startswith("time/")} for row in files.metrics()]
+    metrics = [
+        {k: v for k, v in row.items() if not k.startswith("time/")}
+        for row in (each.as_dict() for each in files.metrics())
+    ]
     return metrics, files.evaluations(), sorted(p.name for p in path.glob("probes/*"))
 
 

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from trimtab.config import Config
-from trimtab.training.records import RunDir
+from trimtab.training.records import Manifest, MetricsRow
+from trimtab.training.run_dir import RunDir
 
 CHECK = """
 import contextlib, io, json, sys
@@ -46,8 +47,8 @@ COMMANDS = [
 @pytest.fixture(scope="module")
 def a_run(tmp_path_factory):
     path = tmp_path_factory.mktemp("light") / "run"
-    run = RunDir.create(path, Config().as_dict(), {"seed": 1})
-    run.append_metrics([{"iteration": k, "time/total_timesteps": 512 * k, "rollout/ep_rew_mean": k} for k in (1, 2)])
+    run = RunDir.create(path, Config(), Manifest(seed=1))
+    run.append_metrics([MetricsRow(k, 512 * k, {"rollout/ep_rew_mean": k}) for k in (1, 2)])
     return str(path)
 
 

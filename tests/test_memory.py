@@ -9,7 +9,7 @@ from trimtab.config import Config, ConfigError
 from trimtab.envs.base import Continuous, Discrete, Spec
 from trimtab.training import loop, resource_estimates
 from trimtab.training.algorithm import Algorithm
-from trimtab.training.engine import build
+from trimtab.training.engine_setup import build_engine
 
 IMAGES = Spec("procgen/StarPilot", "envpool", (64, 64, 3), "uint8", Discrete(15), 1000, False)
 BOX = Spec("Box", "native", (3,), "float32", Continuous((-1.0, -1.0), (1.0, 1.0)), 200, True)
@@ -46,7 +46,7 @@ def test_every_part_by_hand():
     ],
 )
 def test_buffers_agree_with_what_is_allocated(config):
-    engine = build(config)
+    engine = build_engine(config)
     algorithm: Algorithm = engine.algorithm
     needed = resource_estimates.estimate_memory(config, algorithm.env.spec, 0)
     size = lambda tree: sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))

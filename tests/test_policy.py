@@ -17,6 +17,7 @@ import trimtab
 from trimtab import cli
 from trimtab.config import Config
 from trimtab.core import trust
+from trimtab.core.errors import RunError
 from trimtab.envs.base import Continuous, Discrete, MultiBinary, MultiDiscrete, Part, Spec
 from trimtab.extras import play_episodes
 from trimtab.extras.policy_export import export_files, onnx_graph, standalone_onnx
@@ -25,9 +26,10 @@ from trimtab.nets.heads import clip_action
 from trimtab.training import loop, standalone_numpy
 from trimtab.training import numpy_policy as policies
 from trimtab.training.engine_setup import load_engine
-from trimtab.training.manifest import environment
+from trimtab.training.manifest import environment_record
 from trimtab.training.numpy_policy import policy_of
-from trimtab.training.records import RunDir, RunError
+from trimtab.training.records import EnvironmentRecord, Manifest, ObservationRecord
+from trimtab.training.run_dir import RunDir
 
 KINDS = {
     "discrete": {"env_id": "CartPole-v1", "arch": "detach"},
@@ -185,9 +187,8 @@ def made(request, tmp_path_factory):
     spec = Spec("Made-up", "gymnasium", shape, dtype, space, None, compiled=False, parts=parts)
     config = Config(env_id="Made-up", **{"network": "mlp"} | options, **sees)
     agent = Agent(shape, dtype, dist, **options, auxiliary=True, actor_parts=spec.slices("actor_obs", config.actor_obs))
-    files = RunDir.create(
-        tmp_path_factory.mktemp("made") / "run", config.as_dict(), {"environment": environment(config, spec)}
-    )
+    manifest = Manifest(environment=environment_record(config, spec))
+    files = RunDir.create(tmp_path_factory.mktemp("made") / "run", config, manifest)
     params, start, tensors = np.asarray(agent.init(jax.random.key(0)).policy), 0, {}
     params = params + 0.1 * np.random.default_rng(0).standard_normal(params.shape, np.float32)  # biases are not 0
     for name, part in agent.policy_layout.items():
@@ -261,7 +262,7 @@ def test_own_environments_that_cannot_be_drawn_are_told_in_one_line(fault, says,
     monkeypatch.setattr(trust, "_trusted", {"corridors"})
     config = tiny.config(env_id="corridors:Corridor", num_steps=2, total_timesteps=4, num_minibatches=1)
     made = loop.train(config, "run")
-    made.files.write_config(config.replace(env_kwargs={"fault": fault}).as_dict())
+    made.files.write_config(config.replace(env_kwargs={"fault": fault}))
     with pytest.raises(RunError, match=f"cannot be watched: {says}"):
         trimtab.watch("run", "play.gif")
 
@@ -326,7 +327,7 @@ def test_observations_as_pictures():
 
 
 def test_what_no_one_draws_is_refused(tmp_path):
-    environment = {"backend": "native", "observation": {"shape": [3], "dtype": "float32"}}
-    files = RunDir.create(tmp_path / "run", Config(env_id="Reacher-misc").as_dict(), {"environment": environment})
+    environment = EnvironmentRecord(backend="native", observation=ObservationRecord((3,), "float32"))
+    files = RunDir.create(tmp_path / "run", Config(env_id="Reacher-misc"), Manifest(environment=environment))
     with pytest.raises(RunError, match="cannot be watched: Gymnasium does not draw it"):
         play_episodes.scene_of(trimtab.Run(files.path))

@@ -11,8 +11,8 @@ from trimtab.config import ConfigError, from_dict
 from trimtab.envs import procgen
 from trimtab.envs.known_ids import PROCGEN_MODES
 from trimtab.training import loop, resource_estimates
-from trimtab.training.engine import build
-from trimtab.training.records import RunDir
+from trimtab.training.engine_setup import build_engine
+from trimtab.training.run_dir import RunDir
 
 ALGOS = ("ppo", "ppo-ewma", "ppg", "ppg-ewma")
 TINY = {
@@ -126,10 +126,11 @@ def test_starpilot_trains_checkpoints_and_resumes(algo, runs):
     run = loop.train(config, "r", checkpoints=3)
     rows = RunDir.open("r").metrics()
     assert [row["iteration"] for row in rows] == [1, 2, 3]
-    mean = rows[-1]["rollout/ep_rew_mean"]
-    assert rows[-1]["rollout/normalized_return"] == pytest.approx((mean - 2.5) / 61.5)
+    last = rows[-1].numbers
+    mean = last["rollout/ep_rew_mean"]
+    assert last["rollout/normalized_return"] == pytest.approx((mean - 2.5) / 61.5)
     assert rows[0]["train/first_ratio_error"] < 1e-4  # acting and learning see the same network
-    assert rows[-1]["train/grad_norm"] > 0
+    assert last["train/grad_norm"] > 0
     if algo == "ppg-ewma":
         assert rows[1]["aux/value_loss"] > 0
     tensors = run.files.read_checkpoint(run.files.checkpoints()[-1])
@@ -139,14 +140,14 @@ def test_starpilot_trains_checkpoints_and_resumes(algo, runs):
     weights.write_bytes(b"damaged")
     loop.resume("r", say=lambda text: None)
     again = RunDir.open("r")
-    assert [row["iteration"] for row in again.metrics()] == [1, 2, 3]
+    assert [row.iteration for row in again.metrics()] == [1, 2, 3]
     assert again.metrics()[:2] == rows[:2]
     assert again.read_checkpoint(again.checkpoints()[-1]).keys() == tensors.keys()
     assert "starts new episodes" in json.loads((again.path / "manifest.json").read_text())["determinism"]
 
 
 def test_images_stay_bytes_until_the_network(runs):
-    engine = build(tiny("ppg"))
+    engine = build_engine(tiny("ppg"))
     state = engine.init(1)
     assert state.env.obs.dtype == jnp.uint8
     assert state.phase.obs.dtype == jnp.uint8

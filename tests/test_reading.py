@@ -11,17 +11,19 @@ import polars as pl
 import pytest
 import yaml
 
+from trimtab.config import Config
 from trimtab.core import reading
 from trimtab.core.errors import RunError, UnreadableFile
-from trimtab.training.records import RunDir
+from trimtab.training.records import Manifest, MetricsRow
+from trimtab.training.run_dir import RunDir
 
-CONFIG = {"env_id": "CartPole-v1", "total_timesteps": 4096}
-ROWS = [{"iteration": k, "time/total_timesteps": 512 * k, "rollout/ep_rew_mean": 10.0 * k} for k in range(1, 6)]
+CONFIG = Config(env_id="CartPole-v1", total_timesteps=4096)
+ROWS = [MetricsRow(k, 512 * k, {"rollout/ep_rew_mean": 10.0 * k}) for k in range(1, 6)]
 
 
 def a_run(path: Path, episodes: int = 5) -> RunDir:
     """A run directory as training leaves it, without training."""
-    run = RunDir.create(path, CONFIG, {})
+    run = RunDir.create(path, CONFIG, Manifest())
     run.append_metrics(ROWS)
     ends = np.arange(1, episodes + 1) * 100
     run.write_episodes(
@@ -67,8 +69,10 @@ def test_one_damaged_line_costs_one_line(tmp_path, line):
 def test_values_that_are_no_numbers_are_left_out_of_a_row(tmp_path):
     run = a_run(tmp_path / "run")
     extra = {"train/loss": [1.0], "train/kl": float("nan"), "train/std": 0.5, "not_finite": ["params"]}
-    run.append_metrics([ROWS[0] | extra])
-    assert run.metrics()[-1] == ROWS[0] | {"train/std": 0.5, "not_finite": ["params"]}
+    with open(run.log, "a") as file:
+        file.write(json.dumps(ROWS[0].as_dict() | extra) + "\n")
+    row = run.metrics()[-1]
+    assert row.numbers == {**ROWS[0].numbers, "train/std": 0.5} and row.not_finite == ("params",)
 
 
 def test_an_unfinished_last_line_is_left_out_without_a_word(tmp_path):
@@ -189,9 +193,9 @@ def test_a_damaged_manifest_is_a_one_line_error(tmp_path, content):
 
 def test_entries_of_a_manifest_that_have_the_wrong_type_are_left_out(tmp_path):
     run = a_run(tmp_path / "run")
-    run.write_manifest(segments=5, environment={"action": [1]}, ended="by an error", machine="x")
+    run.write_manifest(segments=5, environment={"action": [1]}, ended="by an error", machine="x", newer=1)
     with reading.collect_problems() as problems:
-        assert run.manifest() == {"schema": 1, "ended": "by an error"}
+        assert run.manifest() == Manifest(ended="by an error")
     assert "machine, environment, segments damaged" in problems[0]
 
 

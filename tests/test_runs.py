@@ -17,15 +17,15 @@ import pytest
 import tiny
 
 from trimtab import api, cli
-from trimtab.config import from_dict
-from trimtab.core.errors import MissingPackage
+from trimtab.core.errors import MissingPackage, RunError
 from trimtab.envs import envpool_backend
 from trimtab.training import device, engine_setup, loop, snapshot
 from trimtab.training.algorithm import hypers_of
-from trimtab.training.engine import HostEngine, build
+from trimtab.training.engine import HostEngine
+from trimtab.training.engine_setup import build_engine
 from trimtab.training.evaluation import evaluate_run
-from trimtab.training.records import RunDir, RunError
 from trimtab.training.repeat_run import repeat
+from trimtab.training.run_dir import RunDir
 
 KINDS = {
     "ppo": {"eval_every": 32, "eval_episodes": 2, "norm_obs": True, "time_limit": 7, "total_timesteps": 96},
@@ -38,24 +38,25 @@ _engines: dict = {}
 @pytest.fixture(autouse=True)
 def compile_once(monkeypatch):
     """Give every run of one configuration the same compiled engine."""
-    build = engine_setup.build
+    build_engine = engine_setup.build_engine
 
     def remembered(config, env=None):
         if env is not None:
-            return build(config, env)
-        engine = _engines.get(repr(config)) or build(config)
+            return build_engine(config, env)
+        engine = _engines.get(repr(config)) or build_engine(config)
         if engine.exact:  # environments of the host keep a state of their own
             _engines[repr(config)] = engine
         return engine
 
-    monkeypatch.setattr(engine_setup, "build", remembered)
+    monkeypatch.setattr(engine_setup, "build_engine", remembered)
 
 
 def recorded(path):
     """Everything of a run that must be the same between identical runs."""
     run = RunDir.open(path)
     timeless = lambda rows: [
-        {k: v for k, v in row.items() if not k.startswith("time/") or k == "time/total_timesteps"} for row in rows
+        {k: v for k, v in row.as_dict().items() if not k.startswith("time/") or k == "time/total_timesteps"}
+        for row in rows
     ]
     tensors = {c.step: run.read_checkpoint(c) for c in run.checkpoints()}
     return timeless(run.metrics()), timeless(run.evaluations()), run.episodes().to_dicts(), tensors
@@ -254,10 +255,10 @@ def test_an_absurd_step_size_stops_the_run_and_leaves_a_good_checkpoint(tmp_path
     with pytest.raises(loop.NonFinite, match="not finite at iteration"):
         loop.train(config, path, checkpoints=40)
     run = RunDir.open(path)
-    assert "gradient" in run.metrics()[-1]["not_finite"], "the record says why it ends"
+    assert "gradient" in run.metrics()[-1].not_finite, "the record says why it ends"
     last = run.checkpoints()[-1]
     assert all(np.isfinite(v).all() for v in run.read_checkpoint(last).values() if v.dtype.kind == "f")
-    assert math.isfinite(evaluate_run(path, 2)["eval/mean_reward"])
+    assert math.isfinite(evaluate_run(path, 2).mean_reward)
     with pytest.raises(SystemExit) as stopped:
         cli.main(["resume", path, "--quiet"])
     message = capsys.readouterr().err
@@ -288,8 +289,8 @@ def test_evaluations_follow_their_schedule(tmp_path):
     config = tiny.config(eval_every=40, eval_episodes=3, total_timesteps=160)
     run = loop.train(config, tmp_path / "run")
     rows = run.files.evaluations()
-    assert [row["time/total_timesteps"] for row in rows] == [48, 80, 128, 160]  # first iterations past 40, 80, 120, 160
-    assert all(row["eval/episodes"] == 3 and row["eval/mean_reward"] == row["eval/mean_ep_length"] for row in rows)
+    assert [row.step for row in rows] == [48, 80, 128, 160]  # first iterations past 40, 80, 120, 160
+    assert all(row.episodes == 3 and row.mean_reward == row.mean_ep_length for row in rows)
     assert run.evaluations.height == 4
 
 
@@ -308,8 +309,8 @@ def test_evaluations_wait_for_the_threshold(tmp_path):
     assert loop.train(config, tmp_path / "never").files.evaluations() == []
     config = config.replace(eval_threshold=6.5, time_limit=7, total_timesteps=96)
     rows = loop.train(config, tmp_path / "some").files
-    passed = [r["iteration"] for r in rows.metrics() if r.get("rollout/ep_rew_mean", 0) >= 6.5]
-    assert passed and [e["iteration"] for e in rows.evaluations()] == list(range(passed[0], 7))
+    passed = [row.iteration for row in rows.metrics() if (row.mean_return or 0) >= 6.5]
+    assert passed and [evaluation.iteration for evaluation in rows.evaluations()] == list(range(passed[0], 7))
 
 
 def test_metrics_are_json_objects_and_episodes_a_table_of_sums(tmp_path):
@@ -332,8 +333,8 @@ def test_metrics_are_json_objects_and_episodes_a_table_of_sums(tmp_path):
 def test_repeat_finds_a_run_identical_and_names_the_first_metric_that_is_not(runs):
     loop.train(tiny.config(), runs / "run")
     result = repeat(runs / "run")
-    assert result["identical"] and result["iterations"] == 4 and result["compared"] > 40
-    first, second = (recorded(path)[0] for path in (runs / "run", result["run"]))
+    assert result.identical and result.iterations == 4 and result.compared > 40
+    first, second = (recorded(path)[0] for path in (runs / "run", result.run))
     assert first == second
     file = runs / "run" / "metrics.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()]
@@ -342,8 +343,8 @@ def test_repeat_finds_a_run_identical_and_names_the_first_metric_that_is_not(run
     rows[1]["time/fps"] = -1.0
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     result = repeat(runs / "run")
-    assert not result["identical"]
-    assert (result["first_difference"]["metric"], result["first_difference"]["iteration"]) == ("train/value_loss", 3)
+    assert not result.identical
+    assert (result.first_difference.metric, result.first_difference.iteration) == ("train/value_loss", 3)
     assert cli.main(["repeat", str(runs / "run"), "--quiet"]) == 1
 
 
@@ -360,7 +361,7 @@ def test_tensorboard_events_are_written(tmp_path):
         at += 12 + size + 4
     scalars = {(e.step, v.tag): v.simple_value for e in events for v in e.summary.value}
     rows = RunDir.open(tmp_path / "run").metrics()
-    assert scalars[64, "train/value_loss"] == pytest.approx(rows[-1]["train/value_loss"], rel=1e-5)
+    assert scalars[64, "train/value_loss"] == pytest.approx(rows[-1].numbers["train/value_loss"], rel=1e-5)
     assert (32, "eval/mean_reward") in scalars
 
 
@@ -433,23 +434,23 @@ def test_host_environments_train_resume_and_evaluate(backend, tmp_path, monkeypa
     loop.train(config, tmp_path / "whole", checkpoints=3)
     run = RunDir.open(tmp_path / "whole")
     assert len(run.metrics()) == 6 and len(run.evaluations()) == 1 and run.episodes().height > 5
-    masked = sum(row["rollout/masked"] for row in run.metrics())
+    masked = sum(row.numbers["rollout/masked"] for row in run.metrics())
     assert (masked > 0) == (backend == "envpool")
     with monkeypatch.context() as patch, pytest.raises(Killed):
         die_at(patch, 30)  # in the third checkpoint
         loop.train(config, tmp_path / "run", checkpoints=3)
     loop.resume(tmp_path / "run", checkpoints=3)
     run = RunDir.open(tmp_path / "run")
-    assert [row["iteration"] for row in run.metrics()] == list(range(1, 7))
-    assert "new episodes" in run.manifest()["determinism"]
-    assert repeat(tmp_path / "whole", tmp_path / "again")["identical"]
+    assert [row.iteration for row in run.metrics()] == list(range(1, 7))
+    assert "new episodes" in run.manifest().determinism
+    assert repeat(tmp_path / "whole", tmp_path / "again").identical
 
 
 @pytest.mark.parametrize("backend, num_envs", [("gymnasium", 2), ("envpool", 2), ("envpool", 3)])
 @pytest.mark.parametrize("arch", ["shared", "detach", "dual"])
 def test_a_shared_trunk_says_values_while_acting(arch, backend, num_envs):
     """The same that the critic says afterwards, which is then not asked; in EnvPool in halves and whole."""
-    engine = build(tiny.config(backend=backend, num_envs=num_envs, total_timesteps=48, arch=arch))
+    engine = build_engine(tiny.config(backend=backend, num_envs=num_envs, total_timesteps=48, arch=arch))
     state = engine.init(1)
     engine.compile(state)
     noise = engine._draw(state.key)[1]
@@ -477,7 +478,7 @@ def test_stepping_inside_a_compiled_program_changes_no_run(tmp_path, monkeypatch
 
 def test_environments_are_not_closed_under_a_program_that_steps_them():
     """As an interrupt may ask for: closing waits until the program is done."""
-    engine = build(tiny.config(backend="envpool", num_envs=8, num_steps=16384, total_timesteps=131072))
+    engine = build_engine(tiny.config(backend="envpool", num_envs=8, num_steps=16384, total_timesteps=131072))
     state = engine.init(0)
     engine.compile(state)
     _, noise = engine._draw(state.key)
@@ -521,7 +522,7 @@ def test_a_run_read_back_is_the_configuration_it_was_given(tmp_path):
     config = tiny.config(**KINDS["stale"], hidden_sizes=(8, 4), env_kwargs={"gravity": 5.0}, clip_vloss=0.1)
     run = loop.train(config, tmp_path / "run", checkpoints=2)
     opened = package.load(tmp_path / "run")
-    assert opened.config == config == from_dict(RunDir(tmp_path / "run").config()) and opened.finished
+    assert opened.config == config == RunDir(tmp_path / "run").config() and opened.finished
     assert [c.step for c in run.checkpoints] == [0, 48, 96]
     assert opened.metrics.height == 6
 
@@ -531,7 +532,7 @@ def test_a_run_that_goes_on_forgets_what_had_ended_it(tmp_path):
     run.files.write_manifest(ended="an error")
     assert "ended by an error: an error" in repr(run)
     resumed = loop.resume(tmp_path / "run", say=lambda text: None)
-    assert not resumed.files.manifest()["ended"] and "ended" not in repr(resumed)
+    assert not resumed.files.manifest().ended and "ended" not in repr(resumed)
 
 
 def test_a_resume_that_is_refused_changes_nothing(tmp_path, capsys):

@@ -20,7 +20,8 @@ from trimtab.studies import job as jobs
 from trimtab.studies.executor import Inline
 from trimtab.studies.store import Store
 from trimtab.studies.study_engine import ExecutionOptions
-from trimtab.training.records import RunDir
+from trimtab.training.records import Manifest
+from trimtab.training.run_dir import RunDir
 
 EVIL = """
 import pathlib
@@ -63,7 +64,7 @@ def forget(monkeypatch) -> None:
 def a_foreign_run(path: Path, **fields) -> Path:
     """A run whose configuration names the module, made by somebody else."""
     config = tiny.config(env_id="evil:Env", total_timesteps=8, num_steps=4, **fields)
-    RunDir.create(path, config.as_dict(), {})
+    RunDir.create(path, config, Manifest())
     shutil.rmtree("state", ignore_errors=True)
     return path
 
@@ -120,7 +121,7 @@ def test_commands_that_take_fields_from_a_run_say_how_to_allow_its_module(words,
 def test_functions_of_modules_that_are_loaded_already_are_not_called_either():
     """`os:system` needs no import: what is asked about is the name, not whether something new is loaded."""
     config = Config(env_id="os:system", env_kwargs={"command": "touch imported"})
-    RunDir.create("foreign", config.as_dict(), {})
+    RunDir.create("foreign", config, Manifest())
     shutil.rmtree("state")
     with pytest.raises(trust.Untrusted):
         trimtab.evaluate("foreign")

@@ -27,7 +27,8 @@ from trimtab.extras.live_view.listing import POINTS, RETURN, STEPS, Watch
 from trimtab.extras.live_view.run_labels import flat_fields, labels
 from trimtab.extras.live_view.run_tree import RunTree
 from trimtab.extras.live_view.server import LOOPBACK, Viewer
-from trimtab.training.records import RunDir
+from trimtab.training.records import Manifest, MetricsRow
+from trimtab.training.run_dir import RunDir
 
 READY = "document.documentElement.dataset.ready === '1'"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -41,8 +42,8 @@ def row(k: int, batch: int = 512, extra: int = 24) -> dict:
 
 def a_run(path, rows=4, **changes):
     steps = 1_000_000 if rows > 1_000 else 2048
-    run = RunDir.create(path, Config(total_timesteps=steps, **changes).as_dict(), {"seed": 1})
-    run.append_metrics([row(k) for k in range(1, rows + 1)])
+    run = RunDir.create(path, Config(total_timesteps=steps, **changes), Manifest(seed=1))
+    run.append_metrics([MetricsRow.from_dict(row(k)) for k in range(1, rows + 1)])
     return run
 
 
@@ -125,7 +126,7 @@ def test_status_follows_the_writer(tmp_path, monkeypatch):
     with run.writing():
         assert status() == "running"
     assert status() == "interrupted"
-    run.append_metrics([row(4)])
+    run.append_metrics([MetricsRow.from_dict(row(4))])
     assert status() == "finished"
 
 
@@ -235,7 +236,7 @@ def test_attention_names_what_needs_somebody(tmp_path, monkeypatch):
         with a_run(tmp_path / "group" / f"run-{k}", 2).writing():
             pass
     broken = a_run(tmp_path / "broken", 2)
-    broken.append_metrics([row(3) | {"not_finite": ["params"]}])
+    broken.append_metrics([MetricsRow.from_dict(row(3) | {"not_finite": ["params"]})])
     with broken.writing():
         pass
     found = attention(watch)
@@ -343,7 +344,7 @@ def test_asking_again_costs_a_304_until_something_changes(tmp_path, monkeypatch)
             again, data = fetch(viewer, path, If_None_Match=first.headers["ETag"])
             assert again.status == 304 and data == b""
         tag = fetch(viewer, "/api/curve?id=a")[0].headers["ETag"]
-        run.append_metrics([row(3)])
+        run.append_metrics([MetricsRow.from_dict(row(3))])
         answer, data = fetch(viewer, "/api/curve?id=a", If_None_Match=tag)
         assert answer.status == 200 and json.loads(data)["step"] == [512, 1024, 1536]
 

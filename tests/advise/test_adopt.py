@@ -14,12 +14,12 @@ import pytest
 import trimtab
 from trimtab import cli
 from trimtab.config import ConfigError
-from trimtab.core.errors import UnreadableFile
+from trimtab.core.errors import RunError, UnreadableFile
 from trimtab.libraries import LIBRARIES
 from trimtab.libraries.common import adoption, policy_networks
 from trimtab.training.algorithm import hypers_of
 from trimtab.training.engine_setup import load_engine
-from trimtab.training.records import RunError
+from trimtab.training.records import StartedFrom
 
 SMALL = {"num_envs": 2, "num_steps": 32, "minibatch_size": 32, "total_timesteps": 128}
 RNG = np.random.default_rng(0)
@@ -186,14 +186,14 @@ def test_policies_of_cleanrl_with_continuous_and_discrete_actions(names, tmp_pat
     np.testing.assert_allclose(action, expected, atol=1e-5)
     np.testing.assert_allclose(value, forward(named, ["critic.0", "critic.2", "critic.4"], obs)[:, 0], atol=1e-5)
     assert run.config.total_timesteps == 128
-    assert run.files.manifest()["started_from"] == {"place": str(file), "taken": ["policy", "value function"]}
+    assert run.files.manifest().started_from == StartedFrom(None, str(file), ("policy", "value function"))
 
 
 def test_an_adopted_policy_can_be_probed_trained_on_and_repeated(tmp_path):
     run = trimtab.adopt(sb3(), "Pendulum-v1", tmp_path / "run", **SMALL)
     anatomy = trimtab.probe(run, replicates=2, bias=False, correlations=False, quiet=True)
     assert anatomy.variance.value > 0
-    assert trimtab.resume(run, quiet=True).files.metrics()[-1]["time/total_timesteps"] == 128
+    assert trimtab.resume(run, quiet=True).files.metrics()[-1].step == 128
     assert trimtab.repeat(run, tmp_path / "again")["identical"]
 
 
@@ -247,7 +247,7 @@ def test_what_cannot_be_adopted_is_refused_in_one_line_and_leaves_nothing(policy
 def test_a_policy_of_another_environment_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(RunError, match="has another shape"):
         trimtab.adopt(sb3(), "CartPole-v1", tmp_path / "run", **SMALL)
-    with pytest.raises(RunError, match=r"is of observations \(1,\); the environment has \(3,\)"):
+    with pytest.raises(RunError, match=r"is for observations \(1,\); the environment has \(3,\)"):
         short = {"obs_mean": [0.0], "obs_var": [1.0]}
         trimtab.adopt(sb3(), "Pendulum-v1", tmp_path / "run", normalizer=short, **SMALL)
     assert not (tmp_path / "run").exists()

@@ -10,10 +10,12 @@ from trimtab import cli
 from trimtab.advise.diagnosis import diagnose
 from trimtab.advise.planning import plan
 from trimtab.config import Config
+from trimtab.core.errors import RunError
 from trimtab.envs import EnvError
 from trimtab.training.loop import train
-from trimtab.training.records import RunDir, RunError
+from trimtab.training.records import ActionRecord, EnvironmentRecord, Manifest, MetricsRow
 from trimtab.training.run import load
+from trimtab.training.run_dir import RunDir
 
 
 @pytest.fixture(scope="module")
@@ -43,15 +45,15 @@ def test_the_terminal_says_the_same(run, capsys):
 
 
 def test_runs_with_several_choices_at_once_are_looked_at_too(tmp_path):
-    action = {"kind": "multidiscrete", "size": 6, "choices": [2, 4]}
-    files = RunDir.create(tmp_path / "run", tiny.config().as_dict(), {"environment": {"action": action}})
-    files.append_metrics([{"iteration": 1, "time/total_timesteps": 16, "time/fps": 100.0}])
+    action = ActionRecord("multidiscrete", 6, (2, 4))
+    files = RunDir.create(tmp_path / "run", tiny.config(), Manifest(environment=EnvironmentRecord(action=action)))
+    files.append_metrics([MetricsRow(1, 16, {"time/fps": 100.0})])
     assert diagnose(load(files.path)).findings
 
 
 def test_a_run_that_stopped_is_recognized(tmp_path):
-    stopped = RunDir.create(tmp_path / "run", tiny.config().as_dict(), {})
-    stopped.append_metrics([{"iteration": 1, "time/total_timesteps": 16, "not_finite": ["policy parameters"]}])
+    stopped = RunDir.create(tmp_path / "run", tiny.config(), Manifest())
+    stopped.append_metrics([MetricsRow(1, 16, {}, ("policy parameters",))])
     first = diagnose(load(tmp_path / "run")).findings[0]
     assert (first.check, first.verdict) == ("finite", "act") and "parameters" in first.seen
 

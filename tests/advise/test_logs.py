@@ -12,11 +12,11 @@ import trimtab
 from trimtab.advise.evidence import Action
 from trimtab.cli import main
 from trimtab.core import reading
+from trimtab.core.errors import RunError
 from trimtab.libraries import LIBRARIES
 from trimtab.libraries.common.foreign_log import is_log, read_log
 from trimtab.libraries.common.log_doctor import described_log, diagnose_log
 from trimtab.libraries.common.tensorboard_events import read_events
-from trimtab.training.records import RunError
 
 ITERATIONS, BATCH = 40, 512
 SB3 = "rollout/ep_len_mean,time/iterations,time/total_timesteps,rollout/ep_rew_mean,time/fps,train/value_loss,"

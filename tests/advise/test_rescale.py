@@ -16,7 +16,8 @@ from trimtab import cli, presets
 from trimtab import config as configuration
 from trimtab.advise.rescaling import ADJUSTMENTS, RULES, effective, rescale
 from trimtab.config import Config, ConfigError
-from trimtab.training.records import RunDir
+from trimtab.training.records import Manifest
+from trimtab.training.run_dir import RunDir
 
 # The paper's PPG-EWMA on Procgen: 4 workers x 64 environments, 16 auxiliary minibatches per iteration of a phase.
 PAPER = Config(
@@ -521,7 +522,7 @@ def test_a_source_without_an_environment_gives_a_file_without_one(runs, capsys):
 
 
 def test_command_uses_the_noise_scale_a_runs_probes_resolved(runs, capsys):
-    RunDir.create(runs / "run", SMALL.as_dict(), {})
+    RunDir.create(runs / "run", SMALL, Manifest())
     assert "noise scale" not in run(capsys, "run", "--num-envs", "4")[1]
     (runs / "run" / "probes").mkdir()
     (runs / "run" / "probes" / "b.parquet").write_text("no table")

@@ -14,8 +14,9 @@ from trimtab.advise.rules import RULES
 from trimtab.advise.rules.stability_rules import swings
 from trimtab.config import Config
 from trimtab.core.finding import Finding
-from trimtab.training.records import RunDir
+from trimtab.training.records import ActionRecord, EnvironmentRecord, Manifest, MetricsRow
 from trimtab.training.run import load
+from trimtab.training.run_dir import RunDir
 
 RNG = np.random.default_rng(0)
 
@@ -61,12 +62,12 @@ def test_the_ceiling_must_have_been_learned():
 
 def records(path, config, returns):
     """A run's directory with these episodes, and metrics that show a clip fraction far too high."""
-    run = RunDir.create(path, config.as_dict(), {"environment": {"action": {"kind": "discrete", "size": 2}}})
+    run = RunDir.create(path, config, Manifest(environment=EnvironmentRecord(action=ActionRecord("discrete", 2))))
     rows = [
         {"iteration": i + 1, "time/total_timesteps": 512 * (i + 1), "train/clip_fraction": 0.5, "train/value_loss": 1.0}
         for i in range(40)
     ]
-    run.append_metrics(rows)
+    run.append_metrics([MetricsRow.from_dict(row) for row in rows])
     count = len(returns)
     columns = {
         "step": np.arange(1, count + 1) * 40,

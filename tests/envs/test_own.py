@@ -19,8 +19,8 @@ import trimtab
 from trimtab import envs
 from trimtab.config import Config, ConfigError
 from trimtab.core import trust
+from trimtab.core.errors import RunError
 from trimtab.envs.base import EnvError
-from trimtab.training.records import RunError
 
 HERE = Path(__file__).parent
 IDS = [

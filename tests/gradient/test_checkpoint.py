@@ -4,8 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from trimtab.core.errors import RunError
 from trimtab.gradient.checkpoint_choice import choose
-from trimtab.training.records import Checkpoint, RunError
+from trimtab.training.records import Checkpoint
 
 
 class FakeRun:

@@ -20,8 +20,7 @@ from trimtab.gradient.anatomy import ExactAnswers
 from trimtab.gradient.probe_options import ProbeOptions
 from trimtab.gradient.probing import Prober, probe
 from trimtab.gradient.row_sampling import tail_length
-from trimtab.training.engine import build
-from trimtab.training.engine_setup import load_engine
+from trimtab.training.engine_setup import build_engine, load_engine
 from trimtab.training.loop import train
 
 TINY = dict(num_minibatches=2, update_epochs=2, hidden_sizes=(8, 8), total_timesteps=512)
@@ -241,7 +240,7 @@ def test_a_host_environment_can_be_probed_but_its_bias_is_not_resolved(tmp_path)
 
 def test_a_probe_with_the_seed_of_the_run_draws_other_samples_than_the_run_did():
     config = Config(env_id="CartPole-v1", num_envs=4, num_steps=16, seed=0, **TINY)
-    engine = build(config)
+    engine = build_engine(config)
     state = engine.init(0)
     _, rollout = jax.jit(engine.algorithm.collect)(state, engine.hypers)
     prober = Prober(config, engine.algorithm, state, ProbeOptions(start="carry", bias=False, seed=0))
@@ -254,14 +253,14 @@ def test_a_probe_with_the_seed_of_the_run_draws_other_samples_than_the_run_did()
 def test_a_light_probe_is_taken_every_so_many_iterations(tmp_path):
     config = Config(env_id="Pendulum-v1", num_envs=4, num_steps=32, ent_coef=0.0, probe_every=2, **TINY)
     rows = train(config, tmp_path / "light", checkpoints=1).files.metrics()
-    assert "grad/variance" not in rows[0] and "grad/variance" in rows[1]
-    assert -1 <= rows[1]["grad/cosine_lag1"] <= 1
+    assert "grad/variance" not in rows[0].numbers and "grad/variance" in rows[1].numbers
+    assert -1 <= rows[1].numbers["grad/cosine_lag1"] <= 1
 
 
 def test_exact_answers_know_a_normalized_value_head():
     """With PopArt the network's output is not the value; the exact bias is that of the critic that is used."""
     config = Config(env_id="FrozenLake-v1", num_envs=8, num_steps=16, gamma=0.95, norm_value="popart", **TINY)
-    engine = build(config)
+    engine = build_engine(config)
     state = engine.init(1)
     stats = state.value_stats._replace(count=jnp.float32(100), mean=jnp.float32(3.0), deviation=jnp.float32(400.0))
     obs = engine.algorithm.env.state_obs()
@@ -323,7 +322,7 @@ def prober_at(run, step: int, **options) -> Prober:
 
 def prober_of(config: Config, **options) -> Prober:
     """A prober of the untrained policy: nothing is trained, and nothing compiled before it measures."""
-    engine = build(config)
+    engine = build_engine(config)
     return Prober(config, engine.algorithm, engine.init(1), ProbeOptions(**options))
 
 

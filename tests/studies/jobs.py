@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from trimtab.core.errors import RunError
 from trimtab.core.writing import write_json
 from trimtab.studies.job import Job, JobContext
-from trimtab.training.records import RunError
 
 
 def note(context: JobContext, text: str) -> None:

@@ -23,7 +23,7 @@ from trimtab.studies.job import Probe, Train, from_dict
 from trimtab.studies.local_workers import Local
 from trimtab.studies.store import Store
 from trimtab.training.engine_cache import EngineCache
-from trimtab.training.records import RunDir
+from trimtab.training.run_dir import RunDir
 
 
 @pytest.fixture(autouse=True)
@@ -224,7 +224,7 @@ def test_places_that_are_none_are_refused(on, workers):
 
 def recorded(path: Path) -> list[dict]:
     rows = RunDir.open(path).metrics()
-    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in rows]
+    return [{k: v for k, v in row.as_dict().items() if not k.startswith("time/")} for row in rows]
 
 
 def test_inline_and_local_give_the_same_records_and_a_killed_run_goes_on(tmp_path):

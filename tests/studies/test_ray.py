@@ -11,13 +11,13 @@ import tiny
 from studies.jobs import Add, Count, Fail, Needy
 from studies.small import shown, small_grid, small_variances
 from studies.test_executor import recorded
+from trimtab.core.errors import RunError
 from trimtab.core.writing import write_json
 from trimtab.studies.executor import Inline
 from trimtab.studies.job import Train
 from trimtab.studies.ray_workers import OnRay, _refuse_silence, pack, unpack
 from trimtab.studies.store import Store
 from trimtab.studies.study_engine import ExecutionOptions, drive, run_study
-from trimtab.training.records import RunError
 
 
 @pytest.fixture(autouse=True)

@@ -28,8 +28,9 @@ from trimtab.studies.elimination import (
 from trimtab.studies.split_study import Split, SplitOptions, check_split, default_splits, effort, improved, parse_splits
 from trimtab.training import loop
 from trimtab.training.device import cores
-from trimtab.training.records import RunDir
-from trimtab.training.warm_start import StartCheckpoint
+from trimtab.training.records import Manifest
+from trimtab.training.run_dir import RunDir
+from trimtab.training.warm_start import WarmStart
 
 
 def estimate(value, lo=None, hi=None, resolved=True):
@@ -183,7 +184,7 @@ def test_a_split_whose_runs_end_no_episode_is_doubted_and_not_taken():
 def test_returns_that_rise_are_told_from_returns_that_wander(tmp_path):
     rng = np.random.default_rng(0)
     for name, rise, count, found in (("flat", 0.0, 400, False), ("risen", 2.0, 400, True), ("few", 50.0, 31, False)):
-        run = RunDir.create(tmp_path / name, {}, {})
+        run = RunDir.create(tmp_path / name, Config(), Manifest())
         returns = rng.normal(size=count) + np.linspace(0, rise, count)
         run.write_episodes(
             0,
@@ -195,7 +196,7 @@ def test_returns_that_rise_are_told_from_returns_that_wander(tmp_path):
             },
         )
         assert improved(run.path) is found
-    assert not improved(RunDir.create(tmp_path / "none", {}, {}).path)
+    assert not improved(RunDir.create(tmp_path / "none", Config(), Manifest()).path)
 
 
 # Effort --------------------------------------------------------------------------------------------------------
@@ -221,7 +222,7 @@ class Formula:
         for job in Queue(jobs).waiting.values():
             if job.kind == "train":
                 self.asked.append((job.config.num_envs, job.config.seed))
-                run = RunDir.create(store.place(job), job.config.as_dict(), {})
+                run = RunDir.create(store.place(job), job.config, Manifest())
                 columns = {"step": np.arange(32), "env": np.zeros(32, int), "return": np.repeat([0.0, 9.0], 16)}
                 run.write_episodes(0, columns | {"length": np.ones(32, int)})
                 result = {"area": self.area(job.config.num_envs, job.config.seed), "fps": 1.0, "ep_rew_mean": 1.0}
@@ -293,7 +294,7 @@ def test_a_run_that_fails_is_a_doubt_and_not_the_end(tmp_path, monkeypatch):
 
 
 def test_a_run_named_from_here_and_from_elsewhere_is_probed_once(tmp_path, monkeypatch):
-    run = RunDir.create(tmp_path / "run", Config(env_id="FrozenLake-v1").as_dict(), {})
+    run = RunDir.create(tmp_path / "run", Config(env_id="FrozenLake-v1"), Manifest())
     (run.path / "checkpoints" / "64").mkdir(parents=True)
     monkeypatch.setattr(Split, "_steps_probed", [64])
     monkeypatch.chdir(tmp_path)
@@ -328,7 +329,7 @@ def test_a_policy_that_was_trained_before_its_first_step_is_probed_there(tmp_pat
     first = loop.train(tiny.config(), tmp_path / "first", until=0)
     with pytest.raises(ConfigError, match="no checkpoint after the first step"):
         Split(first.config, 16, 2, SplitOptions(run=str(first.path)))
-    begun = loop.train(first.config, tmp_path / "begun", start=StartCheckpoint.from_run(first.path), until=0)
+    begun = loop.train(first.config, tmp_path / "begun", start=WarmStart.from_run(first.path), until=0)
     assert Split(begun.config, 16, 2, SplitOptions(run=str(begun.path)))._steps_probed == [0]
 
 
@@ -353,7 +354,7 @@ def test_efforts_that_mean_nothing_are_refused(options):
     ],
 )
 def test_what_contradicts_itself_is_refused(flags, said, tmp_path, capsys):
-    RunDir.create(tmp_path / "run", {"env_id": "CartPole-v1"}, {})
+    RunDir.create(tmp_path / "run", Config(), Manifest())
     words = ["split", "CartPole-v1", "--batch", "64", "--run-dir", str(tmp_path / "out"), *flags.split()]
     with pytest.raises(SystemExit) as stopped:
         cli.main([str(tmp_path / "run") if word == "RUN" else word for word in words])

@@ -1,7 +1,7 @@
 """Studies: interrupted and resumed, with jobs that fail, sharing a store, and what they would cost."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ import tiny
 from studies.jobs import Add, Count, Fail, Needy
 from studies.test_executor import done
 from trimtab.config import Config
+from trimtab.core.errors import RunError
 from trimtab.envs import EnvError
 from trimtab.experiments import catalogue, costs, run_scores
 from trimtab.experiments.source_study import Declared
@@ -24,7 +25,6 @@ from trimtab.studies.store import Outcome, Store
 from trimtab.studies.study_engine import ExecutionOptions, Outcomes, Study
 from trimtab.studies.tune_study import Tune, TuneOptions
 from trimtab.training import loop
-from trimtab.training.records import RunError
 
 INLINE = ExecutionOptions(on="inline")
 
@@ -256,7 +256,7 @@ def test_a_run_that_diverged_counts_with_the_return_it_began_with(tmp_path):
     run = loop.train(config, tmp_path / "run")
     failed = Outcome(job, run.path, {}, error="not finite")
     assert run_scores.course(failed) is None, "it may have failed for any reason"
-    run.files.append_metrics([run.files.metrics()[-1] | {"not_finite": ["loss"]}])
+    run.files.append_metrics([replace(run.files.metrics()[-1], not_finite=("loss",))])
     curve, whole = run_scores.course(failed), run_scores.course(Outcome(Train(config, 1), run.path, {}))
     assert len(curve.step) == 50 and curve.step[-1] > 1200 and whole.area == run.area
     first = curve.value[0]

@@ -9,13 +9,13 @@ import yaml
 
 from trimtab import cli
 from trimtab.config import Config, ConfigError, from_dict
+from trimtab.core.errors import RunError
 from trimtab.core.estimate import Estimate
 from trimtab.show import tune_page as report
 from trimtab.studies import tune_study
 from trimtab.studies.store import Outcome, Store
 from trimtab.studies.study_engine import drive
 from trimtab.studies.tune_study import PHASES, Trial, Tune, TuneOptions, sweeps_of
-from trimtab.training.records import RunError
 
 
 class Formula:

@@ -95,14 +95,14 @@ def compare(runs: list[Run]) -> Comparison:
 
 def _entry(name: str, run: Run) -> dict[str, Any]:
     evaluations = run.files.all_evaluations()
-    last = evaluations[-1]["eval/mean_reward"] if evaluations else None
+    last = evaluations[-1].mean_reward if evaluations else None
     return {
         "name": name,
         "path": str(run.path),
         "config": run.config.as_dict(),
-        "metrics": run.files.metrics(),
+        "metrics": [row.as_dict() for row in run.files.metrics()],
         "findings": [finding.as_dict() for finding in diagnose(run).findings],
-        "summary": run.summary() | {"area": run.area, "evaluation": last},
+        "summary": run.summary().as_dict() | {"area": run.area, "evaluation": last},
     }
 
 

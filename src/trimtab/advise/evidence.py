@@ -15,6 +15,8 @@ from trimtab.config import Config
 from trimtab.core.estimate import Estimate
 from trimtab.core.wording import steps
 from trimtab.math.optimizers import ADAPTIVE_RATES
+from trimtab.training import records
+from trimtab.training.records import EnvironmentRecord
 from trimtab.training.run import Run, return_rise
 
 Numbers = NDArray[Any]
@@ -143,32 +145,31 @@ def evidence_of(run: Run) -> Evidence:
         Its evidence. Nothing is computed that needs JAX.
     """
     rows, episodes, config = run.files.metrics(), run.episodes, run.config
-    names = sorted({name for row in rows for name in row if name.startswith("train/")})
+    names = sorted({name for row in rows for name in row.numbers if name.startswith("train/")})
     manifest = run.files.manifest()
-    environment = manifest.get("environment", {})
-    action, limit = environment.get("action"), environment.get("time_limit")
+    environment = manifest.environment or EnvironmentRecord()
+    action, limit = environment.action, environment.time_limit
     evaluations, noise = run.files.all_evaluations(), run.newest("noise_scale_trajectory")
-    in_training = rows[-1].get("rollout/ep_rew_mean") if rows else None
+    in_training = rows[-1].mean_return if rows else None
     return Evidence(
         config=config,
-        metrics={name: np.array([row.get(name, np.nan) for row in rows], float) for name in names},
-        iterations=rows[-1]["iteration"] if rows else 0,
+        metrics={name: np.array([row.numbers.get(name, np.nan) for row in rows], float) for name in names},
+        iterations=rows[-1].iteration if rows else 0,
         returns=episodes["return"].to_numpy(),
         steps=episodes["step"].to_numpy(),
-        action=Action(action["kind"], action["size"]) if action else None,
+        action=Action(action.kind, action.size) if action else None,
         length=usual_length(episodes["length"].to_numpy()) or (Length(limit, is_limit=True) if limit else None),
-        not_finite=tuple(rows[-1].get("not_finite", ())) if rows else (),
-        evaluations=np.array([row["eval/mean_reward"] for row in run.files.evaluations()], float),
-        files=RunFiles(run.path, manifest.get("ended"), max((c.step for c in run.checkpoints), default=0)),
+        not_finite=rows[-1].not_finite if rows else (),
+        evaluations=np.array([row.mean_reward for row in run.files.evaluations()], float),
+        files=RunFiles(run.path, manifest.ended, max((c.step for c in run.checkpoints), default=0)),
         evaluation=_last_evaluation(evaluations[-1], in_training) if evaluations else None,
         noise_scale=Estimate(noise["value"], noise["lo"], noise["hi"]) if noise else None,
         noise_scale_step=noise["step"] if noise else 0,
     )
 
 
-def _last_evaluation(row: dict[str, Any], in_training: float | None) -> Evaluation:
-    quartiles = row["eval/iqr_low"], row["eval/iqr_high"]
-    return Evaluation(row["eval/mean_reward"], *quartiles, row["time/total_timesteps"], in_training)
+def _last_evaluation(row: records.Evaluation, in_training: float | None) -> Evaluation:
+    return Evaluation(row.mean_reward, row.iqr_low, row.iqr_high, row.step, in_training)
 
 
 def usual_length(lengths: Numbers) -> Length | None:

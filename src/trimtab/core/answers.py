@@ -11,12 +11,14 @@ from contextlib import contextmanager, redirect_stdout
 from io import UnsupportedOperation
 from typing import Any, TextIO
 
+from trimtab.core.json_values import to_json
+
 _reserved: TextIO | None = None  # standard output, while it is for the answer alone
 
 
 def print_json(value: Any) -> None:
     """The answer. JSON knows no infinity and no NaN: such numbers become text."""
-    print(json.dumps(_finite(value), allow_nan=False), file=_reserved or sys.stdout, flush=True)
+    print(json.dumps(_finite(to_json(value)), allow_nan=False), file=_reserved or sys.stdout, flush=True)
 
 
 @contextmanager

@@ -91,8 +91,8 @@ def _read(kind: Any, value: Any) -> Any:
     if kind is float:
         _need(isinstance(value, int | float), kind, value)
         return float(value)
-    if kind is int:
-        return int(value)
+    if kind in (bool, int, str):
+        _need(isinstance(value, kind) and (kind is bool or not isinstance(value, bool)), kind, value)
     if isinstance(kind, type) and issubclass(kind, PurePath):
         return kind(value)
     return value

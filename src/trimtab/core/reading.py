@@ -160,17 +160,15 @@ def read_json_object(path: Path, most: int = MOST_TEXT) -> dict[str, Any]:
     return value
 
 
-def read_json_lines(
-    path: Path, accept: Callable[[Any], dict[str, Any] | None], most: int = MOST_LOG
-) -> list[dict[str, Any]]:
+def read_json_lines(path: Path, accept: Callable[[Any], T | None], most: int = MOST_LOG) -> list[T]:
     """The rows of a file of JSON lines; an empty list where there is no file.
 
     A last line without a newline is one that is still being written, and is left out. Any other line that is not JSON,
-    or that `accept` turns into None, is skipped; the number of skipped lines is reported.
+    or that `accept` turns into None or refuses with a ValueError, is skipped; the number of skipped lines is reported.
     """
     if not path.exists():
         return []
-    rows: list[dict[str, Any]] = []
+    rows: list[T] = []
     skipped: list[int] = []
     with open_regular(path, most) as file:
         for number, line in enumerate(_lines(file), 1):

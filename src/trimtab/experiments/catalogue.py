@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.core import reading
+from trimtab.core.errors import RunError
 from trimtab.experiments.notes import NOTES
 from trimtab.experiments.own import OWN
 from trimtab.experiments.paper import PAPER
@@ -16,7 +17,6 @@ from trimtab.studies.seeds_study import Seeds
 from trimtab.studies.split_study import Split
 from trimtab.studies.study_engine import DEFAULT_EXECUTION, SPEC, Answer, ExecutionOptions, Study
 from trimtab.studies.tune_study import Tune
-from trimtab.training.records import RunError
 
 # Studies of the sources and of this library's own claims, in the order they are listed.
 DECLARED: dict[str, type[Declared]] = {study.kind: study for study in (*POST, *PAPER, *NOTES, *OWN)}

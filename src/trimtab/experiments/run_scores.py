@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from trimtab.core.errors import RunError
 from trimtab.studies.job import Train
 from trimtab.studies.store import Outcome
-from trimtab.training.records import RunDir, RunError
 from trimtab.training.run import Curve, learning_curve
+from trimtab.training.run_dir import RunDir
 
 BROKEN = (
     "A run whose numbers stop being finite counts with its curve up to there and with the return it began with from "
@@ -26,9 +27,9 @@ def course(outcome: Outcome) -> Curve | None:
         rows, episodes = run.metrics(), run.episodes()
     except (OSError, RunError):
         return None
-    if not rows or not (outcome.done or "not_finite" in rows[-1]):
+    if not rows or not (outcome.done or rows[-1].not_finite):
         return None
-    stop = rows[-1]["time/total_timesteps"]
+    stop = rows[-1].step
     assert isinstance(outcome.job, Train)
     whole = stop if outcome.done else max(stop, outcome.job.config.total_timesteps)
     curve = learning_curve(episodes["step"].to_numpy(), episodes["return"].to_numpy(), whole)

@@ -22,9 +22,9 @@ import numpy as np
 from jaxtyping import Float, Shaped, UInt8
 
 from trimtab.config import Config, ConfigError
-from trimtab.core.errors import MissingPackage
+from trimtab.core.errors import MissingPackage, RunError
 from trimtab.training.numpy_policy import Policy
-from trimtab.training.records import RunError
+from trimtab.training.records import EnvironmentRecord
 from trimtab.training.run import Run
 
 LEAST_SIDE = 256  # small images are enlarged to this
@@ -148,10 +148,10 @@ def scene_of(run: Run) -> GymnasiumScene | ObservationScene:
     """The environment of a run in a form that can be drawn."""
     import gymnasium
 
-    config, env = run.config, run.files.manifest().get("environment", {})
+    config, env = run.config, run.files.manifest().environment or EnvironmentRecord()
     if config.env_id in gymnasium.registry or ":" in config.env_id:
         return GymnasiumScene(config, env)
-    if len(env.get("observation", {}).get("shape", ())) == 3:
+    if env.observation is not None and len(env.observation.shape) == 3:
         return ObservationScene(config)
     raise _refusal(config.env_id, "Gymnasium does not draw it, and its observations are no images")
 
@@ -161,13 +161,13 @@ class GymnasiumScene:
 
     shown = "drawn by Gymnasium"
 
-    def __init__(self, config: Config, env: dict[str, Any]):
+    def __init__(self, config: Config, env: EnvironmentRecord):
         from trimtab.envs.layout import actions_of, layout_of_space
 
         self._env_id = config.env_id
         self._env = _drawn_environment(config, env)
         self._layout = layout_of_space(config.env_id, self._env.observation_space)
-        trained = tuple(env.get("observation", {}).get("shape", self._layout.shape))
+        trained = env.observation.shape if env.observation else tuple(self._layout.shape)
         if self._layout.shape != trained:
             self._env.close()
             other = f"Gymnasium's observes {self._layout.shape}, the policy was trained on {trained}"
@@ -205,7 +205,7 @@ class GymnasiumScene:
         self._env.close()
 
 
-def _drawn_environment(config: Config, env: dict[str, Any]) -> Any:
+def _drawn_environment(config: Config, env: EnvironmentRecord) -> Any:
     """A Gymnasium environment that renders arrays."""
     import gymnasium
 
@@ -217,7 +217,7 @@ def _drawn_environment(config: Config, env: dict[str, Any]) -> Any:
         os.environ.setdefault("MUJOCO_GL", "egl")  # MuJoCo would look for a screen
     options = dict(config.env_kwargs)
     is_vector = options.pop("vectorization", None) == "vector_entry_point"
-    if options and not is_vector and not BACKENDS[env.get("backend", "gymnasium")].drawn_by_gymnasium:
+    if options and not is_vector and not BACKENDS[env.backend or "gymnasium"].drawn_by_gymnasium:
         raise _refusal(config.env_id, f"env_kwargs={options} are not Gymnasium's own options")
     try:
         spec = registered(config.env_id)
@@ -226,7 +226,7 @@ def _drawn_environment(config: Config, env: dict[str, Any]) -> Any:
             if takes(spec.entry_point, "render_mode"):  # one that does not may draw all the same
                 options["render_mode"] = "rgb_array"
             with without_precision_warnings():
-                limit = env.get("time_limit")
+                limit = env.time_limit
                 return gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **options)
     except Exception as error:  # whatever its constructor raises
         raise _refusal(config.env_id, f"Gymnasium cannot draw it ({describe_error(error)})") from None

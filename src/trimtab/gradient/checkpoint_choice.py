@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from trimtab.core.errors import RunError
 from trimtab.math import stats
-from trimtab.training.records import RunError
 from trimtab.training.run import Run
 
 FEWEST = 4  # episodes on either side of a comparison

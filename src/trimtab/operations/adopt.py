@@ -44,7 +44,8 @@ def adopt(argv: list[str]) -> int:
         **{name: value for name, value in fields.items() if name != "env_id"},
     )
     if output.json:
-        print_json({"run": str(run.path), "taken": run.files.manifest()["started_from"]["taken"]})
+        start = run.files.manifest().started_from
+        print_json({"run": str(run.path), "taken": list(start.taken) if start else []})
     else:
         print(f"{run.path}: now `trimtab eval`, `probe`, `watch`, `export` it, or train it on by `trimtab resume`")
     return 0

@@ -37,7 +37,7 @@ def doctor(argv: list[str]) -> int:
     if arguments.run is None:
         fail("name a run directory, for example: trimtab doctor runs/CartPole-v1/ppo-seed1-1")
     from trimtab.libraries.common.foreign_log import is_log
-    from trimtab.training.records import RunDir
+    from trimtab.training.run_dir import RunDir
 
     if not RunDir.began(arguments.run) and is_log(arguments.run):
         return _show(*_of_log(arguments.run, arguments.hyperparameters), output.json, arguments.page)

@@ -19,7 +19,7 @@ def export(argv: list[str]) -> int:
     )
     arguments = command_parser.parse(argv)
     from trimtab.extras.policy_export.export_files import export as write
-    from trimtab.training.records import RunDir
+    from trimtab.training.run_dir import RunDir
 
     run = RunDir.open(arguments.run)
     out = Path(arguments.out) if arguments.out else run.path / "export" / arguments.to

@@ -94,6 +94,6 @@ def _page(path: str, page: str, frame: Any) -> Path:
 
     run = load(path)
     where = Path(page or run.path / "probes.html")
-    text = probe_page(frame, run.config.as_dict(), run.files.manifest())
+    text = probe_page(frame, run.config.as_dict(), run.files.manifest().as_dict())
     write_page(where, text, probe_figures.of_frame(frame))
     return where

@@ -48,7 +48,7 @@ def train(
     `checkpoints` are evenly spaced (20, or fewer where they are large); `tensorboard` and `track` write there too.
     """
     from trimtab.training import loop
-    from trimtab.training.warm_start import StartCheckpoint
+    from trimtab.training.warm_start import WarmStart
 
     if run_dir is not None and not isinstance(run_dir, str | PathLike):
         raise ConfigError("run_dir", run_dir, "must be a directory; fields of a run are given by name")
@@ -62,9 +62,7 @@ def train(
         checkpoints=checkpoints,
         tensorboard=tensorboard,
         track=track,
-        start=StartCheckpoint.from_run(run_of(start_from).path, None, take_optimizer)
-        if start_from is not None
-        else None,
+        start=WarmStart.from_run(run_of(start_from).path, None, take_optimizer) if start_from is not None else None,
     )
 
 
@@ -102,7 +100,7 @@ def repeat(run: Run | Place, run_dir: Place | None = None, quiet: bool | None = 
     """Run a configuration again (beside the run, or in `run_dir`) and compare every metric bit for bit."""
     from trimtab.training.repeat_run import repeat as again
 
-    return again(run_of(run).path, run_dir, is_quiet(quiet))
+    return again(run_of(run).path, run_dir, is_quiet(quiet)).as_dict()
 
 
 def evaluate(run: Run | Place, episodes: int = 10, *, at: int | None = None, seed: int | None = None) -> dict[str, Any]:
@@ -117,7 +115,8 @@ def evaluate(run: Run | Place, episodes: int = 10, *, at: int | None = None, see
             raise ConfigError(name, value, f"must be at least {least}; nearest: {least}")
     from trimtab.training.evaluation import evaluate_run
 
-    return evaluate_run(run_of(run).path, episodes, at, seed)
+    evaluation = evaluate_run(run_of(run).path, episodes, at, seed)
+    return {"step": evaluation.step, **evaluation.metrics()}
 
 
 def probe(

@@ -12,8 +12,8 @@ from trimtab.config.keywords import Fields
 from trimtab.libraries.common import translation as translating
 from trimtab.libraries.common.library import Translated
 from trimtab.operations.source import Source, configure, refuse_constructor, run_of
-from trimtab.training.records import RunDir
 from trimtab.training.run import Run
+from trimtab.training.run_dir import RunDir
 
 
 def rescale(

@@ -16,12 +16,10 @@ def repeat(argv: list[str]) -> int:
     result = repeat_run(arguments.run, arguments.run_dir, quiet=output.quiet or output.json)
     if output.json:
         print_json(result)
-    elif result["identical"]:
-        print(f"identical, bit for bit: {result['compared']} metrics over {result['iterations']} iterations")
-    else:
-        first = result["first_difference"]
+    elif result.identical:
+        print(f"identical, bit for bit: {result.compared} metrics over {result.iterations} iterations")
+    elif first := result.first_difference:
         print(
-            f"not identical: {first['metric']} differs first, at iteration {first['iteration']}: "
-            f"{first['was']} then {first['now']}"
+            f"not identical: {first.metric} differs first, at iteration {first.iteration}: {first.was} then {first.now}"
         )
-    return 0 if result["identical"] else 1
+    return 0 if result.identical else 1

@@ -12,10 +12,10 @@ import yaml
 from trimtab import presets
 from trimtab.config import ConfigError
 from trimtab.core.answers import print_json
+from trimtab.core.errors import RunError
 from trimtab.envs import EnvError
 from trimtab.operations import flags
 from trimtab.operations.shared import Output, filled, parser
-from trimtab.training.records import RunError
 
 
 @dataclass

@@ -6,12 +6,13 @@ from functools import partial
 from pathlib import Path
 
 from trimtab.config import ConfigError
+from trimtab.core.errors import RunError
 from trimtab.operations import flags
 from trimtab.operations.host_processes import HostFlags, asked, together
 from trimtab.operations.shared import Output, filled, parser
 from trimtab.operations.train import finish, refuse_for_one_run, refuse_no_checkpoints
 from trimtab.studies.study_engine import ExecutionOptions, began
-from trimtab.training.records import RunDir, RunError
+from trimtab.training.run_dir import RunDir
 
 EARLIER = ("split.json", "tune.json")  # what marked the directory of a split or tuning before there were studies
 

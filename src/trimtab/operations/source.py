@@ -16,11 +16,12 @@ from trimtab import presets
 from trimtab.config import Config, ConfigError
 from trimtab.config.keywords import Fields
 from trimtab.core import trust
+from trimtab.core.errors import RunError
 from trimtab.envs.own_environments import Constructor
 from trimtab.libraries.common.translation import field_here
 from trimtab.training.progress import interactive
-from trimtab.training.records import RunDir, RunError
 from trimtab.training.run import Run, load
+from trimtab.training.run_dir import RunDir
 
 Place = str | PathLike[str]  # a directory or a file
 Source = Config | Run | Place

@@ -10,11 +10,11 @@ from typing import Any
 from trimtab.config import ConfigError
 from trimtab.core import reading
 from trimtab.core.answers import print_json
+from trimtab.core.errors import RunError
 from trimtab.core.wording import nearest
 from trimtab.operations.flags import Parser
 from trimtab.operations.shared import Output, as_typed, filled, numbered, parser
 from trimtab.studies.study_engine import ExecutionOptions
-from trimtab.training.records import RunError
 
 
 @dataclass

@@ -74,7 +74,7 @@ def train(argv: list[str]) -> int:
 def _train_one(arguments, config: Config, options: RunFlags, output: Output, everything: bool, speaks: bool) -> int:
     from trimtab.training import loop
     from trimtab.training.engine_setup import use_all_devices
-    from trimtab.training.warm_start import StartCheckpoint
+    from trimtab.training.warm_start import WarmStart
 
     if everything:
         config = use_all_devices(config)
@@ -87,7 +87,7 @@ def _train_one(arguments, config: Config, options: RunFlags, output: Output, eve
         checkpoints=options.checkpoints,
         tensorboard=options.tensorboard,
         track=options.track,
-        start=StartCheckpoint.from_run(arguments.start_from, None, arguments.take_optimizer)
+        start=WarmStart.from_run(arguments.start_from, None, arguments.take_optimizer)
         if arguments.start_from
         else None,
     )
@@ -158,12 +158,12 @@ def finish(run, output: Output) -> int:
     if output.json:
         print_json(summary)
     else:
-        steps, mean, episodes = run.timing["steps"], summary["ep_rew_mean"], min(run.episodes.height, 100)
+        steps, mean, episodes = run.timing.steps, summary.ep_rew_mean, min(run.episodes.height, 100)
         took = (
-            f"{steps:,} steps in {summary['seconds']:.1f} s ({summary['fps']:,.0f} steps/s, "
-            f"compiling {summary['compile_seconds']:.1f} s)"
+            f"{steps:,} steps in {summary.seconds:.1f} s ({summary.fps:,.0f} steps/s, "
+            f"compiling {summary.compile_seconds:.1f} s)"
         )
-        done = took if steps else f"already complete: {summary['total_timesteps']:,} steps"
+        done = took if steps else f"already complete: {summary.total_timesteps:,} steps"
         returned = "no episode finished" if mean is None else f"mean return of the last {episodes} episodes: {mean:.4g}"
         print(f"{done}; {returned}")
         print(f"run: {run.path}    look at it: trimtab show {quote(str(run.path))}")

@@ -18,6 +18,7 @@ from altair.vegalite import SCHEMA_VERSION
 
 from trimtab.config import ConfigError
 from trimtab.core.writing import write_atomically
+from trimtab.training.records import MetricsRow
 
 alt.data_transformers.disable_max_rows()
 
@@ -196,14 +197,10 @@ def drawing() -> Iterator[None]:
         yield
 
 
-def learning_curve_of(rows: list[dict[str, Any]], title: str) -> alt.TopLevelMixin:
+def learning_curve_of(rows: list[MetricsRow], title: str) -> alt.TopLevelMixin:
     """The training return of one run."""
-    frame = pl.DataFrame(
-        {
-            "step": [r["time/total_timesteps"] for r in rows if "rollout/ep_rew_mean" in r],
-            "return": [r["rollout/ep_rew_mean"] for r in rows if "rollout/ep_rew_mean" in r],
-        }
-    )
+    returned = [row for row in rows if row.mean_return is not None]
+    frame = pl.DataFrame({"step": [row.step for row in returned], "return": [row.mean_return for row in returned]})
     return learning_curves(frame.with_columns(pl.lit("").alias("series"), pl.lit(0).alias("seed")), title)
 
 

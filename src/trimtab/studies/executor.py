@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Protocol
 
 from trimtab.config import ConfigError
+from trimtab.core.errors import RunError
 from trimtab.envs import EnvError
 from trimtab.studies.job import Job, JobContext
 from trimtab.studies.store import Outcome, Store
 from trimtab.training.device import cores
 from trimtab.training.engine_cache import EngineCache
-from trimtab.training.records import RunError
 
 Tick = Callable[[Job, int], None]  # told a job and how many environment steps of it are done
 SECONDS_BETWEEN_TICKS = 0.1

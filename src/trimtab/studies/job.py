@@ -169,7 +169,7 @@ class Train(Job):
             tick=context.tick,
             engines=context.engines,
         )
-        summary = run.summary() | {"area": run.area}
+        summary = run.summary().as_dict() | {"area": run.area}
         del summary["run"]  # where it was done is not what came of it
         return summary
 

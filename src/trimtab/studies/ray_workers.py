@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.core import trust
-from trimtab.core.errors import MissingPackage
+from trimtab.core.errors import MissingPackage, RunError
 from trimtab.studies.executor import JobRunner, Queue, Tick, error_summary
 from trimtab.studies.job import Job, from_dict, kind_modules
 from trimtab.studies.local_workers import TRIES
 from trimtab.studies.store import Outcome, Store
 from trimtab.training.device import cores, limits
-from trimtab.training.records import RunDir, RunError
+from trimtab.training.run_dir import RunDir
 
 LOOK = 0.5  # seconds between two looks at how far jobs are
 

@@ -30,9 +30,9 @@ from trimtab.studies.elimination import contenders, marginal, name_of, say_stage
 from trimtab.studies.job import Probe, Train
 from trimtab.studies.study_engine import Answer, Outcomes, Study, Work
 from trimtab.training.device import cores
-from trimtab.training.records import RunDir
 from trimtab.training.resource_estimates import checkpoint_iterations
 from trimtab.training.run import learning_frame, load, return_rise
+from trimtab.training.run_dir import RunDir
 
 ESTIMATES = ("variance", "individual", "covariance", "bias_sq", "mse", "grad_sq", "ess")
 MOST_ROWS = 1024  # rows per probe: enough for tight intervals, few enough for a bootstrap in a second
@@ -202,7 +202,7 @@ class Split(Study):
         """The checkpoints of the stages: early is the first that was trained, late the last."""
         if isinstance(self.base, str):
             run = load(self.base)
-            trained = "started_from" in run.files.manifest()  # before its first step
+            trained = run.files.manifest().started_from is not None  # before its first step
             steps = [c.step for c in run.checkpoints if c.step > 0 or trained]
             if not steps:
                 raise ConfigError("run", self.base, "has no checkpoint after the first step")
@@ -398,7 +398,7 @@ class Split(Study):
             "derived": config.derived(),
             "measurements": measurements,
             "curves": learning_frame(runs),
-            "manifest": RunDir.open(base).manifest(),
+            "manifest": RunDir.open(base).manifest().as_dict(),
         }
         with style.drawing():
             figures = split_page.figures(result)

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.core import reading
-from trimtab.core.errors import UnreadableFile
+from trimtab.core.errors import RunError, UnreadableFile
 from trimtab.core.writing import write_json
 from trimtab.studies.job import Job
-from trimtab.training.records import RunError
 
 OUTCOME = "outcome.json"
 

@@ -23,13 +23,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from trimtab.core import markup, reading, trust
-from trimtab.core.errors import UnreadableFile
+from trimtab.core.errors import RunError, UnreadableFile
 from trimtab.core.writing import write_json
 from trimtab.studies.executor import Executor, Queue, executor
 from trimtab.studies.job import Job
 from trimtab.studies.store import Outcome, Store
 from trimtab.training.progress import Progress
-from trimtab.training.records import RunError
 
 SPEC = "study.json"
 TIME = "time.json"

@@ -21,6 +21,7 @@ from trimtab import config as configuration
 from trimtab.advise import remedies
 from trimtab.advise.diagnosis import diagnose, tally
 from trimtab.config import Config, ConfigError
+from trimtab.core.errors import RunError
 from trimtab.core.estimate import Estimate
 from trimtab.core.wording import nearest
 from trimtab.core.writing import write_atomically
@@ -30,8 +31,8 @@ from trimtab.math import stats
 from trimtab.show import tune_page as report
 from trimtab.studies.job import Job, Train
 from trimtab.studies.study_engine import Answer, Outcomes, Study, Work
-from trimtab.training.records import RunDir, RunError
 from trimtab.training.run import learning_frame, load
+from trimtab.training.run_dir import RunDir
 
 SHORT = 100_000  # steps of a trial, unless asked for more
 FRESH = 1_000  # seeds of the last comparison start so far above those of the sweeps
@@ -376,7 +377,7 @@ class Tune(Study):
             for job in self.final_runs(trial)
         ]
         result = answer | {"config": str(out / "tuned.yaml")}
-        report.write_page(result, learning_frame(runs), RunDir.open(runs[0][2]).manifest(), out)
+        report.write_page(result, learning_frame(runs), RunDir.open(runs[0][2]).manifest().as_dict(), out)
 
 
 def _acts(path: Path) -> list[str]:

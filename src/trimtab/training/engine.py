@@ -12,12 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trimtab import envs
-from trimtab.config import Config, ConfigError
-from trimtab.core.wording import plain
+from trimtab.config import Config
 from trimtab.envs.base import derived_seed
-from trimtab.nets.families import FAMILIES, choose_network
-from trimtab.training import device, rollout, sharding
+from trimtab.training import device, rollout
 from trimtab.training.algorithm import Algorithm, hypers_of
 from trimtab.training.program_cache import Flat, exported
 from trimtab.training.rollout import Carry, Rollout
@@ -35,9 +32,9 @@ class Engine(Protocol):
     chunk: int
     exact: bool  # whether a resumed run continues bit for bit
     ahead: bool  # whether `launch` returns before its iterations are done
-    reusable: bool  # whether `take` can give it another run
+    reusable: bool  # whether `reconfigure` can give it another run
 
-    def take(self, config: Config) -> None: ...
+    def reconfigure(self, config: Config) -> None: ...
 
     def init(self, seed: int) -> State: ...
 
@@ -47,7 +44,7 @@ class Engine(Protocol):
 
     def launch(self, state: State, count: int) -> tuple[State, Waiting]: ...
 
-    def adopt(self, state: State, iteration: int) -> State: ...
+    def restart_episodes(self, state: State, iteration: int) -> State: ...
 
     def close(self) -> None: ...
 
@@ -56,75 +53,6 @@ def advance(engine: Engine, state: State, count: int) -> tuple[State, Info]:
     """Up to `count` iterations, done."""
     state, wait = engine.launch(state, count)
     return state, wait()
-
-
-def build(config: Config, env: Callable[..., Any] | None = None) -> Engine:
-    """The engine for a configuration, or for environments made by `env`; raises EnvError where they cannot be had."""
-    make = lambda n, streamed=False: envs.make(
-        config.env_id,
-        num_envs=n,
-        backend=config.backend,
-        env_kwargs=config.env_kwargs,
-        time_limit=config.time_limit,
-        seed=config.seed,
-        streamed=streamed,
-        constructor=env,
-    )
-    alone = config.devices == 1
-    try:
-        environments = make(config.num_envs if alone else sharding.envs_here(config), streamed=alone)
-    except (TypeError, KeyError) as error:  # the environment's own constructor did not take them
-        if not config.env_kwargs:
-            raise
-        raise ConfigError("env_kwargs", config.env_kwargs, f"{config.env_id} does not take them ({error})") from None
-    try:
-        return _around(environments, make, config)
-    except BaseException:
-        if not environments.spec.compiled:
-            environments.close()
-        raise
-
-
-def _around(environments: Any, make: Callable[..., Any], config: Config) -> Engine:
-    """The engine that steps these environments."""
-    check_against_env(config, environments.spec)
-    if config.stagger_resets and not getattr(environments, "resets_some", True):
-        problem = f"{config.env_id} cannot reset some of its environments; nearest: false"
-        raise ConfigError("stagger_resets", True, problem)
-    algorithm = Algorithm(config, environments, make)
-    if config.devices == 1:
-        return CompiledEngine(algorithm) if environments.spec.compiled else HostEngine(algorithm)
-    from trimtab.training.sharded_engine import ShardedEngine, ShardedHostEngine  # they build on this module
-
-    return ShardedEngine(algorithm) if environments.spec.compiled else ShardedHostEngine(algorithm)
-
-
-def check_against_env(config: Config, spec) -> None:
-    """What can only be refused once the environment is known."""
-    if config.log_std_init != Config.log_std_init and not isinstance(spec.action, envs.Continuous):
-        raise ConfigError("log_std_init", config.log_std_init, f"{spec.env_id} has discrete actions; nearest: 0.0")
-    family = FAMILIES[choose_network(config.network, spec.obs_shape)]
-    if not family.fits(spec.obs_shape):
-        problem = f"needs {family.needed}, {spec.env_id} has shape {spec.obs_shape}"
-        raise ConfigError("network", config.network, f"{problem}; nearest: mlp")
-    for name in {name for other in FAMILIES.values() for name in other.fields} - {*family.fields}:
-        if (value := getattr(config, name)) != getattr(Config, name):
-            problem = f"the network is {family.name}, which does not use it; nearest: {plain(getattr(Config, name))}"
-            raise ConfigError(name, value, problem)
-    if config.arch != "dual" and set(config.actor_obs) != set(config.critic_obs):
-        raise ConfigError("arch", config.arch, "policy and value see different observations; nearest: dual")
-    for name in ("actor_obs", "critic_obs"):
-        spec.slices(name, getattr(config, name))
-    if config.norm_obs and spec.obs_dtype == "uint8":
-        raise ConfigError("norm_obs", True, "images are scaled to [0, 1] by the network already; nearest: false")
-    if config.whole_episodes:
-        if spec.time_limit is None:
-            raise ConfigError("baseline", False, f"{spec.env_id} has no time limit; nearest: true, or give time_limit")
-        if config.num_steps < spec.time_limit:
-            problem = f"{config.traits.title} without a baseline needs whole episodes"
-            raise ConfigError("num_steps", config.num_steps, f"{problem}; nearest: {spec.time_limit}, or baseline=true")
-        if not spec.compiled:
-            raise ConfigError("baseline", False, "needs environments that can restart every iteration; nearest: true")
 
 
 def strip_weak_types(tree):
@@ -145,7 +73,7 @@ class CompiledEngine:
         self._init: Callable | None = None
         self._run: Callable | None = None
 
-    def take(self, config: Config) -> None:
+    def reconfigure(self, config: Config) -> None:
         """Serve another configuration of the same shape: its numbers are swapped in, nothing compiles again."""
         self.algorithm.config, self.hypers, self.compile_seconds = config, hypers_of(config), 0.0
 
@@ -161,7 +89,7 @@ class CompiledEngine:
     def template(self, seed: int) -> State:
         return self.init(seed)
 
-    def adopt(self, state: State, iteration: int) -> State:
+    def restart_episodes(self, state: State, iteration: int) -> State:
         return state
 
     def compile(self, state: State) -> None:
@@ -222,7 +150,7 @@ class HostEngine:
         # Stepping in Python is one call per step: hand it only the number it needs.
         self._act_hypers = {k: self.hypers[k] for k in ("clip_obs",) if algorithm.config.norm_obs}
 
-    def take(self, config: Config) -> None:
+    def reconfigure(self, config: Config) -> None:
         raise RuntimeError("host environments belong to one run")
 
     def _carry(self, seed: int) -> Carry:
@@ -260,7 +188,7 @@ class HostEngine:
         finally:
             self._staggers = self.algorithm.config.stagger_resets
 
-    def adopt(self, state: State, iteration: int) -> State:
+    def restart_episodes(self, state: State, iteration: int) -> State:
         """Environment states cannot be saved: after a resume, episodes start over."""
         carry = self._begun(derived_seed(self.algorithm.config.seed, iteration))
         scale = state.reward_scale

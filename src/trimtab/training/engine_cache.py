@@ -1,8 +1,9 @@
-"""EngineCache kept between runs: a configuration of a known shape pays for nothing but its work."""
+"""Engines kept between runs, so that a configuration of a known shape compiles nothing."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from trimtab.config import Config
@@ -10,29 +11,29 @@ from trimtab.config import Config
 if TYPE_CHECKING:
     from trimtab.training.engine import Engine
 
-MOST = 8  # engines kept: programs and environments of a few shapes, not of a whole sweep over shapes
+MOST_ENGINES = 8  # programs and environments of a few shapes, not of a whole sweep over shapes
 
 
 class EngineCache:
-    """EngineCache by the shape of their configuration, the least recently used forgotten first.
+    """Engines by the shape of their configuration; the least recently used is dropped first.
 
     Only engines on compiled environments are kept: those hold nothing of the run before.
     """
 
-    def __init__(self, most: int = MOST):
+    def __init__(self, most: int = MOST_ENGINES):
         self.most = most
-        self._kept: OrderedDict[tuple, Engine] = OrderedDict()
+        self._kept: OrderedDict[Hashable, Engine] = OrderedDict()
 
     def get(self, config: Config) -> Engine:
-        """An engine for a configuration, compiled already where its shape is known."""
-        from trimtab.training.engine import build  # JAX, which jobs that train nothing do without
+        """An engine for a configuration, already compiled where its shape is known."""
+        from trimtab.training.engine_setup import build_engine  # JAX: jobs that train nothing do without it
 
         shape = config.shape
         engine = self._kept.pop(shape, None)
         if engine is None:
-            engine = build(config)
+            engine = build_engine(config)
         else:
-            engine.take(config)
+            engine.reconfigure(config)
         if engine.reusable:
             self._kept[shape] = engine
             while len(self._kept) > self.most:

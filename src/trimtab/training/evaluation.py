@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, NamedTuple
+from os import PathLike
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,8 @@ import numpy as np
 
 from trimtab.training.algorithm import Algorithm
 from trimtab.training.engine_setup import load_engine
-from trimtab.training.records import RunDir
+from trimtab.training.records import Evaluation
+from trimtab.training.run_dir import RunDir
 from trimtab.training.sharding import one_copy
 from trimtab.training.state import State
 
@@ -19,31 +20,35 @@ EVALUATION_SEEDS = 1_000_000  # `trimtab eval` starts here plus the run's seed, 
 LONGEST = 27_000  # steps after which an episode without a time limit is cut
 
 
-class Evaluation(NamedTuple):
-    """Returns of the first episode of each environment."""
+class Episodes(NamedTuple):
+    """Returns and lengths of the first episode of each environment."""
 
     returns: np.ndarray
     lengths: np.ndarray
 
-    def summary(self) -> dict[str, float]:
-        low, median, high = np.percentile(self.returns, [25, 50, 75])
-        return {
-            "eval/mean_reward": float(self.returns.mean()),
-            "eval/median_reward": float(median),
-            "eval/iqr_low": float(low),
-            "eval/iqr_high": float(high),
-            "eval/std_reward": float(self.returns.std()),
-            "eval/mean_ep_length": float(self.lengths.mean()),
-            "eval/episodes": len(self.returns),
-        }
+    def summary(self, step: int, iteration: int | None = None, seed: int | None = None) -> Evaluation:
+        """The evaluation they make, of the policy after `step` environment steps."""
+        low, median, high = map(float, np.percentile(self.returns, [25, 50, 75]))
+        return Evaluation(
+            step=step,
+            mean_reward=float(self.returns.mean()),
+            median_reward=median,
+            iqr_low=low,
+            iqr_high=high,
+            std_reward=float(self.returns.std()),
+            mean_ep_length=float(self.lengths.mean()),
+            episodes=len(self.returns),
+            iteration=iteration,
+            seed=seed,
+        )
 
 
-def evaluate(algorithm: Algorithm, state: State, hypers, episodes: int, seed: int) -> Evaluation:
+def evaluate(algorithm: Algorithm, state: State, hypers, episodes: int, seed: int) -> Episodes:
     """One episode in each of `episodes` environments: the first to finish are not favoured over the long ones."""
     if algorithm.env.spec.compiled:
         run = _compiled(algorithm, episodes)
         returns, lengths = run(state.params, state.obs_stats, hypers, jax.random.key(seed))
-        return Evaluation(np.asarray(returns), np.asarray(lengths))
+        return Episodes(np.asarray(returns), np.asarray(lengths))
     return _host(algorithm, state, hypers, episodes, seed)
 
 
@@ -78,7 +83,7 @@ def _compiled(algorithm: Algorithm, episodes: int):
     return algorithm.programs[name]
 
 
-def _host(algorithm: Algorithm, state: State, hypers, episodes: int, seed: int) -> Evaluation:
+def _host(algorithm: Algorithm, state: State, hypers, episodes: int, seed: int) -> Episodes:
     env = algorithm.make_env(episodes)
     params, obs_stats = one_copy((state.params, state.obs_stats))  # of a run on many devices
     act = jax.jit(algorithm.act_greedily)
@@ -95,16 +100,29 @@ def _host(algorithm: Algorithm, state: State, hypers, episodes: int, seed: int) 
                 break
     finally:
         env.close()
-    return Evaluation(total, length)
+    return Episodes(total, length)
 
 
-def evaluate_run(path: str | Path, episodes: int, step: int | None = None, seed: int | None = None) -> dict[str, Any]:
-    """Evaluate a checkpoint with exploration off; the run's directory remembers it."""
-    config, engine, state, at = load_engine(path, step)
+def evaluate_run(
+    path: str | PathLike[str], episodes: int, step: int | None = None, seed: int | None = None
+) -> Evaluation:
+    """Evaluate a checkpoint with exploration off, and record it in the run's directory.
+
+    Args:
+        path: the run.
+        episodes: how many to play.
+        step: the checkpoint; the last one if None.
+        seed: of the episodes; 1000000 plus the run's if None.
+
+    Returns:
+        The evaluation.
+    """
+    run = RunDir.open(path)
+    config, engine, state, step = load_engine(run, step)
     seed = EVALUATION_SEEDS + config.seed if seed is None else seed
     try:
-        summary = evaluate(engine.algorithm, state, engine.hypers, episodes, seed).summary()
+        evaluation = evaluate(engine.algorithm, state, engine.hypers, episodes, seed).summary(step, seed=seed)
     finally:
         engine.close()
-    RunDir.open(path).keep_evaluation({"time/total_timesteps": at, "seed": seed, **summary})
-    return {"step": at, **summary}
+    run.keep_evaluation(evaluation)
+    return evaluation

@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
-from trimtab.config import ConfigError
+from trimtab.config import Config, ConfigError
 from trimtab.core.errors import UserError
-from trimtab.training.records import Checkpoint, RunDir
+from trimtab.training.records import Checkpoint, Manifest
+from trimtab.training.run_dir import RunDir, Tensors
 
 LOST = 3  # exit code of a process that lost another
 HEARTBEAT = 10  # seconds without a sign of life after which a process counts as lost
@@ -70,7 +70,7 @@ def join(hosts: Hosts) -> None:
         raise ConfigError("coordinator", hosts.coordinator, problem) from error
 
 
-def processes() -> int:
+def process_count() -> int:
     """Processes that share this run, without starting JAX's devices."""
     if "jax" not in sys.modules:
         return 1
@@ -90,14 +90,14 @@ def _connected() -> Any:
 
 def meet(name: str) -> None:
     """Wait here for all processes."""
-    if processes() > 1:
+    if process_count() > 1:
         from jax.experimental import multihost_utils
 
         multihost_utils.sync_global_devices(name)
 
 
-class Elsewhere(RunDir):
-    """A run directory as a process has it that another writes for: read where there is something, never written."""
+class ReadOnlyRunDir(RunDir):
+    """A run directory that another process writes: what is there is read, nothing is written."""
 
     def __init__(self, path: str | PathLike[str]):
         super().__init__(path)
@@ -105,14 +105,14 @@ class Elsewhere(RunDir):
         self._before = 0
 
     @classmethod
-    def create(cls, path: str | PathLike[str], config: dict[str, Any], manifest: dict[str, Any]) -> RunDir:
+    def create(cls, path: str | PathLike[str], config: Config, manifest: Manifest) -> RunDir:
         return cls(path)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         yield
 
-    def write_config(self, config: dict[str, Any]) -> None: ...
+    def write_config(self, config: Config) -> None: ...
 
     def write_manifest(self, **changes: Any) -> None: ...
 
@@ -120,13 +120,12 @@ class Elsewhere(RunDir):
 
     def write_episodes(self, first_iteration: int, columns: dict[str, np.ndarray]) -> None: ...
 
-    def write_checkpoint(self, step: int, iteration: int, tensors: dict[str, np.ndarray]) -> Path:
-        return self.path
+    def write_checkpoint(self, step: int, iteration: int, tensors: Tensors) -> None: ...
 
     def rewind(self, checkpoint: Checkpoint) -> None:
         self._before = checkpoint.iteration
 
-    def write_buffer(self, kind: str, iteration: int, tensors: dict[str, np.ndarray]) -> None:
+    def write_buffer(self, kind: str, iteration: int, tensors: Tensors) -> None:
         self._kept.add((kind, iteration))
 
     def has_buffer(self, kind: str, iteration: int) -> bool:
@@ -135,9 +134,9 @@ class Elsewhere(RunDir):
     def prune_buffers(self, kind: str, oldest: int) -> None: ...
 
 
-def directory() -> type[RunDir]:
-    """What this process has run directories as."""
-    return RunDir if is_first() else Elsewhere
+def run_dir_class() -> type[RunDir]:
+    """How this process sees run directories."""
+    return RunDir if is_first() else ReadOnlyRunDir
 
 
 # Ending together -------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The only loop: step, record, checkpoint, go on."""
+"""Training and resuming a run: step, record, evaluate, checkpoint."""
 
 from __future__ import annotations
 
@@ -9,69 +9,71 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trimtab import config as configuration
 from trimtab.config import Config, ConfigError
 from trimtab.config.device_shares import check_move, with_devices
+from trimtab.core.errors import RunError
 from trimtab.core.writing import numbered_path
 from trimtab.envs.base import Spec, derived_seed
-from trimtab.envs.own_environments import hand_over, name_of
+from trimtab.envs.own_environments import Constructor, hand_over, name_of
 from trimtab.envs.procgen import normalized_return
 from trimtab.training import hosts, resource_estimates, snapshot
 from trimtab.training.engine import Engine, Waiting
-from trimtab.training.engine_cache import EngineCache
 from trimtab.training.engine_setup import build_engine_checked, count_parameters, prepare_jax, restore_newest
 from trimtab.training.evaluation import EVALUATION_SEEDS, evaluate
-from trimtab.training.manifest import manifest
+from trimtab.training.manifest import make_manifest
 from trimtab.training.progress import Progress, Sink, TensorBoard, WandB, require_packages
-from trimtab.training.records import RunDir, RunError, Taken
+from trimtab.training.records import MetricsRow, StartedFrom, Timing, extend_segments
 from trimtab.training.run import Run
+from trimtab.training.run_dir import DirectoryNotEmpty, RunDir
 from trimtab.training.state import Info, State
-from trimtab.training.warm_start import (
-    ForeignParameters,
-    StartCheckpoint,
-    extend_segments,
-    first_segment,
-    segments_of,
-    transferred_parts,
-    warm_start,
-)
+from trimtab.training.warm_start import WarmStart, transferred_parts, warm_start
+
+if TYPE_CHECKING:
+    from trimtab.training.engine_cache import EngineCache
 
 WINDOW = 100  # episodes in rollout/ep_rew_mean
 
 
 class NonFinite(RunError):
-    """A number was infinite or not a number; the run stopped, its last checkpoint stands."""
+    """A number was infinite or not a number; the run stopped, and its last checkpoint is good."""
 
 
 def to_stderr(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _nothing(config: Config, spec: Spec) -> None:
-    pass
-
-
-def _no_steps(steps: int) -> None:
+def _ignore(*_: Any) -> None:
     pass
 
 
 @dataclass(frozen=True)
-class Options:
-    """How a run is carried out and shown; nothing here changes its results."""
+class RunOptions:
+    """How a run is carried out and shown; none of these changes its numbers."""
 
     quiet: bool = True
-    checkpoints: int | None = None  # None: 20, or fewer where they are large (`runs.disk`)
+    """Show no progress."""
+    checkpoints: int | None = None
+    """How many, evenly spaced; if not given 20, or fewer where they are large."""
     tensorboard: bool = False
+    """Also write TensorBoard events."""
     track: bool = False
-    tick: Callable[[int], None] = _no_steps  # told the steps recorded so far
+    """Also log to Weights & Biases."""
+    until: int | None = None
+    """Stop after this many environment steps, with a checkpoint."""
+    say: Callable[[str], None] = to_stderr
+    """Is given messages for a person."""
+    tick: Callable[[int], None] = _ignore
+    """Is given the environment steps recorded so far."""
+    engines: EngineCache | None = None
+    """Keeps compiled programs between runs."""
 
     def __post_init__(self) -> None:
         if self.checkpoints is not None and self.checkpoints < 1:
@@ -79,152 +81,158 @@ class Options:
         require_packages(self.tensorboard, self.track)
 
 
+# Beginning and resuming ------------------------------------------------------------------------------------
+
+
 def train(
     config: Config,
     run_dir: str | PathLike[str] | None = None,
-    env: Callable[..., Any] | None = None,
+    env: Constructor | None = None,
     *,
-    quiet: bool = True,
-    checkpoints: int | None = None,
-    tensorboard: bool = False,
-    track: bool = False,
-    start: StartCheckpoint | ForeignParameters | None = None,
-    until: int | None = None,
-    say: Callable[[str], None] = to_stderr,
-    announce: Callable[[Config, Spec], None] = _nothing,
-    tick: Callable[[int], None] = _no_steps,
-    engines: EngineCache | None = None,
+    start: WarmStart | None = None,
+    announce: Callable[[Config, Spec], None] = _ignore,
+    **options: Any,
 ) -> Run:
-    """Train from the beginning in a new run directory (runs/ENV/ALGO-seedS-K if none is named).
+    """Train from the beginning, in a new run directory.
 
-    `env` makes the environment (a function or class that returns a gymnasium.Env) in place of config.env_id, which
-    becomes its name. A run whose `env` cannot be imported by that name (one in __main__, a lambda) can only be resumed
-    with `env` given again.
-    `quiet` shows no progress; `checkpoints` are evenly spaced (20, or fewer where they are large); `tensorboard` and
-    `track` also write there. `start` brings the parameters of another run, or arrays. `until` stops after so many
-    steps, as a kill would, but with a checkpoint. `say` is told what a person should know, `announce` the configuration
-    and what the environment is, once nothing can be refused, `tick` the steps recorded so far. `engines` keeps compiled
-    programs between runs.
+    Args:
+        config: what to train.
+        run_dir: the directory; the first free runs/ENV/ALGO-seedS-K if None.
+        env: a function or class that makes the environment (a gymnasium.Env) in place of config.env_id, which becomes
+            its name. A run whose `env` cannot be imported by that name (one in __main__, a lambda) can only be resumed
+            with `env` given again.
+        start: parameters to begin with.
+        announce: is given the configuration and the environment once nothing can be refused any more.
+        options: fields of `RunOptions`.
+
+    Returns:
+        The run.
     """
+    choices = RunOptions(**options)
     if env is not None:
         config = config.replace(env_id=name_of(env))
-    options = Options(quiet, checkpoints, tensorboard, track, tick)
     prepare_jax(config, env)
-    with closing(build_engine_checked(config, env, engines)) as engine:
-        about = _beginning(engine, config, start)
-        run = _new_run(Path(run_dir) if run_dir else None, config, engine, about)
+    with closing(build_engine_checked(config, env, choices.engines)) as engine:
+        started_from = _started_from(engine, start) if start else None
+        run = _create(Path(run_dir) if run_dir else None, config, engine, started_from)
         announce(config, engine.algorithm.env.spec)
-        with run.writing(), _remembered(run):
+        with run.writing(), _recording_errors(run):
             state = engine.init(config.seed)
-            if start:
-                state = warm_start(engine, state, start)
-                parts = ", ".join(about["started_from"]["taken"])
-                say(f"starting from {start.place}, taking: {parts}; all else is new")
-            return _Loop(config, engine, run, options, until).go(state)
+            if start and started_from:
+                state = warm_start(engine, state, start, started_from.taken)
+                parts = ", ".join(started_from.taken)
+                choices.say(f"starting from {start.place}, taking: {parts}; everything else starts from zero")
+            return _Loop(config, engine, run, choices).train(state)
 
 
-def _beginning(engine: Engine, config: Config, start: StartCheckpoint | ForeignParameters | None) -> dict[str, Any]:
-    """What the manifest says of how a run begins."""
-    about: dict[str, Any] = {"segments": [first_segment(config)]}
-    if start is None:
-        return about
-    at = {"start": asdict(start)} if isinstance(start, StartCheckpoint) else {}
-    return about | {"started_from": at | {"place": start.place, "taken": transferred_parts(engine, start)}}
+def _started_from(engine: Engine, start: WarmStart) -> StartedFrom:
+    return StartedFrom(start.reference, start.place, tuple(transferred_parts(engine, start)))
 
 
 @contextmanager
-def _remembered(run: RunDir) -> Iterator[None]:
-    """What ends a run stays in its manifest until it goes on; an interrupt carries the command that does that."""
+def _recording_errors(run: RunDir) -> Iterator[None]:
+    """Keep the error that ends a run in its manifest; an interrupt carries the command that resumes it."""
     try:
         yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"`trimtab resume {run.path}` goes on from the last checkpoint") from None
+        raise KeyboardInterrupt(f"`trimtab resume {run.path}` resumes from the last checkpoint") from None
     except Exception as error:
         run.write_manifest(ended=" ".join(str(error).split()))
         raise
 
 
-def _new_run(path: Path | None, config: Config, engine: Engine, about: dict[str, Any]) -> RunDir:
+def _create(path: Path | None, config: Config, engine: Engine, started_from: StartedFrom | None) -> RunDir:
     """A run at `path`, or under the first free name: another process may take a name between looking and making."""
+    run_dir_class, manifest = hosts.run_dir_class(), make_manifest(config, engine, started_from)
     while True:
-        target = path or numbered_path(
-            Path("runs"), f"{config.env_id.replace('/', '-')}/{config.algo}-seed{config.seed}"
-        )
+        name = f"{config.env_id.replace('/', '-')}/{config.algo}-seed{config.seed}"
         try:
-            return hosts.directory().create(target, config.as_dict(), manifest(config, engine) | about)
-        except Taken:
+            return run_dir_class.create(path or numbered_path(Path("runs"), name), config, manifest)
+        except DirectoryNotEmpty:
             if path:
                 raise
 
 
 def resume(
     run_dir: str | PathLike[str],
-    env: Callable[..., Any] | None = None,
+    env: Constructor | None = None,
     *,
     total_timesteps: int | None = None,
     devices: int | None = None,
-    quiet: bool = True,
-    checkpoints: int | None = None,
-    tensorboard: bool = False,
-    track: bool = False,
-    until: int | None = None,
-    say: Callable[[str], None] = to_stderr,
-    tick: Callable[[int], None] = _no_steps,
-    engines: EngineCache | None = None,
+    **options: Any,
 ) -> Run:
-    """Go on from the newest good checkpoint, to `total_timesteps` if another length is asked for, on as many `devices`.
+    """Resume a run from its newest good checkpoint.
 
-    From the checkpoint on, everything that follows the length of training (annealing of the step size, the clip range
-    and the entropy bonus) follows the new one, as if it had been asked for from the beginning: what was learned before
-    stays. The other arguments are those of `train`.
+    From the checkpoint on, whatever follows the length of training (annealing of the step size, the clip range and the
+    entropy bonus) follows the new length, as if it had been asked for from the beginning; what was learned before
+    stays.
+
+    Args:
+        run_dir: the run.
+        env: makes the environment, where the run was given one that cannot be imported.
+        total_timesteps: a new length of the run.
+        devices: a new number of devices.
+        options: fields of `RunOptions`.
+
+    Returns:
+        The run.
     """
-    run, options = hosts.directory().open(run_dir), Options(quiet, checkpoints, tensorboard, track, tick)
-    old = configuration.from_dict(run.config())
+    choices, run = RunOptions(**options), hosts.run_dir_class().open(run_dir)
+    old = run.config()
+    config = _resumed_config(run, old, total_timesteps, devices)
+    if env is not None:
+        hand_over(config.env_id, env)
+    prepare_jax(config, env)
+    with run.writing(), closing(build_engine_checked(config, env, choices.engines)) as engine:
+        state = restore_newest(run, config, engine, choices.say)  # refuses before anything is changed
+        with _recording_errors(run):
+            hosts.meet("restored")  # other processes read what the rewinding left
+            _record_resume(run, old, config, engine, int(state.iteration) * config.batch, choices.say)
+            return _Loop(config, engine, run, choices).train(state)
+
+
+def _resumed_config(run: RunDir, old: Config, total_timesteps: int | None, devices: int | None) -> Config:
+    """The configuration of a resumed run, which may not become shorter than it is."""
     config = old if total_timesteps is None else old.replace(total_timesteps=total_timesteps)
     if config != old and config.iterations == old.iterations:
         problem = f"iterations of {config.batch:,} steps make {config.steps:,} of it, as before"
         raise ConfigError("total_timesteps", total_timesteps, f"{problem}; nearest: {config.steps + config.batch}")
-    _refuse_shorter(run, config)
-    if devices is not None:
-        check_move(config, devices)
-        config = with_devices(config, devices)
-    if env is not None:
-        hand_over(config.env_id, env)
-    prepare_jax(config, env)
-    with run.writing(), closing(build_engine_checked(config, env, engines)) as engine:
-        state = restore_newest(run, config, engine, say)  # refuses before anything is changed
-        with _remembered(run):
-            hosts.meet("restored")  # what others read of the run is what is left of it
-            if run.manifest().get("ended"):
-                run.write_manifest(ended=None)
-            step = int(state.iteration) * config.batch
-            segments = extend_segments(segments_of(run, old), step, config, engine.exact)
-            if config != old:
-                run.write_manifest(segments=segments_of(run, old))  # a run of an older version has none yet
-                run.write_config(config.as_dict())
-                say(_about_change(config, old, step))
-            if step < config.steps and segments != segments_of(run, old):
-                run.write_manifest(segments=segments)
-            return _Loop(config, engine, run, options, until).go(state)
-
-
-def _refuse_shorter(run: RunDir, config: Config) -> None:
-    """A run may not become shorter than it is."""
     done = max((checkpoint.step for checkpoint in run.checkpoints()), default=0)
     if config.steps < done:
         raise ConfigError("total_timesteps", config.total_timesteps, f"{done} are done already; nearest: {done}")
+    if devices is None:
+        return config
+    check_move(config, devices)
+    return with_devices(config, devices)
 
 
-def _about_change(config: Config, old: Config, step: int) -> str:
-    """What a new length or number of devices does to what follows."""
-    sentences = [_about_schedules(config, old, step)] if config.total_timesteps != old.total_timesteps else []
+def _record_resume(
+    run: RunDir, old: Config, config: Config, engine: Engine, step: int, say: Callable[[str], None]
+) -> None:
+    """Write what a resume changes of a run's configuration and manifest."""
+    manifest = run.manifest()
+    if manifest.ended:
+        run.write_manifest(ended=None)
+    before = manifest.segments_of(old)
+    if config != old:
+        run.write_manifest(segments=before)  # a run of an older version has none yet
+        run.write_config(config)
+        say(_describe_change(config, old, step))
+    segments = extend_segments(before, step, config, engine.exact)
+    if step < config.steps and segments != before:
+        run.write_manifest(segments=segments)
+
+
+def _describe_change(config: Config, old: Config, step: int) -> str:
+    """What a new length or number of devices does to the rest of the run."""
+    sentences = [_describe_schedules(config, old, step)] if config.total_timesteps != old.total_timesteps else []
     if config.devices != old.devices:
         sentences.append(f"devices {old.devices} -> {config.devices}: from step {step:,} on not bit for bit as before")
     return "; ".join(sentences)
 
 
-def _about_schedules(config: Config, old: Config, step: int) -> str:
-    """What a new length does to what follows it."""
+def _describe_schedules(config: Config, old: Config, step: int) -> str:
+    """What a new length does to the schedules that depend on it."""
     length = f"{step:,} of {old.total_timesteps:,} steps are done; from here the run has {config.total_timesteps:,}"
     following = [f"the {config.anneal_lr} step size"] * (config.anneal_lr in ("linear", "cosine"))
     following += ["the clip range"] * (config.clip_anneal != "constant")
@@ -236,116 +244,118 @@ def _about_schedules(config: Config, old: Config, step: int) -> str:
     return f"{length}; annealed over the new length from here on: {names} ({before} of the way before, {now} now)"
 
 
-def train_or_resume(
-    config: Config,
-    run_dir: Path,
-    *,
-    checkpoints: int | None,
-    tensorboard: bool,
-    track: bool,
-    tick: Callable[[int], None],
-    engines: EngineCache,
-) -> Run:
-    """Go on with the run in `run_dir` if it was begun, else begin it; what a kill left before it was a run goes."""
-    how = partial(train, config)
+def train_or_resume(config: Config, run_dir: Path, **options: Any) -> Run:
+    """Resume the run in a directory if there is one; else remove what a kill left there, and train.
+
+    Args:
+        config: what to train, if there is no run yet.
+        run_dir: the directory.
+        options: fields of `RunOptions`.
+
+    Returns:
+        The run.
+    """
     if RunDir.began(run_dir):
-        how = resume
-    else:
-        shutil.rmtree(run_dir, ignore_errors=True)
-    return how(run_dir, checkpoints=checkpoints, tensorboard=tensorboard, track=track, tick=tick, engines=engines)
+        return resume(run_dir, **options)
+    shutil.rmtree(run_dir, ignore_errors=True)
+    return train(config, run_dir, **options)
+
+
+# The loop --------------------------------------------------------------------------------------------------
 
 
 class _Loop:
     """One pass from a state to the end of training, recording on the way."""
 
-    def __init__(self, config: Config, engine: Engine, run: RunDir, options: Options, until: int | None = None):
+    def __init__(self, config: Config, engine: Engine, run: RunDir, options: RunOptions):
         self.config, self.engine, self.run, self.options = config, engine, run, options
-        self.last = config.iterations if until is None else min(until // config.batch, config.iterations)
-        self.window: deque[tuple[float, float]] = deque(maxlen=WINDOW)
-        self.pending: list[dict[str, np.ndarray]] = []
-        self.shard_from = 0
+        until = config.steps if options.until is None else options.until
+        self.last = min(until // config.batch, config.iterations)
+        self.window: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # returns and lengths of the last episodes
+        self.pending: list[dict[str, np.ndarray]] = []  # episodes that are not on disk yet
+        self.pending_from = 0
         self.passed_threshold = config.eval_threshold is None
         self.sinks: list[Sink] = []
+        self.start_time, self.first, self.outside_seconds = 0.0, 0, 0.0
 
-    def go(self, state: State) -> Run:
-        config, engine = self.config, self.engine
-        self._recall()
-        iteration = self.shard_from = int(state.iteration)
-        stops = self._checkpoint_iterations()
-        if iteration == 0 and not self.run.has_checkpoint(0):  # an adopted policy lies in one already
+    def train(self, state: State) -> Run:
+        """Train to the end, and close what was opened."""
+        self._restore_window()
+        self.first = self.pending_from = int(state.iteration)
+        if self.first == 0 and not self.run.has_checkpoint(0):  # a run of an adopted policy has one already
             self._checkpoint(state)
-        self.begun, self.first, self.outside = time.perf_counter(), iteration, 0.0
+        self.start_time = time.perf_counter()
+        title = f"{self.config.env_id} {self.config.algo} seed {self.config.seed}"
         try:
-            if iteration < self.last:
-                self._open_sinks()
-            with Progress(config.steps, f"{config.env_id} {config.algo} seed {config.seed}", self.options.quiet) as bar:
-                if iteration < self.last:
-                    engine.compile(state)
-                bar.start(iteration * config.batch)
-                settle = lambda: None
-                while iteration < self.last:
-                    until = min(self._next(stops, iteration), self._next_evaluation(iteration))
-                    count = min(until - iteration, engine.chunk)
-                    state, wait = engine.launch(state, count)
-                    settle()  # the iterations before these, while these are computed
-                    iteration += count
-                    settle = partial(self._settle, iteration - count, wait, bar)
-                    if engine.ahead and iteration < until:
-                        continue
-                    settle()
-                    settle = lambda: None
-                    # Evaluate first: the checkpoint then speaks for the evaluation too.
-                    if iteration == self._next_evaluation(iteration - 1):
-                        self.outside += self._evaluate(state, iteration)
-                    if iteration in stops:
-                        self._checkpoint(state)
+            with Progress(self.config.steps, title, self.options.quiet) as bar:
+                if self.first < self.last:
+                    self._open_sinks()
+                    self.engine.compile(state)
+                bar.start(self.first * self.config.batch)
+                self._iterate(state, bar)
         finally:
             for sink in self.sinks:
                 sink.close()
         return Run(self.run.path, self._timing())
 
-    def _timing(self) -> dict[str, Any]:
-        """How long this process took; a run that was complete already keeps the speed it recorded."""
-        steps = (self.last - self.first) * self.config.batch
-        seconds, training = time.perf_counter() - self.begun, self._clock()
-        timing = {"steps": steps, "interval": [time.time() - training, time.time()]}
-        if steps:
-            compiling = self.engine.compile_seconds
-            timing |= {"fps": steps / training, "seconds": seconds, "compile_seconds": compiling}
-        return timing
+    def _iterate(self, state: State, bar: Progress) -> None:
+        """Launch chunks of iterations, and record each while the next is computed."""
+        engine, iteration = self.engine, self.first
+        stops = self._checkpoint_iterations()
+        finish: Callable[[], None] = _ignore
+        while iteration < self.last:
+            until = min(next(stop for stop in stops if stop > iteration), self._next_evaluation(iteration))
+            count = min(until - iteration, engine.chunk)
+            state, wait = engine.launch(state, count)
+            finish()  # the iterations before these
+            finish = partial(self._finish, iteration, wait, bar)
+            iteration += count
+            if engine.ahead and iteration < until:
+                continue
+            finish()
+            finish = _ignore
+            # Evaluate first: the checkpoint then records the evaluation too.
+            if iteration == self._next_evaluation(iteration - 1):
+                self.outside_seconds += self._evaluate(state, iteration)
+            if iteration in stops:
+                self._checkpoint(state)
 
-    def _open_sinks(self) -> None:
-        if not hosts.is_first():
-            return
-        if self.options.tensorboard:
-            self.sinks.append(TensorBoard(self.run.path))
-        if self.options.track:
-            self.sinks.append(WandB(self.run.path, self.config.as_dict()))
-
-    def _clock(self) -> float:
-        """Seconds of training: compiling and evaluating are not counted in steps/s."""
-        return max(time.perf_counter() - self.begun - self.outside - self.engine.compile_seconds, 1e-9)
-
-    def _settle(self, first: int, wait: Waiting, bar: Progress) -> None:
-        """Wait for iterations that start at `first`, record and show them."""
-        info, clock = wait(), self._clock()
+    def _finish(self, first: int, wait: Waiting, bar: Progress) -> None:
+        """Wait for the iterations that began at `first`, record and show them."""
+        info, seconds = wait(), self._training_seconds()
         done = first + len(next(iter(info.finite.values())))
-        rate = (done - self.first) * self.config.batch / clock
-        self._record(first, info, rate, clock)
-        bar.update(done * self.config.batch, self._note(rate))
+        fps = (done - self.first) * self.config.batch / seconds
+        self._record(first, info, fps, seconds)
+        mean = f"return {self._window_means()[0]:.4g}" if self.window else "no episode yet"
+        bar.update(done * self.config.batch, f"{fps:,.0f} steps/s, {mean},")
         self.options.tick(done * self.config.batch)
 
-    # When things happen ----------------------------------------------------------------------------------
+    def _training_seconds(self) -> float:
+        """Seconds of training so far, without those of compiling and evaluating."""
+        elapsed = time.perf_counter() - self.start_time
+        return max(elapsed - self.outside_seconds - self.engine.compile_seconds, 1e-9)
 
-    def _checkpoint_iterations(self) -> set[int]:
-        num_checkpoints = self.options.checkpoints
-        if num_checkpoints is None:
+    def _timing(self) -> Timing:
+        """How long this process took; a run that was complete already keeps the speed it recorded."""
+        elapsed, training = time.perf_counter() - self.start_time, self._training_seconds()
+        steps, interval = (self.last - self.first) * self.config.batch, (time.time() - training, time.time())
+        if not steps:
+            return Timing(steps, interval)
+        return Timing(steps, interval, steps / training, elapsed, self.engine.compile_seconds)
+
+    def _open_sinks(self) -> None:
+        if self.options.tensorboard and hosts.is_first():
+            self.sinks.append(TensorBoard(self.run.path))
+        if self.options.track and hosts.is_first():
+            self.sinks.append(WandB(self.run.path, self.config.as_dict()))
+
+    def _checkpoint_iterations(self) -> list[int]:
+        """The iterations after which to write a checkpoint, in order; the last one of this pass among them."""
+        count = self.options.checkpoints
+        if count is None:
             size = resource_estimates.checkpoint_bytes(self.config, count_parameters(self.engine))
-            num_checkpoints = resource_estimates.default_checkpoint_count(size)
-        return {*resource_estimates.checkpoint_iterations(self.config.iterations, num_checkpoints), self.last}
-
-    def _next(self, stops: set[int], iteration: int) -> int:
-        return min(s for s in stops if s > iteration)
+            count = resource_estimates.default_checkpoint_count(size)
+        return sorted({*resource_estimates.checkpoint_iterations(self.config.iterations, count), self.last})
 
     def _next_evaluation(self, iteration: int) -> int:
         """The first iteration after `iteration` at whose end a multiple of eval_every has been passed."""
@@ -355,79 +365,76 @@ class _Loop:
         due = (iteration * batch // every + 1) * every
         return max(iteration + 1, min(math.ceil(due / batch), self.config.iterations))
 
-    # What is written -------------------------------------------------------------------------------------
+    # Recording -------------------------------------------------------------------------------------------
 
-    def _recall(self) -> None:
-        """Take up the episode window where the recorded run left it."""
+    def _restore_window(self) -> None:
+        """Fill the window of last episodes, and whether the threshold was passed, from the run's records."""
         episodes = self.run.episodes()
         self.window.extend(zip(episodes["return"].to_list()[-WINDOW:], episodes["length"].to_list()[-WINDOW:]))
-        if not self.passed_threshold:
-            recorded = (row.get("rollout/ep_rew_mean", -math.inf) for row in self.run.metrics())
-            self.passed_threshold = any(value >= self.config.eval_threshold for value in recorded)
+        self.passed_threshold = self.passed_threshold or any(map(self._passes_threshold, self.run.metrics()))
 
-    def _record(self, first: int, info: Info, fps: float, clock: float) -> None:
-        """Write the iterations of one call; stop at the first that is not finite."""
-        rows = []
-        names = list(info.finite)
+    def _passes_threshold(self, row: MetricsRow) -> bool:
+        threshold, mean = self.config.eval_threshold, row.mean_return
+        return threshold is None or (mean is not None and mean >= threshold)
+
+    def _record(self, first: int, info: Info, fps: float, seconds: float) -> None:
+        """Write the iterations of one launch; stop at the first that is not finite."""
         metrics = {name: values.tolist() for name, values in info.metrics.items()}
-        for k in range(len(info.finite[names[0]])):
-            self._episodes(first + k, info, k)
-            row: dict[str, Any] = {
-                "iteration": first + k + 1,
-                "time/total_timesteps": (first + k + 1) * self.config.batch,
-                "time/fps": round(fps, 1),
-                "time/elapsed": round(clock, 3),
-            }
-            if self.window:
-                row["rollout/ep_rew_mean"], row["rollout/ep_len_mean"] = self._window_means()
-                if (share := normalized_return(self.config.env_id, row["rollout/ep_rew_mean"])) is not None:
-                    row["rollout/normalized_return"] = share
-            row |= {name: values[k] for name, values in metrics.items() if math.isfinite(values[k])}
-            rows.append(row)
-            if self.config.eval_threshold is not None:
-                self.passed_threshold |= row.get("rollout/ep_rew_mean", -math.inf) >= self.config.eval_threshold
-        broken = [name for name in names if not info.finite[name].all()]
-        self.run.append_metrics([*rows[:-1], rows[-1] | {"not_finite": broken}] if broken else rows)
-        for row in rows:
-            numbers = {name: value for name, value in row.items() if name != "iteration"}
-            for sink in self.sinks:
-                sink.write(row["time/total_timesteps"], numbers)
+        count = len(next(iter(info.finite.values())))
+        rows = [self._row(first + k, k, info, metrics, fps, seconds) for k in range(count)]
+        broken = tuple(name for name, finite in info.finite.items() if not finite.all())
         if broken:
-            last = max((c.step for c in self.run.checkpoints()), default=0)
+            rows[-1] = MetricsRow(rows[-1].iteration, rows[-1].step, rows[-1].numbers, broken)
+        self.run.append_metrics(rows)
+        for row in rows:
+            for sink in self.sinks:
+                sink.write(row.step, {"time/total_timesteps": row.step, **row.numbers})
+        if broken:
+            last = max((checkpoint.step for checkpoint in self.run.checkpoints()), default=0)
             raise NonFinite(
-                f"{', '.join(broken)} not finite at iteration {rows[-1]['iteration']} (step "
-                f"{rows[-1]['time/total_timesteps']}); the last good checkpoint is at step {last}; "
-                "try a lower learning_rate or max_grad_norm"
+                f"{', '.join(broken)} not finite at iteration {rows[-1].iteration} (step {rows[-1].step}); "
+                f"the last good checkpoint is at step {last}; try a lower learning_rate or max_grad_norm"
             )
+
+    def _row(
+        self, iteration: int, k: int, info: Info, metrics: dict[str, list[float]], fps: float, seconds: float
+    ) -> MetricsRow:
+        """The row of iteration k of a launch, which is `iteration` of the run."""
+        self._add_episodes(iteration, info, k)
+        numbers = {"time/fps": round(fps, 1), "time/elapsed": round(seconds, 3)}
+        if self.window:
+            mean, length = self._window_means()
+            numbers |= {"rollout/ep_rew_mean": mean, "rollout/ep_len_mean": length}
+            if (share := normalized_return(self.config.env_id, mean)) is not None:
+                numbers["rollout/normalized_return"] = share
+        numbers |= {name: values[k] for name, values in metrics.items() if math.isfinite(values[k])}
+        row = MetricsRow(iteration + 1, (iteration + 1) * self.config.batch, numbers)
+        self.passed_threshold = self.passed_threshold or self._passes_threshold(row)
+        return row
 
     def _window_means(self) -> tuple[float, float]:
         """Mean return and length of the last episodes."""
         returns, lengths = zip(*self.window)
         return math.fsum(returns) / len(returns), math.fsum(lengths) / len(lengths)
 
-    def _episodes(self, iteration: int, info: Info, k: int) -> None:
-        """Finished episodes in the order they finished, with the step at which they did."""
+    def _add_episodes(self, iteration: int, info: Info, k: int) -> None:
+        """Keep the finished episodes of an iteration, in the order they finished, with the step at which they did."""
         t, env = np.nonzero(info.done[k])
         if not len(t):
             return
         returns, lengths = info.episode_return[k][t, env], info.episode_length[k][t, env]
         self.window.extend(zip(returns.tolist(), lengths.tolist()))
-        self.pending.append(
-            {
-                "step": iteration * self.config.batch + (t + 1) * self.config.num_envs,
-                "env": env,
-                "return": returns.astype(np.float64),
-                "length": lengths.astype(np.int64),
-            }
-        )
+        step = iteration * self.config.batch + (t + 1) * self.config.num_envs
+        columns = {"return": returns.astype(np.float64), "length": lengths.astype(np.int64)}
+        self.pending.append({"step": step, "env": env} | columns)
 
     def _checkpoint(self, state: State) -> None:
-        """Episodes first, then the checkpoint that speaks for them."""
+        """Write episodes, buffers, and the checkpoint that relies on them."""
         iteration = int(state.iteration)
         if self.pending:
-            columns = {key: np.concatenate([p[key] for p in self.pending]) for key in self.pending[0]}
-            self.run.write_episodes(self.shard_from, columns)
-        self.pending, self.shard_from = [], iteration
+            columns = {name: np.concatenate([part[name] for part in self.pending]) for name in self.pending[0]}
+            self.run.write_episodes(self.pending_from, columns)
+        self.pending, self.pending_from = [], iteration
         earlier = [c.iteration for c in self.run.checkpoints() if c.sha256 and c.iteration < iteration]
         snapshot.save_buffers(self.run, self.config, state, max(earlier, default=0))
         tensors = snapshot.pack(self.engine.algorithm, state)
@@ -438,20 +445,11 @@ class _Loop:
         if not self.passed_threshold:
             return 0.0
         start_time = time.perf_counter()
-        result = evaluate(
-            self.engine.algorithm,
-            state,
-            self.engine.hypers,
-            self.config.eval_episodes,
-            derived_seed(EVALUATION_SEEDS, self.config.seed, iteration),
-        )
-        step = iteration * self.config.batch
-        row = {"iteration": iteration, "time/total_timesteps": step, **result.summary()}
-        self.run.append_evaluation(row)
+        seed = derived_seed(EVALUATION_SEEDS, self.config.seed, iteration)
+        algorithm, hypers = self.engine.algorithm, self.engine.hypers
+        episodes = evaluate(algorithm, state, hypers, self.config.eval_episodes, seed)
+        evaluation = episodes.summary(iteration * self.config.batch, iteration)
+        self.run.append_evaluation(evaluation)
         for sink in self.sinks:
-            sink.write(step, result.summary())
+            sink.write(evaluation.step, evaluation.metrics())
         return time.perf_counter() - start_time
-
-    def _note(self, rate: float) -> str:
-        mean = f"return {self._window_means()[0]:.4g}" if self.window else "no episode yet"
-        return f"{rate:,.0f} steps/s, {mean},"

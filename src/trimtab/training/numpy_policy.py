@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Num, Shaped
 
-from trimtab import config as configuration
 from trimtab.config import Config
+from trimtab.core.errors import RunError
 from trimtab.nets.families import FAMILIES, choose_network
 from trimtab.training import standalone_numpy
-from trimtab.training.records import RunDir, RunError
+from trimtab.training.records import ActionRecord, EnvironmentRecord, ObservationRecord
+from trimtab.training.run_dir import RunDir
 
 _STD_FLOOR = 1e-8  # inside the square root of `normalize.Moments.std`
 
@@ -86,60 +87,73 @@ def _entries(observation: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[st
 
 
 def policy_of(run: RunDir, step: int | None = None, sample: bool = False, seed: int = 0) -> Policy:
-    """The policy of a checkpoint (the last if `step` is None); actions are drawn if `sample`, with this seed."""
-    checkpoints = run.checkpoints()
-    if not checkpoints:
-        raise RunError(f"{run.path} has no checkpoint")
-    checkpoint = checkpoints[-1] if step is None else run.checkpoint_at(step)
-    config = configuration.from_dict(run.config())
-    env = run.manifest().get("environment", {})
-    _refuse_untold(config, env, run)
-    generator = np.random.default_rng(seed) if sample else None
-    parts = tuple((name, stop - start) for name, start, stop in env["observation"].get("parts", ()))
+    """The policy of a run's checkpoint.
+
+    Args:
+        run: the run.
+        step: the checkpoint; the last one if None.
+        sample: draw actions as in training, instead of taking the most likely ones.
+        seed: of these draws.
+
+    Returns:
+        A function of observations.
+    """
+    checkpoint = run.checkpoint_at(step)
+    config, env = run.config(), run.manifest().environment or EnvironmentRecord()
+    action, observation = _complete(config, env, run)
     return Policy(
-        _weights(config, env, run.read_checkpoint(checkpoint)), config.env_id, checkpoint.step, generator, parts
+        weights=_weights(config, env, action, observation, run.read_checkpoint(checkpoint)),
+        env_id=config.env_id,
+        step=checkpoint.step,
+        generator=np.random.default_rng(seed) if sample else None,
+        parts=tuple((name, stop - start) for name, start, stop in observation.parts),
     )
 
 
-def _refuse_untold(config: Config, env: dict[str, Any], run: RunDir) -> None:
-    """A run whose manifest, of an earlier version, does not say all that its policy needs."""
-    action, observation = env.get("action", {}), env.get("observation", {})
-    several = action.get("kind") == "multi-discrete" and "choices" not in action
-    for missing, what in (
-        (not observation, "what observations look like"),
-        (several, "how many choices there are"),
-        (config.actor_obs and "seen" not in observation, "where the parts of an observation lie"),
-    ):
-        if missing:
-            raise RunError(f"{run.path}/manifest.json does not say {what}; train it again")
+def _complete(config: Config, env: EnvironmentRecord, run: RunDir) -> tuple[ActionRecord | None, ObservationRecord]:
+    """The actions and observations; refused where an earlier version did not record all that its policy needs."""
+    action, observation = env.action, env.observation
+    several = action is not None and action.kind == "multi-discrete" and action.choices is None
+    unseen = observation is not None and bool(config.actor_obs) and observation.seen is None
+    missing = "what observations look like" if observation is None else ""
+    missing = missing or ("how many choices there are" if several else "")
+    missing = missing or ("where the parts of an observation lie" if unseen else "")
+    if observation is None or missing:
+        raise RunError(f"{run.path}/manifest.json does not record {missing}; train it again")
+    return action, observation
 
 
-def _weights(config: Config, env: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _weights(
+    config: Config,
+    env: EnvironmentRecord,
+    action: ActionRecord | None,
+    observation: ObservationRecord,
+    tensors: dict[str, np.ndarray],
+) -> dict[str, np.ndarray]:
+    """The arrays of the standalone file."""
     prefix = "params.policy."
     weights = {
         _plain_name(name.removeprefix(prefix)): value
         for name, value in tensors.items()
         if name.startswith(prefix) and ".auxiliary." not in name
     }
-    observation, action = env["observation"], env.get("action", {})
-    family = FAMILIES[choose_network(config.network, tuple(observation["shape"]))]
-    weights["obs.shape"] = np.asarray(observation["shape"], np.int64)
+    family = FAMILIES[choose_network(config.network, observation.shape)]
+    weights["obs.shape"] = np.asarray(observation.shape, np.int64)
     weights["activation"] = np.asarray("relu" if family.sees_images else config.activation)
-    if observation["dtype"] == "uint8" and (family.sees_images or not config.norm_obs):
+    if observation.dtype == "uint8" and (family.sees_images or not config.norm_obs):
         weights["obs.scale"] = np.asarray(1 / 255, np.float32)
     weights |= family.kernels(weights)
     if config.actor_obs:
-        weights["obs.parts"] = np.asarray(observation["seen"], np.int64)
-    if "choices" in action:
-        weights["choices"] = np.asarray(action["choices"], np.int64)
-    if action.get("kind") == "multi-binary":
-        weights["switches"] = np.asarray(action["size"], np.int64)
+        weights["obs.parts"] = np.asarray(observation.seen, np.int64)
+    if action is not None and action.choices is not None:
+        weights["choices"] = np.asarray(action.choices, np.int64)
+    if action is not None and action.kind == "multi-binary":
+        weights["switches"] = np.asarray(action.size, np.int64)
     if config.norm_obs:
         weights |= _normalizer(config, tensors)
-    if "bounds" in env:
-        for name, beyond in (("low", -np.inf), ("high", np.inf)):
-            bounds = [beyond if bound is None else bound for bound in env["bounds"][name]]
-            weights[name] = np.asarray(bounds, np.float32)
+    if env.bounds is not None:
+        for name, side, beyond in (("low", env.bounds.low, -np.inf), ("high", env.bounds.high, np.inf)):
+            weights[name] = np.asarray([beyond if bound is None else bound for bound in side], np.float32)
     return weights
 
 

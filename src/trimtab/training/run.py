@@ -9,6 +9,7 @@ first that has one). The area under the curve is the mean over bins.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,14 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trimtab import config as configuration
 from trimtab.config import Config
 from trimtab.core import markup
 from trimtab.core.estimate import Estimate
 from trimtab.envs.own_environments import Constructor, hand_over
 from trimtab.math import stats
 from trimtab.training.numpy_policy import Policy, policy_of
-from trimtab.training.records import Checkpoint, RunDir
+from trimtab.training.records import Checkpoint, MetricsRow, RunSummary, Timing
+from trimtab.training.run_dir import RunDir
 
 if TYPE_CHECKING:
     import polars as pl
@@ -81,72 +82,80 @@ class Run:
     """What `trimtab.train` returns and `trimtab.load` opens."""
 
     path: Path
-    timing: dict[str, float] = field(default_factory=dict, compare=False)
+    timing: Timing | None = field(default=None, compare=False)
+    """How long the training took, where this process trained it."""
 
     def __repr__(self) -> str:
         return f"<Run {self.path}: {self._sentence()}>"
 
     def _repr_html_(self) -> str:
         """For notebooks: one sentence, the learning curve, where it is."""
-        rows = self.files.metrics()
-        points = [(r["time/total_timesteps"], r["rollout/ep_rew_mean"]) for r in rows if "rollout/ep_rew_mean" in r]
+        points = [(row.step, row.mean_return) for row in self.files.metrics() if row.mean_return is not None]
         about = {"run": self.path, "checkpoints": len(self.checkpoints)} | self.config.derived()
         return markup.table(self._sentence(), about.items()) + markup.curve(points)
 
     def _sentence(self) -> str:
         """What it is, how far it came and what it reached."""
         config, summary = self.config, self.summary()
-        mean = summary["ep_rew_mean"]
+        mean = summary.ep_rew_mean
         reached = "no episode finished" if mean is None else f"mean return of the last episodes {mean:.4g}"
-        done = f"{summary['total_timesteps']:,} of {config.steps:,} steps"
-        ended = self.files.manifest().get("ended")
+        done = f"{summary.total_timesteps:,} of {config.steps:,} steps"
+        ended = self.files.manifest().ended
         error = f"; ended by an error: {ended}" if ended else ""
         return f"{config.algo} on {config.env_id}, seed {config.seed}; {done}, {reached}{error}"
 
-    @property
+    @cached_property
     def files(self) -> RunDir:
+        """The run directory."""
         return RunDir.open(self.path)
 
     @property
     def config(self) -> Config:
-        return configuration.from_dict(self.files.config())
+        """The configuration as the directory has it now."""
+        return self.files.config()
 
     @property
     def metrics(self) -> pl.DataFrame:
-        """Polars frame, one row per iteration."""
+        """One row per iteration."""
         import polars as pl
 
-        return pl.DataFrame(self.files.metrics(), infer_schema_length=None)
+        return pl.DataFrame([row.as_dict() for row in self.files.metrics()], infer_schema_length=None)
 
     @property
     def episodes(self) -> pl.DataFrame:
-        """Polars frame of finished episodes: step, env, return, length."""
+        """Finished episodes: step, env, return, length."""
         return self.files.episodes()
 
     @property
     def evaluations(self) -> pl.DataFrame:
-        """Polars frame, one row per evaluation, those by `trimtab eval` among them; in order of steps."""
+        """One row per evaluation, those by `trimtab eval` among them, in order of steps."""
         import polars as pl
 
-        return pl.DataFrame(self.files.all_evaluations(), infer_schema_length=None)
+        return pl.DataFrame([row.as_dict() for row in self.files.all_evaluations()], infer_schema_length=None)
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
+        """Checkpoints in order of steps."""
         return self.files.checkpoints()
 
     def policy(self, step: int | None = None, sample: bool = False, seed: int = 0) -> Policy:
         """The trained policy as a function of observations that needs NumPy only.
 
-        `step` names a checkpoint (the last by default). Actions are the most likely ones, or drawn as in training if
-        `sample`, with this `seed`.
+        Args:
+            step: the checkpoint; the last one by default.
+            sample: draw actions as in training, instead of taking the most likely ones.
+            seed: of these draws.
+
+        Returns:
+            A function from an observation, or a batch of them, to actions.
         """
         return policy_of(self.files, step, sample, seed)
 
     @property
     def curve(self) -> Curve:
-        """The learning curve: mean return of the episodes that ended in equal bins of the steps taken so far."""
+        """The learning curve over the steps taken so far."""
         episodes, rows = self.episodes, self.files.metrics()
-        steps = rows[-1]["time/total_timesteps"] if rows else 0
+        steps = rows[-1].step if rows else 0
         return learning_curve(episodes["step"].to_numpy(), episodes["return"].to_numpy(), steps)
 
     @property
@@ -163,41 +172,51 @@ class Run:
 
     @property
     def finished(self) -> bool:
+        """Whether all iterations are recorded."""
         rows = self.files.metrics()
-        return bool(rows) and rows[-1]["iteration"] >= self.config.iterations
+        return bool(rows) and rows[-1].iteration >= self.config.iterations
 
-    def summary(self) -> dict[str, Any]:
-        """What `train --json` prints."""
-        rows = self.files.metrics()
-        last = rows[-1] if rows else {}
-        config = self.config
-        return {
-            "run": str(self.path),
-            "env_id": config.env_id,
-            "algo": config.algo,
-            "seed": config.seed,
-            "total_timesteps": last.get("time/total_timesteps", 0),
-            "ep_rew_mean": last.get("rollout/ep_rew_mean"),
-            "fps": round(self.timing.get("fps", last.get("time/fps", 0.0)), 1),
-            "seconds": round(self.timing.get("seconds", last.get("time/elapsed", 0.0)), 3),
-            "compile_seconds": round(self.timing.get("compile_seconds", 0.0), 3),
-        } | ({"interval": self.timing["interval"]} if self.timing else {})
+    def summary(self) -> RunSummary:
+        """What it is, how far it came, what it reached and how fast."""
+        rows, config, timing = self.files.metrics(), self.config, self.timing
+        last = rows[-1] if rows else MetricsRow(0, 0)
+        fps = timing.fps if timing and timing.fps is not None else last.fps
+        seconds = timing.seconds if timing and timing.seconds is not None else last.numbers.get("time/elapsed", 0.0)
+        compiling = timing.compile_seconds if timing and timing.compile_seconds is not None else 0.0
+        return RunSummary(
+            run=str(self.path),
+            env_id=config.env_id,
+            algo=config.algo,
+            seed=config.seed,
+            total_timesteps=last.step,
+            ep_rew_mean=last.mean_return,
+            fps=round(fps, 1),
+            seconds=round(seconds, 3),
+            compile_seconds=round(compiling, 3),
+            interval=timing.interval if timing else None,
+        )
 
 
 def load(path: str | PathLike[str], env: Constructor | None = None) -> Run:
     """Open a run directory.
 
-    `env` makes the environments of a run that was given a lambda or another constructor that only its program knew:
-    in this one, too, it can then be evaluated, probed, watched and resumed.
+    Args:
+        path: the directory.
+        env: makes the environments of a run that was trained with a lambda or another constructor that this process
+            cannot import, so that it can be evaluated, probed, watched and resumed here.
+
+    Returns:
+        The run.
     """
-    run = Run(RunDir.open(path).path)
+    run = Run(Path(path))
+    files = run.files  # refuses what is no run
     if env is not None:
-        hand_over(run.config.env_id, env)
+        hand_over(files.config().env_id, env)
     return run
 
 
-def learning_frame(runs: list[tuple[str, int, Path]]):
-    """Learning curves of (series, seed, path) as one polars frame: series, seed, step, return, ended."""
+def learning_frame(runs: list[tuple[str, int, Path]]) -> pl.DataFrame:
+    """Learning curves of (series, seed, path) as one table: series, seed, step, return, ended."""
     import polars as pl
 
     schema = {"series": pl.String, "seed": pl.Int64, "step": pl.Int64, "return": pl.Float64, "ended": pl.Boolean}

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from trimtab.training.algorithm import Algorithm
-from trimtab.training.records import Damaged, RunDir
+from trimtab.training.run_dir import Damaged, RunDir
 from trimtab.training.sharding import gathered
 from trimtab.training.state import State
 

@@ -15,8 +15,8 @@ from trimtab.config import Config
 from trimtab.nets.heads import clip_action
 from trimtab.training import device, rollout
 from trimtab.training.algorithm import Algorithm, hypers_of
-from trimtab.training.engine import advance, build
-from trimtab.training.engine_setup import prepare_jax
+from trimtab.training.engine import advance
+from trimtab.training.engine_setup import build_engine, prepare_jax
 
 LEAST = 3  # times a program is run to be timed
 
@@ -26,7 +26,7 @@ def measure(config: Config, seconds: float = 1.0) -> dict[str, Any]:
     import psutil
 
     prepare_jax(config)
-    engine = build(config)
+    engine = build_engine(config)
     try:
         state = engine.init(config.seed)
         engine.compile(state)

@@ -33,7 +33,7 @@ class Evaluation(OfRun):
     def do(self, context: JobContext) -> dict[str, Any]:
         from trimtab.training.evaluation import evaluate_run
 
-        return {"value": evaluate_run(context.inputs[self.run.identity], self.episodes)["eval/mean_reward"]}
+        return {"value": evaluate_run(context.inputs[self.run.identity], self.episodes).mean_reward}
 
 
 @register
@@ -54,7 +54,7 @@ class RepeatedRun(OfRun):
 
         again = context.place / "again"
         shutil.rmtree(again, ignore_errors=True)  # of an attempt that was interrupted
-        comparison = repeat(context.inputs[self.run.identity], again)
+        comparison = repeat(context.inputs[self.run.identity], again).as_dict()
         return {name: value for name, value in comparison.items() if name != "run"}
 
 

@@ -10,6 +10,7 @@ import polars as pl
 
 from trimtab.config import Config
 from trimtab.core import reading
+from trimtab.core.errors import RunError
 from trimtab.core.estimate import Estimate
 from trimtab.core.wording import split_name, split_text
 from trimtab.experiments.jobs import Directions
@@ -17,7 +18,6 @@ from trimtab.experiments.source_study import Size
 from trimtab.math import stats
 from trimtab.studies.job import Job, Train
 from trimtab.studies.study_engine import Outcomes
-from trimtab.training.records import RunError
 from trimtab.training.resource_estimates import checkpoint_iterations
 
 STEPS: dict[Size, int] = {"quick": 204_800, "default": 1_024_000, "full": 1_024_000}

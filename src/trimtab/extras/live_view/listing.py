@@ -18,7 +18,8 @@ from trimtab.extras.live_view.growing_log import Log
 from trimtab.extras.live_view.run_details import Details
 from trimtab.extras.live_view.run_labels import Fields, count_of, flat_fields, labels, value_of
 from trimtab.extras.live_view.run_tree import FileStamp, Locks, Place, RunTree, leads_inside
-from trimtab.training.records import RunDir, accepted_metrics
+from trimtab.training.records import MetricsRow
+from trimtab.training.run_dir import RunDir
 
 RETURN, STEPS = "rollout/ep_rew_mean", "time/total_timesteps"
 LAST = ("iteration", STEPS, RETURN, "time/fps", "not_finite")  # what the list needs of a run's last row
@@ -27,6 +28,14 @@ OPEN = 32  # runs whose large curves are kept; the one looked at longest ago is 
 GLANCE = 1.0  # seconds between two looks at the directories
 RECENT = 60.0  # a run on another machine counts as running if it wrote so many seconds ago
 MOST_CONFIG = 65_536  # bytes of a configuration
+
+
+def _accepted_metrics(row: Any) -> dict[str, Any] | None:
+    """A row of metrics.jsonl with its numbers; None for anything else."""
+    try:
+        return MetricsRow.from_dict(row).as_dict()
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -269,7 +278,7 @@ class Watch:
     def _last(self, place: Place, stamp: FileStamp) -> dict[str, Any]:
         """A run's last row; read again only if the log has changed."""
         known = self._tails.get(place.id)
-        log = known[1] if known else Log(self._files[place.id].log, 0, LAST, accepted_metrics)
+        log = known[1] if known else Log(self._files[place.id].log, 0, LAST, _accepted_metrics)
         if known is None or known[0] != stamp:
             if leads_inside(self.root, log.path):
                 log.refresh()
@@ -313,11 +322,11 @@ class Watch:
 
     def _spark(self, place: Place) -> Log:
         return self._sparks.setdefault(
-            place.id, Log(self._files[place.id].log, SPARKS, (STEPS, RETURN), accepted_metrics)
+            place.id, Log(self._files[place.id].log, SPARKS, (STEPS, RETURN), _accepted_metrics)
         )
 
     def _curve(self, place: Place) -> Log:
-        log = self._curves.pop(place.id, None) or Log(self._files[place.id].log, POINTS, None, accepted_metrics)
+        log = self._curves.pop(place.id, None) or Log(self._files[place.id].log, POINTS, None, _accepted_metrics)
         self._curves[place.id] = log
         while len(self._curves) > OPEN:
             self._gone += self._curves.popitem(last=False)[1].bytes_read

@@ -14,8 +14,8 @@ from trimtab.core import reading
 from trimtab.core.errors import UnreadableFile, UserError
 from trimtab.core.quantities import ESTIMATES
 from trimtab.extras.live_view.run_tree import FileStamp, Place, leads_inside, link_out
-from trimtab.training.records import RunDir
 from trimtab.training.run import load
+from trimtab.training.run_dir import RunDir
 
 KEPT = 64  # runs whose details are kept
 REST = 20.0  # a diagnosis that took a second is made again after so many seconds at the earliest
@@ -125,10 +125,10 @@ def _details(place: Place, link: str | None) -> RunDetails:
     with reading.collect_problems() as damaged:
         try:
             run = load(place.path)
-            config, manifest = from_dict(run.files.config()), run.files.manifest()
+            config, manifest = run.config, run.files.manifest().as_dict()
         except UNREADABLE as error:
             return RunDetails(place.id, None, {}, None, [], [], str(error))
-        evaluations = run.files.all_evaluations()[-EVALUATIONS:]
+        evaluations = [evaluation.as_dict() for evaluation in run.files.all_evaluations()[-EVALUATIONS:]]
         diagnosis, problem = None, ""
         try:
             diagnosis = diagnose(run) if run.files.metrics() else None

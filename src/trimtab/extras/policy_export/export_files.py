@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from trimtab.config import ConfigError
-from trimtab.core.errors import MissingPackage
+from trimtab.core.errors import MissingPackage, RunError
 from trimtab.core.json_values import to_json
 from trimtab.core.writing import write_atomically, write_json
 from trimtab.training import standalone_numpy
 from trimtab.training.numpy_policy import Policy, policy_of
-from trimtab.training.records import RunDir, RunError
+from trimtab.training.run_dir import RunDir
 
 TOLERANCE = 1e-4  # relative to the largest output: float32 sums in another order
 OBSERVATIONS = 256

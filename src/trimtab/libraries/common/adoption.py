@@ -63,7 +63,7 @@ def adopt_policy(
         The run. What cannot be adopted is refused, and nothing is written.
     """
     from trimtab.training import loop
-    from trimtab.training.warm_start import ForeignParameters
+    from trimtab.training.warm_start import WarmStart
 
     own = dict(fields or {})
     networks = networks_of(_weights_of(policy))
@@ -84,7 +84,7 @@ def adopt_policy(
     for note in _pickled_statistics(policy, env_id) if normalizer is None else ():
         say(note)
     place = str(policy) if isinstance(policy, str | PathLike) else f"a policy of {library.title}"
-    start = ForeignParameters(place, config, networks.tensors() | observed.tensors())
+    start = WarmStart(place, config, networks.tensors() | observed.tensors())
     return loop.train(config, run_dir, env, start=start, until=0, say=say)
 
 

@@ -22,7 +22,7 @@ from trimtab.libraries import LIBRARIES
 from trimtab.libraries.common.library import Details, Library, LogFormat, Sources, Values
 from trimtab.libraries.common.tensorboard_events import read_events
 from trimtab.libraries.common.translation import fit_minibatches, into_range, translate
-from trimtab.training.records import LARGEST
+from trimtab.training.records import LARGEST_COUNT
 
 TABLE, EVENTS = "progress.csv", ("*tfevents*", "summaries/*tfevents*")  # the second are rl_games's
 STEPS = "time/total_timesteps"
@@ -174,7 +174,7 @@ def _progress(row: dict[str, str]) -> tuple[int, dict[str, float]]:
         with suppress(ValueError):
             values[name] = float(text)
     step = values.get(STEPS, math.nan)
-    if not 0 <= step <= LARGEST:
+    if not 0 <= step <= LARGEST_COUNT:
         raise ValueError
     return int(step), values
 

@@ -19,8 +19,8 @@ from trimtab.core.wording import plain
 from trimtab.libraries.common.foreign_log import Log, is_log, read_log
 from trimtab.libraries.common.library import Values
 from trimtab.libraries.common.translation import dictionary_of
-from trimtab.training.records import RunDir
 from trimtab.training.run import load
+from trimtab.training.run_dir import RunDir
 
 OWN = ("files", "probes", "disk")  # what only runs of this library have
 MEAN = "rollout/ep_rew_mean"
