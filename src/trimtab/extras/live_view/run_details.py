@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.advise.diagnosis import Diagnosis, diagnose
-from trimtab.config import Config, from_dict
+from trimtab.config import Config
 from trimtab.core import reading
 from trimtab.core.errors import UnreadableFile, UserError
 from trimtab.core.quantities import ESTIMATES
@@ -105,7 +105,7 @@ class Details:
 def read_config(place: Place) -> Config | None:
     """The configuration of a run; None where it is damaged or of another version."""
     try:
-        return from_dict(RunDir(place.path).config())
+        return RunDir(place.path).config()
     except UNREADABLE:
         return None
 
