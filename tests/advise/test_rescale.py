@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import trimtab
 from trimtab import cli, presets
 from trimtab import config as configuration
-from trimtab.advise.rescaling import ADJUSTMENTS, RULES, effective, rescale
+from trimtab.advise.rescale_adjustments import ADJUSTMENTS, effective
+from trimtab.advise.rescaling import RULES, rescale
 from trimtab.config import Config, ConfigError
 from trimtab.training.records import Manifest
 from trimtab.training.run_dir import RunDir
@@ -426,7 +427,7 @@ def test_the_value_networks_own_step_size_follows_the_policys():
     config = Config(num_envs=16, num_steps=16, value_learning_rate=1e-3, anneal_lr="adaptive")
     found = rescale(config, num_envs=4)
     assert found.config.value_learning_rate == pytest.approx(1e-3 / 2)
-    assert "where it starts" in next(c.why for c in found.changes if c.field == "learning_rate")
+    assert "its first value" in next(c.why for c in found.changes if c.field == "learning_rate")
     kept = Config(num_envs=16, num_steps=16, norm_value="popart", clip_anneal="linear")
     rules = {c.field: c.rule for c in rescale(kept, num_envs=4).changes}
     assert rules["norm_value"] == rules["clip_anneal"] == "kept"

@@ -285,5 +285,5 @@ def test_rules_are_declared_completely_and_found_in_the_order_of_work():
     names = [rule.name for rule in RULES]
     assert len(names) == len(set(names)) >= 26
     assert [rule.topic for rule in RULES] == sorted((rule.topic for rule in RULES), key=TOPICS.index)
-    assert all(rule.when and rule.source in ("notes", "paper", "post", "own") for rule in RULES)
+    assert all(rule.documentation[0] and rule.source in ("notes", "paper", "post", "own") for rule in RULES)
     assert names.index("finite") < names.index("clipping") < names.index("critic") < names.index("discount")

@@ -109,6 +109,11 @@ class Evidence:
         """Whether returns rose significantly."""
         return self.gain is not None and self.gain.lo > 0
 
+    @property
+    def chooses(self) -> bool:
+        """Whether the policy chooses one of several actions."""
+        return self.action is not None and self.action.kind == "discrete" and self.action.size > 1
+
     def middle(self, name: str) -> Numbers:
         """A metric over the middle half of training, away from its start and from an annealed learning rate."""
         values = self.metrics.get(name, NO_NUMBERS)

@@ -13,16 +13,32 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from trimtab.advise.rescale_rules import ADJUSTMENTS, Change, Rule, Size, Work, effective
+from trimtab.advise.rescale_adjustments import ADJUSTMENTS, KEPT, Move, Rule, Setting, Size, effective
 from trimtab.config import Config, ConfigError, nearest_divisors
 from trimtab.core import markup
 from trimtab.core.wording import nearest
 
 Auxiliary = Literal["constant", "paper"]
-RULES = ("invariant", "linear", "none", "fixed-inner")
-AUXILIARY = ("constant", "paper")
+RULES: tuple[Rule, ...] = get_args(Rule)
+AUXILIARY: tuple[Auxiliary, ...] = get_args(Auxiliary)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One row of the table: a field (or a quantity that follows from fields), before and after, and the reason."""
+
+    field: str
+    before: Any
+    after: Any
+    rule: str
+    why: str
+
+    @property
+    def changed(self) -> bool:
+        """Whether the value is another one."""
+        return bool(self.before != self.after)
 
 
 @dataclass(frozen=True)
@@ -65,6 +81,27 @@ def _plain(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+@dataclass(frozen=True)
+class _Request:
+    """The size and the rule that were asked for."""
+
+    num_envs: int | None
+    num_steps: int | None
+    minibatch_size: int | None
+    num_minibatches: int | None
+    devices: int | None
+    devices_before: int
+    workers: int | None
+    workers_before: int | None
+    rule: Rule
+    auxiliary: Auxiliary
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if name not in ("rule", "auxiliary") and value is not None and (type(value) is not int or value < 1):
+                raise ConfigError(name, value, "must be a whole number of at least 1; nearest: 1")
+
+
 def rescale(
     config: Config,
     *,
@@ -82,92 +119,114 @@ def rescale(
     workers: int | None = None,
     workers_before: int | None = None,
 ) -> Rescaled:
-    """The configuration at a new size, everything else adjusted so that it learns the same per environment step.
+    """Move a configuration to a new size and adjust the rest, so that it learns the same per environment step.
 
-    The number of minibatches stays unless a minibatch is given. `devices` is data-parallel: environments per device
-    stay, so N grows from the configuration's devices (or `devices_before`, where it does not say) to these. `skip`
-    names adjustments to leave out (ADJUSTMENTS), `adam_betas` adds one the paper leaves out. A `noise_scale` (in
-    samples) is only warned about. `auxiliary` is what PPG's auxiliary phase does: `constant`, or `paper` with the
-    numbers of `workers`. Rules:
+    Rules:
 
     invariant    section 4 of the paper
     linear       the same, but Adam's step size is divided by c (the paper's Appendix D ablation)
     none         only the sizes change
     fixed-inner  minibatch and step size stay, the number of minibatches changes (Beukman et al. 2026, arXiv
                  2603.06009); the rest as `invariant`, where c_opt is then 1
+
+    Args:
+        config: the configuration.
+        num_envs: new N.
+        num_steps: new T.
+        minibatch_size: new minibatch; the number of minibatches stays if neither this nor the next is given.
+        num_minibatches: the other way to give it.
+        devices: data-parallel devices: environments per device stay, so N grows with them.
+        devices_before: devices that shared the environments, if not those of the configuration.
+        rule: how the rest follows.
+        skip: names of adjustments to leave out (ADJUSTMENTS).
+        adam_betas: also adjust Adam's betas, which the paper leaves alone.
+        noise_scale: in samples; only warned about.
+        auxiliary: what PPG's auxiliary phase does: `paper` needs the numbers of `workers`.
+        workers: of the auxiliary phase, after.
+        workers_before: of the auxiliary phase, before.
+
+    Returns:
+        The configuration, every change with its reason, and warnings.
     """
     _check_choices(config, rule, skip, adam_betas, noise_scale)
     if auxiliary == "paper" and (rule == "none" or "auxiliary" in skip):
         raise ConfigError("auxiliary", "paper", "is both asked for and left out; nearest: constant")
-    shared = (devices, config.devices if devices_before is None else devices_before)
-    size, reason = _new_size(config, (num_envs, num_steps, minibatch_size, num_minibatches), shared, rule)
-    if size == Size(config.num_envs, config.num_steps, config.minibatches):
-        size_fields: dict[str, int | None] = {}
-    else:
-        size_fields = _size_fields(config, size, minibatch_size, num_minibatches)
-    if devices not in (None, config.devices):
-        size_fields["devices"] = devices
-    work = Work(config, size, rule, adam_betas, _workers(config, auxiliary, (workers, workers_before), shared))
-    work.values.update(size_fields)
-    if not size_fields and work.workers[0] == work.workers[1]:
+    before = config.devices if devices_before is None else devices_before
+    asked = (num_envs, num_steps, minibatch_size, num_minibatches, devices, before, workers, workers_before)
+    request = _Request(*asked, rule, auxiliary)
+    size, reason = _new_size(config, request)
+    move = Move(config, size, rule, adam_betas, _workers(config, request))
+    values = _size_fields(config, size, request)
+    if not values and move.workers[0] == move.workers[1]:
         return Rescaled(config, [], [])
-    for name, adjustment in ADJUSTMENTS.items():
-        if not adjustment.applies(config):
-            continue
-        if rule == "none" or name in skip:
-            label, why = ("none", "the rule adjusts nothing") if rule == "none" else ("skipped", "left out, as asked")
-            for item in adjustment.fields:
-                work.reasons[item] = (label, why)
-        else:
-            adjustment.adjust(work)
-    new = config.replace(**work.values)
+    settings = _settings(move, skip, values)
+    new = config.replace(**values)
+    rows = [Change(s.field, effective(config, s.field), effective(new, s.field), s.rule, s.why) for s in settings]
     return Rescaled(
         new,
-        _size_rows(config, new, reason) + work.rows(new) + _staying(config, new),
-        [*_warnings(config, new, rule, noise_scale), *work.warnings],
-        float(work.c_opt),
-        float(work.c_iter),
-        work.exact,
+        [*_size_rows(config, new, reason), *rows, *_unchanged_rows(config, new)],
+        [*_warnings(config, new, rule, noise_scale), *filter(None, (s.clamped or s.warning for s in settings))],
+        float(move.c_opt),
+        float(move.c_iter),
+        exact=not any(s.clamped for s in settings),
     )
+
+
+def _settings(move: Move, skip: Collection[str], values: dict[str, Any]) -> list[Setting]:
+    """What every adjustment makes of its fields; adds the new ones to `values`."""
+    settings: list[Setting] = []
+    for adjustment in ADJUSTMENTS.values():
+        if not adjustment.applies(move.old):
+            continue
+        if move.rule == "none" or adjustment.name in skip:
+            skipped = ("none", "the rule adjusts nothing") if move.rule == "none" else ("skipped", "left out, as asked")
+            settings += [Setting(name, *skipped) for name in adjustment.fields]
+        else:
+            settings += adjustment.settle(move, values)
+        values |= {setting.field: setting.value for setting in settings if setting.value is not KEPT}
+    return settings
 
 
 # The new size ----------------------------------------------------------------------------------------------
 
 
-def _new_size(config: Config, sizes: tuple, devices: tuple[int | None, int], rule: Rule) -> tuple[Size, str]:
-    """The size asked for, and why N is what it is; sizes that do not divide are refused with the nearest that do."""
-    num_envs, num_steps, minibatch_size, num_minibatches = sizes
-    names = ("num_envs", "num_steps", "minibatch_size", "num_minibatches", "devices", "devices_before")
-    for name, value in zip(names, (*sizes, *devices)):
-        _check_count(name, value)
-    envs, reason = config.num_envs if num_envs is None else num_envs, "asked for"
-    steps = config.num_steps if num_steps is None else num_steps
-    blamed, value = ("num_envs", envs) if num_steps is None or num_envs is not None else ("num_steps", steps)
-    if devices[0] is not None:
-        envs, reason = _data_parallel(config, num_envs, *devices)
-        blamed, value = "devices", devices[0]
+def _new_size(config: Config, request: _Request) -> tuple[Size, str]:
+    """The new size, and why N is what it is; sizes that do not divide are refused with the nearest that do."""
+    envs = config.num_envs if request.num_envs is None else request.num_envs
+    steps = config.num_steps if request.num_steps is None else request.num_steps
+    blamed, value, reason = "num_envs", envs, "asked for"
+    if request.num_steps is not None and request.num_envs is None:
+        blamed, value = "num_steps", steps
+    if request.devices is not None:
+        envs, reason = _data_parallel(config, request.num_envs, request.devices, request.devices_before)
+        blamed, value = "devices", request.devices
     batch = envs * steps
-    if rule == "fixed-inner":
-        for name, size, rule_size in (
-            ("minibatch_size", minibatch_size, config.minibatch),
-            ("num_minibatches", num_minibatches, batch // config.minibatch),
-        ):
-            if size not in (None, rule_size):
-                raise ConfigError(name, size, f"rule fixed-inner keeps minibatch_size; nearest: {rule_size}")
+    if request.rule == "fixed-inner":
+        _check_fixed_inner(config, request, batch)
         _check_multiple(blamed, value, batch // value, config.minibatch, "minibatch_size")
         return Size(envs, steps, batch // config.minibatch), reason
-    for name, size in (("minibatch_size", minibatch_size), ("num_minibatches", num_minibatches)):
+    for name in ("minibatch_size", "num_minibatches"):
+        size = getattr(request, name)
         if size is not None and (size > batch or batch % size):
             near = ", ".join(map(str, nearest_divisors(batch, min(size, batch))))
             raise ConfigError(name, size, f"does not divide the batch {batch}; nearest: {near}")
-    if minibatch_size is not None:
-        if num_minibatches not in (None, batch // minibatch_size):
-            problem = f"minibatch_size={minibatch_size} makes it {batch // minibatch_size}; give one of the two"
-            raise ConfigError("num_minibatches", num_minibatches, problem)
-        return Size(envs, steps, batch // minibatch_size), reason
-    if num_minibatches is None:
+    number, size = request.num_minibatches, request.minibatch_size
+    if size is not None:
+        if number not in (None, batch // size):
+            problem = f"minibatch_size={size} makes it {batch // size}; give one of the two"
+            raise ConfigError("num_minibatches", number, problem)
+        return Size(envs, steps, batch // size), reason
+    if number is None:
         _check_multiple(blamed, value, batch // value, config.minibatches, "num_minibatches")
-    return Size(envs, steps, num_minibatches or config.minibatches), reason
+    return Size(envs, steps, number or config.minibatches), reason
+
+
+def _check_fixed_inner(config: Config, request: _Request, batch: int) -> None:
+    sizes = {"minibatch_size": config.minibatch, "num_minibatches": batch // config.minibatch}
+    for name, kept in sizes.items():
+        if getattr(request, name) not in (None, kept):
+            problem = f"rule fixed-inner keeps minibatch_size; nearest: {kept}"
+            raise ConfigError(name, getattr(request, name), problem)
 
 
 def _data_parallel(config: Config, num_envs: int | None, now: int, before: int) -> tuple[int, str]:
@@ -181,11 +240,6 @@ def _data_parallel(config: Config, num_envs: int | None, now: int, before: int) 
     return each * now, f"data-parallel: devices {before} -> {now}, {each} environments on each as before"
 
 
-def _check_count(name: str, value: Any) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise ConfigError(name, value, "must be a whole number of at least 1; nearest: 1")
-
-
 def _check_multiple(name: str, value: int, unit: int, divisor: int, divisor_name: str) -> None:
     """A batch of value × unit samples must be a multiple of `divisor`, which is kept."""
     if value * unit % divisor == 0:
@@ -196,26 +250,27 @@ def _check_multiple(name: str, value: int, unit: int, divisor: int, divisor_name
     raise ConfigError(name, value, f"{problem}; nearest: {', '.join(map(str, near))}, or give another {divisor_name}")
 
 
-def _size_fields(config: Config, size: Size, minibatch_size: int | None, num_minibatches: int | None):
-    """The minibatch is written the way it was given: now, or else in the configuration."""
-    if minibatch_size is not None or num_minibatches is not None:
-        by_size, by_number = minibatch_size is not None, num_minibatches is not None
-    else:
-        by_size = config.minibatch_size is not None
-        by_number = config.num_minibatches is not None or not by_size
-    return {
-        "num_envs": size.num_envs,
-        "num_steps": size.num_steps,
-        "num_minibatches": size.minibatches if by_number else None,
-        "minibatch_size": size.minibatch if by_size else None,
-    }
+def _size_fields(config: Config, size: Size, request: _Request) -> dict[str, Any]:
+    """The fields of the new size; the minibatch is written the way it was given: now, or else in the configuration."""
+    fields: dict[str, Any] = {}
+    if size != Size(config.num_envs, config.num_steps, config.minibatches):
+        given = request if request.minibatch_size or request.num_minibatches else config
+        by_size, by_number = given.minibatch_size is not None, given.num_minibatches is not None
+        fields = {
+            "num_envs": size.num_envs,
+            "num_steps": size.num_steps,
+            "num_minibatches": size.minibatches if by_number or not by_size else None,
+            "minibatch_size": size.minibatch if by_size else None,
+        }
+    if request.devices not in (None, config.devices):
+        fields["devices"] = request.devices
+    return fields
 
 
-def _workers(config: Config, auxiliary: str, workers: tuple, devices: tuple) -> tuple[int, int]:
-    """(before, now), both 1 unless the auxiliary phase follows the paper; devices are workers if not told otherwise."""
-    now, before = workers
+def _workers(config: Config, request: _Request) -> tuple[int, int]:
+    """(before, now), both 1 unless the auxiliary phase follows the paper; devices are workers if none are given."""
+    before, now, auxiliary = request.workers_before, request.workers, request.auxiliary
     for name, value in (("workers", now), ("workers_before", before)):
-        _check_count(name, value)
         if value is not None and (auxiliary != "paper" or not config.is_ppg):
             raise ConfigError(name, value, "needs algo=ppg or ppg-ewma and auxiliary=paper; nearest: none")
     if auxiliary not in AUXILIARY:
@@ -224,8 +279,8 @@ def _workers(config: Config, auxiliary: str, workers: tuple, devices: tuple) -> 
         return 1, 1
     if not config.is_ppg:
         raise ConfigError("auxiliary", auxiliary, "needs algo=ppg or ppg-ewma; nearest: constant")
-    if now is None and before is None and devices[0] is not None:
-        return devices[1], devices[0]
+    if now is None and before is None and request.devices is not None:
+        return request.devices_before, request.devices
     if now is None or before is None:
         raise ConfigError("workers", now, "auxiliary=paper needs workers and workers_before, for example 1 and 4")
     return before, now
@@ -237,10 +292,10 @@ def _check_choices(config: Config, rule: str, skip: Collection[str], adam_betas:
         raise ConfigError("rule", rule, f"must be one of {', '.join(RULES)}; nearest: {close[0]}")
     for name in [skip] if isinstance(skip, str) else skip:
         if name not in ADJUSTMENTS or isinstance(skip, str):
-            close = nearest(name, ADJUSTMENTS, count=2, cutoff=0.4) or ADJUSTMENTS
+            close = nearest(name, ADJUSTMENTS, count=2, cutoff=0.4) or list(ADJUSTMENTS)
             raise ConfigError("skip", name, f"must be a collection of adjustments; nearest: {', '.join(close)}")
     if adam_betas:
-        if "adam_beta1" not in config.optimizer_kind.fields:
+        if not ADJUSTMENTS["adam_betas"].applies(config):
             raise ConfigError("adam_betas", True, "needs optimizer=adam; nearest: false")
         if rule == "none" or "adam_betas" in skip:
             raise ConfigError("adam_betas", True, "is both asked for and left out; nearest: false")
@@ -265,7 +320,7 @@ def _size_rows(old: Config, new: Config, reason: str) -> list[Change]:
     return [Change(name, effective(old, name), effective(new, name), rule, why) for name, rule, why in rows]
 
 
-def _staying(old: Config, new: Config) -> list[Change]:
+def _unchanged_rows(old: Config, new: Config) -> list[Change]:
     """Notable fields that no rule moves, and the phase batch, which should stay."""
     steps, fixed = "counted in environment steps, which stay", "no rule moves coefficients"
     rows = [

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from trimtab.config import ConfigError
-from trimtab.libraries.common.library import (
+from trimtab.libraries.common.library import Library
+from trimtab.libraries.common.options import (
     ACTIVATION,
+    GROUPED,
     HALF_SQUARED,
     PER_MINIBATCH,
-    Library,
     Option,
     Translated,
     Values,
-    absent,
-    grouped,
     same,
 )
 
@@ -38,10 +37,10 @@ def _sizes(values: Values, to: Translated) -> None:
 
 
 OPTIONS = {
-    "num_envs": grouped().otherwise(1),
-    "unroll_length": grouped().otherwise(10),
-    "batch_size": grouped().otherwise(32),
-    "num_minibatches": grouped().otherwise(16),
+    "num_envs": GROUPED.otherwise(1),
+    "unroll_length": GROUPED.otherwise(10),
+    "batch_size": GROUPED.otherwise(32),
+    "num_minibatches": GROUPED.otherwise(16),
     "num_timesteps": Option("total_timesteps"),
     "learning_rate": Option("learning_rate", default=1e-4),
     "learning_rate_schedule": Option("anneal_lr", values={"adaptive_kl": "adaptive", None: "constant"}),
@@ -57,10 +56,10 @@ OPTIONS = {
     "vf_loss_coefficient": HALF_SQUARED.otherwise(0.5),
     "episode_length": Option("time_limit"),
     "activation": ACTIVATION.otherwise("swish"),
-    "reward_scaling": absent("rewards are not multiplied; norm_reward or norm_value scale them by what is seen"),
-    "action_repeat": absent("actions are not repeated"),
-    "num_evals": absent("see eval_every"),
-    "num_eval_envs": absent("see eval_episodes"),
+    "reward_scaling": Option(absent="rewards are not multiplied; norm_reward or norm_value scale them by what is seen"),
+    "action_repeat": Option(absent="actions are not repeated"),
+    "num_evals": Option(absent="see eval_every"),
+    "num_eval_envs": Option(absent="see eval_episodes"),
     **same("seed"),
 }
 

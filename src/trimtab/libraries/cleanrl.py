@@ -8,17 +8,13 @@ from __future__ import annotations
 import re
 
 from trimtab.core import reading
-from trimtab.libraries.common.library import (
+from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources
+from trimtab.libraries.common.options import (
     CLIPS_VALUE,
     HALF_SQUARED,
     PER_MINIBATCH,
     STOPS_AT_TARGET,
-    Details,
-    Library,
-    LogFormat,
-    NetworkNames,
-    Sources,
-    absent,
+    Option,
     same,
     switch,
 )
@@ -31,9 +27,9 @@ OPTIONS = {
     "clip_vloss": CLIPS_VALUE.otherwise(True),
     "vf_coef": HALF_SQUARED.otherwise(0.5),
     "target_kl": STOPS_AT_TARGET,
-    "batch_size": absent("it follows: num_envs × num_steps"),
-    "minibatch_size": absent("it follows from num_minibatches"),
-    "num_iterations": absent("it follows from total_timesteps"),
+    "batch_size": Option(absent="it follows: num_envs × num_steps"),
+    "minibatch_size": Option(absent="it follows from num_minibatches"),
+    "num_iterations": Option(absent="it follows from total_timesteps"),
 }
 
 

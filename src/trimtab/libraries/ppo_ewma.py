@@ -5,17 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from trimtab.config.algorithms import ALGORITHMS
-from trimtab.libraries.common.library import (
-    Library,
-    NoCounterpart,
-    Option,
-    Translated,
-    Values,
-    absent,
-    grouped,
-    read_by,
-    same,
-)
+from trimtab.libraries.common.library import Library
+from trimtab.libraries.common.options import GROUPED, NoCounterpart, Option, Translated, Values, same
 
 PHASIC = ("policy_iterations", "aux_epochs", "aux_minibatch_size", "aux_learning_rate", "beta_clone")
 
@@ -74,21 +65,21 @@ OPTIONS = {
     "beta2": Option("adam_beta2"),
     "nminibatch": Option("num_minibatches", default=8),
     "clip_param": Option("clip_coef", default=0.2),
-    "kl_penalty": read_by(_penalty),
-    "kl_ewma_decay": read_by(_proximal_decay),
-    "adv_ewma_decay": read_by(_advantage_decay),
+    "kl_penalty": Option(read=_penalty),
+    "kl_ewma_decay": Option(read=_proximal_decay),
+    "adv_ewma_decay": Option(read=_advantage_decay),
     "n_pi": Option("policy_iterations", default=32),
     "n_aux_epochs": Option("aux_epochs", default=6),
     "aux_lr": Option("aux_learning_rate", default=5e-4),
-    "aux_mbsize": grouped().otherwise(4),
-    "aux_beta1": absent("both phases have the same β"),
-    "aux_beta2": absent("both phases have the same β"),
-    "vf_true_weight": absent("the value network's own loss has weight 1 in the auxiliary phase"),
+    "aux_mbsize": GROUPED.otherwise(4),
+    "aux_beta1": Option(absent="both phases have the same β"),
+    "aux_beta2": Option(absent="both phases have the same β"),
+    "vf_true_weight": Option(absent="the value network's own loss has weight 1 in the auxiliary phase"),
     "staleness_loss": Option(
         "staleness_loss", values={"decoupled": "decoupled", "behavior": "behavior", "proximal": "recent"}
     ),
-    "env_name": absent("give --env-id procgen/GAME-hard"),
-    "distribution_mode": absent("it is part of the environment's id here"),
+    "env_name": Option(absent="give --env-id procgen/GAME-hard"),
+    "distribution_mode": Option(absent="it is part of the environment's id here"),
 }
 
 LIBRARY = Library(

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from trimtab.libraries.common.library import (
+from trimtab.libraries.common.isaac_lab import agent_yaml, known_options
+from trimtab.libraries.common.library import Details, Library, LogFormat, Sources
+from trimtab.libraries.common.options import (
     ACTIVATION,
     CLIPS_VALUE,
+    GROUPED,
     HALF_SQUARED,
-    Details,
-    Library,
-    LogFormat,
     Option,
-    Sources,
     Translated,
     Values,
-    absent,
-    agent_yaml,
-    grouped,
-    known_options,
     same,
     switch,
 )
@@ -57,7 +52,7 @@ OPTIONS = {
     "clip_value": CLIPS_VALUE,
     "critic_coef": HALF_SQUARED,
     "entropy_coef": Option("ent_coef"),
-    "truncate_grads": grouped().otherwise(False),
+    "truncate_grads": GROUPED.otherwise(False),
     "grad_norm": Option("max_grad_norm"),
     "normalize_input": Option("norm_obs"),
     "normalize_advantage": switch("norm_adv", "batch", "none"),
@@ -65,13 +60,13 @@ OPTIONS = {
     "units": Option("hidden_sizes"),
     "activation": ACTIVATION,
     "separate": switch("arch", "dual", "shared").otherwise(False),
-    "max_epochs": absent("give total_timesteps: iterations × num_actors × horizon_length"),
+    "max_epochs": Option(absent="give total_timesteps: iterations × num_actors × horizon_length"),
     "max_frames": Option("total_timesteps"),
     "weight_decay": Option("weight_decay"),
-    "bounds_loss_coef": absent("no loss keeps means within the actions' bounds"),
-    "reward_shaper": absent("rewards are not multiplied; norm_reward or norm_value scale them by what is seen"),
-    "value_bootstrap": absent("values are always bootstrapped beyond time limits here"),
-    "schedule_type": absent("an adaptive learning rate is moved minibatch by minibatch here, as in legacy"),
+    "bounds_loss_coef": Option(absent="no loss keeps means within the actions' bounds"),
+    "reward_shaper": Option(absent="rewards are not multiplied; norm_reward or norm_value scale them by what is seen"),
+    "value_bootstrap": Option(absent="values are always bootstrapped beyond time limits here"),
+    "schedule_type": Option(absent="an adaptive learning rate is moved minibatch by minibatch here, as in legacy"),
     **same("seed"),
 }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from trimtab.config import ConfigError, nearest_divisors
-from trimtab.libraries.common.library import Library, Option, Translated, Values, absent, grouped
+from trimtab.libraries.common.library import Library
+from trimtab.libraries.common.options import GROUPED, Option, Translated, Values
 
 
 def _sizes(values: Values, to: Translated) -> None:
@@ -33,16 +34,16 @@ LIBRARY = Library(
     name="rllib",
     title="RLlib",
     options={
-        "num_env_runners": grouped(),
-        "num_envs_per_env_runner": grouped(),
-        "train_batch_size": grouped().otherwise(4000),
-        "train_batch_size_per_learner": grouped(),
+        "num_env_runners": GROUPED,
+        "num_envs_per_env_runner": GROUPED,
+        "train_batch_size": GROUPED.otherwise(4000),
+        "train_batch_size_per_learner": GROUPED,
         "gamma": Option("gamma"),
         "lr": Option("learning_rate", default=5e-5),
         "lambda_": Option("gae_lambda", default=1.0),
         "lambda": Option("gae_lambda"),
         "clip_param": Option("clip_coef", default=0.3),
-        "vf_clip_param": absent("it caps the value loss; clip_vloss here clips the change of the prediction"),
+        "vf_clip_param": Option(absent="it caps the value loss; clip_vloss here clips the change of the prediction"),
         "vf_loss_coeff": Option("vf_coef", default=1.0),
         "entropy_coeff": Option("ent_coef", default=0.0),
         "grad_clip": Option("max_grad_norm", default=None),
@@ -50,13 +51,13 @@ LIBRARY = Library(
         "num_sgd_iter": Option("update_epochs"),
         "minibatch_size": Option("minibatch_size", default=128),
         "sgd_minibatch_size": Option("minibatch_size"),
-        "rollout_fragment_length": absent("rows here have one length, which follows from train_batch_size"),
-        "kl_coeff": absent("the penalty beside the clip is not implemented; surrogate kl is a penalty alone").otherwise(
-            0.2
-        ),
-        "kl_target": absent("the penalty beside the clip is not implemented"),
-        "use_gae": absent("advantages always use it"),
-        "use_critic": absent("there is always a critic"),
+        "rollout_fragment_length": Option(absent="rows here have one length, which follows from train_batch_size"),
+        "kl_coeff": Option(
+            absent="the penalty beside the clip is not implemented; surrogate kl is a penalty alone"
+        ).otherwise(0.2),
+        "kl_target": Option(absent="the penalty beside the clip is not implemented"),
+        "use_gae": Option(absent="advantages always use it"),
+        "use_critic": Option(absent="there is always a critic"),
     },
     prepare=_sizes,
     finish=_whole_minibatches,

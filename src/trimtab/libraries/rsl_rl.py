@@ -12,24 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.libraries.common.library import (
-    ACTIVATION,
-    CLIPS_VALUE,
-    Details,
-    Library,
-    LogFormat,
-    NetworkNames,
-    Option,
-    Sources,
-    Translated,
-    Values,
-    absent,
-    agent_yaml,
-    known_options,
-    read_by,
-    same,
-    switch,
-)
+from trimtab.libraries.common.isaac_lab import agent_yaml, known_options
+from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources
+from trimtab.libraries.common.options import ACTIVATION, CLIPS_VALUE, Option, Translated, Values, same, switch
 
 COLLECTING = ("Perf/collection_time", "Perf/collection time")
 LEARNING = "Perf/learning_time"
@@ -44,7 +29,7 @@ OPTIONS = {
     "num_steps_per_env": Option("num_steps", default=24),
     "num_learning_epochs": Option("update_epochs", default=5),
     "num_mini_batches": Option("num_minibatches", default=4),
-    "max_iterations": absent("give total_timesteps: iterations × num_envs × num_steps_per_env"),
+    "max_iterations": Option(absent="give total_timesteps: iterations × num_envs × num_steps_per_env"),
     "clip_param": Option("clip_coef", default=0.2),
     "gamma": Option("gamma", default=0.99),
     "lam": Option("gae_lambda", default=0.95),
@@ -58,9 +43,9 @@ OPTIONS = {
     "activation": ACTIVATION.otherwise("elu"),
     "hidden_dims": Option("hidden_sizes"),
     "actor_hidden_dims": Option("hidden_sizes"),
-    "critic_hidden_dims": absent("both networks have the widths of hidden_sizes"),
-    "init_noise_std": read_by(_deviation),
-    "init_std": read_by(_deviation),
+    "critic_hidden_dims": Option(absent="both networks have the widths of hidden_sizes"),
+    "init_noise_std": Option(read=_deviation),
+    "init_std": Option(read=_deviation),
     "obs_normalization": Option("norm_obs"),
     "actor_obs_normalization": Option("norm_obs"),
     "empirical_normalization": Option("norm_obs"),

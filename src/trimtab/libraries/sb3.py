@@ -15,20 +15,8 @@ import numpy as np
 from trimtab.advise.evidence import NO_NUMBERS, Action, Numbers
 from trimtab.core import reading
 from trimtab.core.errors import UnreadableFile
-from trimtab.libraries.common.library import (
-    PER_MINIBATCH,
-    Details,
-    Library,
-    LogFormat,
-    NetworkNames,
-    Option,
-    Sources,
-    Translated,
-    Values,
-    absent,
-    read_by,
-    same,
-)
+from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources
+from trimtab.libraries.common.options import PER_MINIBATCH, Option, Translated, Values, same
 
 SAME = ("approx_kl", "clip_fraction", "entropy_loss", "explained_variance", "learning_rate", "policy_gradient_loss")
 UPDATES, RANGE = "train/n_updates", "train/clip_range"
@@ -108,16 +96,16 @@ OPTIONS = {
     "clip_range_vf": Option("clip_vloss", read=_value_clip),
     "ent_coef": Option("ent_coef", default=0.0),
     "normalize_advantage": PER_MINIBATCH.otherwise(True),
-    "normalize": read_by(_vec_normalize),
-    "policy_kwargs": read_by(_policy_kwargs),
-    "policy": absent("the network follows from the observation and --network"),
-    "use_sde": absent("state-dependent exploration is not implemented"),
-    "sde_sample_freq": absent("state-dependent exploration is not implemented"),
-    "env_wrapper": absent("wrappers are Python code; register the wrapped environment"),
-    "vec_env_wrapper": absent("wrappers are Python code; register the wrapped environment"),
-    "frame_stack": absent("frames are not stacked"),
-    "env_kwargs": absent("give --env-kwargs"),
-    "callback": absent("callbacks are Python code"),
+    "normalize": Option(read=_vec_normalize),
+    "policy_kwargs": Option(read=_policy_kwargs),
+    "policy": Option(absent="the network follows from the observation and --network"),
+    "use_sde": Option(absent="state-dependent exploration is not implemented"),
+    "sde_sample_freq": Option(absent="state-dependent exploration is not implemented"),
+    "env_wrapper": Option(absent="wrappers are Python code; register the wrapped environment"),
+    "vec_env_wrapper": Option(absent="wrappers are Python code; register the wrapped environment"),
+    "frame_stack": Option(absent="frames are not stacked"),
+    "env_kwargs": Option(absent="give --env-kwargs"),
+    "callback": Option(absent="callbacks are Python code"),
 }
 
 

@@ -13,24 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from trimtab.libraries.common.library import (
-    STOPS_AT_TARGET,
-    Details,
-    Library,
-    LogFormat,
-    NetworkNames,
-    NoCounterpart,
-    Option,
-    Sources,
-    Translated,
-    Values,
-    absent,
-    agent_yaml,
-    grouped,
-    known_options,
-    read_by,
-    same,
-)
+from trimtab.libraries.common.isaac_lab import agent_yaml, known_options
+from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources
+from trimtab.libraries.common.options import GROUPED, STOPS_AT_TARGET, NoCounterpart, Option, Translated, Values, same
 
 KL_THRESHOLD = 0.008  # KLAdaptiveLR's own
 RATE = "Learning / Learning rate"
@@ -92,20 +77,20 @@ OPTIONS = {
     "gae_lambda": Option("gae_lambda", default=0.95),
     "lambda": Option("gae_lambda"),
     "learning_rate": Option("learning_rate", read=_learning_rate, default=1e-3),
-    "learning_rate_scheduler": read_by(_scheduler),
-    "learning_rate_scheduler_kwargs": read_by(_scheduler_settings),
-    "observation_preprocessor": read_by(_observations),
-    "state_preprocessor": read_by(_observations),
-    "value_preprocessor": read_by(_values),
+    "learning_rate_scheduler": Option(read=_scheduler),
+    "learning_rate_scheduler_kwargs": Option(read=_scheduler_settings),
+    "observation_preprocessor": Option(read=_observations),
+    "state_preprocessor": Option(read=_observations),
+    "value_preprocessor": Option(read=_values),
     "grad_norm_clip": Option("max_grad_norm", read=_gradient_norm, default=0.5),
     "ratio_clip": Option("clip_coef", default=0.2),
-    "clip_predicted_values": grouped(),
+    "clip_predicted_values": GROUPED,
     "value_clip": _positive(Option("clip_vloss")).otherwise(0.2),
     "entropy_loss_scale": Option("ent_coef", default=0.0),
     "value_loss_scale": Option("vf_coef", default=2.5),
     "kl_threshold": _positive(STOPS_AT_TARGET),
-    "time_limit_bootstrap": absent("values are always bootstrapped beyond time limits here"),
-    "rewards_shaper_scale": absent("rewards are not multiplied; norm_reward scales them by what is seen"),
+    "time_limit_bootstrap": Option(absent="values are always bootstrapped beyond time limits here"),
+    "rewards_shaper_scale": Option(absent="rewards are not multiplied; norm_reward scales them by what is seen"),
     **same("seed"),
 }
 

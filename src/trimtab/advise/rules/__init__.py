@@ -15,10 +15,10 @@ from typing import Literal, get_args
 
 from trimtab.advise.evidence import Evidence
 from trimtab.advise.remedies import Remedy
-from trimtab.config import Config
 from trimtab.core.finding import Source, Verdict
 
 Topic = Literal["run", "stability", "variance", "exploration", "measurements", "sizes", "plan"]
+FEWEST = 8  # iterations that must have recorded a metric, so that the middle half has a median
 TOPICS: tuple[Topic, ...] = get_args(Topic)  # the order of work; within a topic, that of the file
 
 
@@ -52,42 +52,54 @@ class Rule:
     topic: Topic
     reads: str
     """What it needs: a metric ("train/..."), metrics, returns, episodes, evaluations, files, probes, sizes or disk."""
-    when: str
-    """When it acts or watches, for the documentation."""
-    tries: str
-    """What it advises, for the documentation."""
     source: Source
     unknown: str
     """What is said where the evidence does not suffice; nothing is said if this is empty."""
     serious: bool
     """Whether it is to be acted on even while returns improve."""
-    applies: Callable[[Config], bool]
+    applies: Callable[[Evidence], bool]
     judge: Judge
 
     def observe(self, evidence: Evidence) -> Observation | None:
         """What the rule makes of the evidence; None where it has nothing to say."""
-        if not self.applies(evidence.config):
+        if not self.applies(evidence):
             return None
         observation = self.judge(evidence)
         if observation is None and self.unknown:
             return Observation("unknown", self.unknown)
         return observation
 
+    @property
+    def documentation(self) -> tuple[str, str]:
+        """When it acts or watches, and what it advises: the two paragraphs of its function's docstring."""
+        when, _, tries = (self.judge.__doc__ or "").partition("Try:")
+        return _clause(when), _clause(tries)
+
 
 def rule(
     name: str,
     topic: Topic,
     reads: str,
-    *,
-    when: str,
-    tries: str = "",
     source: Source = "own",
+    *,
     unknown: str = "",
     serious: bool = False,
-    applies: Callable[[Config], bool] = lambda config: True,
+    applies: Callable[[Evidence], bool] = lambda evidence: True,
 ) -> Callable[[Judge], Rule]:
-    """Declare a function as a rule; the arguments are the fields of `Rule`."""
-    return lambda judge: Rule(name, topic, reads, when, tries, source, unknown, serious, applies, judge)
+    """Declare a function as a rule; the arguments are the fields of `Rule`.
+
+    The function's docstring says when the rule acts or watches and, after "Try:", what it advises; the playbook shows
+    both.
+    """
+    if reads.startswith("train/"):
+        unknown = unknown or f"too few iterations recorded {reads}; {FEWEST} are needed"
+    return lambda judge: Rule(name, topic, reads, source, unknown, serious, applies, judge)
+
+
+def _clause(paragraph: str) -> str:
+    """A sentence as a cell of a table."""
+    text = " ".join(paragraph.split()).removesuffix(".")
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
 def percent(share: float) -> str:

@@ -12,8 +12,9 @@ from trimtab.advise.rules import Observation, rule
 FAR = 10.0  # a batch this many times the noise scale, or this fraction of it, is worth a word
 
 
-@rule("goal", "run", "episodes", when="never; reports whether the run reached its target return")
+@rule("goal", "run", "episodes")
 def goal(evidence: Evidence) -> Observation | None:
+    """Never; reports whether the run reached its target return."""
     target = solved.goal(evidence.config)
     last = float(evidence.evaluations[-1]) if len(evidence.evaluations) else None
     done = None if evidence.not_finite else solved.reached(evidence.config, evidence.returns, last)
@@ -26,8 +27,12 @@ def goal(evidence: Evidence) -> Observation | None:
     return Observation("note", seen, value=mean)
 
 
-@rule("ended", "run", "files", when="an error ended the run early", tries="what the error says", serious=True)
+@rule("ended", "run", "files", serious=True)
 def ended(evidence: Evidence) -> Observation | None:
+    """An error ended the run early.
+
+    Try: what the error says.
+    """
     files = evidence.files
     if files is None or not files.ended or evidence.not_finite:
         return None
@@ -35,14 +40,9 @@ def ended(evidence: Evidence) -> Observation | None:
     return Observation("act", f"an error ended the run early: {files.ended}", resume)
 
 
-@rule(
-    "records",
-    "run",
-    "files",
-    when="checkpoints are newer than the logs, so files are missing or truncated",
-    serious=True,
-)
+@rule("records", "run", "files", serious=True)
 def records(evidence: Evidence) -> Observation | None:
+    """Checkpoints are newer than the logs, so files are missing or truncated."""
     recorded = evidence.iterations * evidence.config.batch
     if evidence.files is None or recorded >= evidence.files.last_checkpoint:
         return None
@@ -50,14 +50,12 @@ def records(evidence: Evidence) -> Observation | None:
     return Observation("act", seen, "files are missing or truncated; the other findings use what remains")
 
 
-@rule(
-    "noise scale",
-    "measurements",
-    "probes",
-    when="the batch is ten times larger or smaller than the noise scale a probe measured",
-    tries="another batch size",
-)
+@rule("noise scale", "measurements", "probes")
 def noise_scale(evidence: Evidence) -> Observation | None:
+    """The batch is ten times larger or smaller than the noise scale a probe measured.
+
+    Try: another batch size.
+    """
     if evidence.files is None:
         return None
     measured, batch = evidence.noise_scale, evidence.config.batch
@@ -76,14 +74,9 @@ def noise_scale(evidence: Evidence) -> Observation | None:
     return Observation("fine", seen, value=value, lo=lo, hi=hi)
 
 
-@rule(
-    "evaluation",
-    "measurements",
-    "files",
-    when="the return without exploration is below the return in training",
-    source="notes",
-)
+@rule("evaluation", "measurements", "files", "notes")
 def evaluation(evidence: Evidence) -> Observation | None:
+    """The return without exploration is below the return in training."""
     if evidence.files is None:
         return None
     last = evidence.evaluation

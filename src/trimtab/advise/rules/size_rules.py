@@ -24,15 +24,9 @@ SHARES_OF_EPISODE = (0.25, 1.0)  # where 1/(1-γ) should be, in lengths of an ep
 NEARLY = 2.0  # within this factor of a range is as good as inside
 
 
-@rule(
-    "passes",
-    "sizes",
-    "sizes",
-    when="REINFORCE with more than 2 epochs per batch",
-    source="notes",
-    applies=lambda config: not config.has_surrogate,
-)
+@rule("passes", "sizes", "sizes", "notes", applies=lambda evidence: not evidence.config.has_surrogate)
 def passes(evidence: Evidence) -> Observation:
+    """REINFORCE with more than 2 epochs per batch."""
     config, count = evidence.config, evidence.config.update_epochs
     seen = f"{count} epochs over each batch" if count > 1 else "1 epoch over each batch"
     if count <= MOST_PASSES:
@@ -42,8 +36,9 @@ def passes(evidence: Evidence) -> Observation:
     return Observation("watch", seen, meaning, (fewer,), count)
 
 
-@rule("minibatches", "sizes", "sizes", when="fewer than 4 per epoch, except for REINFORCE", source="notes")
+@rule("minibatches", "sizes", "sizes", "notes")
 def minibatches(evidence: Evidence) -> Observation:
+    """Fewer than 4 per epoch, except for REINFORCE."""
     config, count = evidence.config, evidence.config.minibatches
     seen = f"{count} {'minibatch' if count == 1 else 'minibatches'} of {config.minibatch:,} samples per epoch"
     if count >= FEWEST_MINIBATCHES or not config.has_surrogate:
@@ -58,14 +53,13 @@ def minibatches(evidence: Evidence) -> Observation:
     "minibatch",
     "sizes",
     "sizes",
-    when=(
-        "never; reports whether it has the 10 samples per policy output of the notes, which "
-        "[our study](results/notes-minibatch.md) contradicts"
-    ),
-    source="notes",
+    "notes",
     unknown="the action space of this environment is not known without loading it",
 )
 def minibatch(evidence: Evidence) -> Observation | None:
+    """Never; reports whether it has the 10 samples per policy output of the notes, which
+    [our study](results/notes-minibatch.md) contradicts.
+    """
     size, action = evidence.config.minibatch, evidence.action
     if action is None:
         return None
@@ -80,14 +74,9 @@ def minibatch(evidence: Evidence) -> Observation | None:
     return Observation("note", seen, meaning, value=size)
 
 
-@rule(
-    "mixture",
-    "sizes",
-    "sizes",
-    when="one environment, so that a minibatch holds samples of one trajectory",
-    source="notes",
-)
+@rule("mixture", "sizes", "sizes", "notes")
 def mixture(evidence: Evidence) -> Observation:
+    """One environment, so that a minibatch holds samples of one trajectory."""
     config = evidence.config
     if config.minibatch_by == "rows":
         held = max(1.0, config.rows_of_minibatch)
@@ -108,17 +97,11 @@ def _usual_batch(config: Config, kind: str) -> tuple[int, int] | None:
     return CONTINUOUS_BATCH if kind == "continuous" else None
 
 
-@rule(
-    "batch",
-    "sizes",
-    "sizes",
-    when=(
-        "REINFORCE outside 2,000 to 8,000 samples (discrete) or 5,000 to 20,000 (continuous); other algorithms with "
-        "continuous actions outside 2,000 to 10,000"
-    ),
-    source="notes",
-)
+@rule("batch", "sizes", "sizes", "notes")
 def batch(evidence: Evidence) -> Observation | None:
+    """REINFORCE outside 2,000 to 8,000 samples (discrete) or 5,000 to 20,000 (continuous); other algorithms with
+    continuous actions outside 2,000 to 10,000.
+    """
     config, action = evidence.config, evidence.action
     usual = _usual_batch(config, action.kind) if action else None
     if action is None or usual is None:
@@ -138,12 +121,12 @@ def batch(evidence: Evidence) -> Observation | None:
     "episodes",
     "sizes",
     "sizes",
-    when="REINFORCE with fewer than 16 episodes per batch",
-    source="notes",
+    "notes",
     unknown="no episode has finished, so episodes per batch are not known",
-    applies=lambda config: not config.uses_gae,
+    applies=lambda evidence: not evidence.config.uses_gae,
 )
 def episodes(evidence: Evidence) -> Observation | None:
+    """REINFORCE with fewer than 16 episodes per batch."""
     config, length = evidence.config, evidence.length
     if not length:
         return None
@@ -159,15 +142,9 @@ def episodes(evidence: Evidence) -> Observation | None:
     return Observation("watch", seen, meaning, (larger,), count)
 
 
-@rule(
-    "rollout",
-    "sizes",
-    "sizes",
-    when="T below 1/(1 − γλ), the number of steps an advantage looks ahead",
-    source="post",
-    applies=lambda config: config.uses_gae,
-)
+@rule("rollout", "sizes", "sizes", "post", applies=lambda evidence: evidence.config.uses_gae)
 def rollout(evidence: Evidence) -> Observation:
+    """T below 1/(1 − γλ), the number of steps an advantage looks ahead."""
     config, reach = evidence.config, evidence.config.advantage_horizon
     if math.isinf(reach):
         seen = f"T = {config.num_steps} with γλ = 1: advantages reach to the end of the episode"
@@ -183,18 +160,11 @@ def rollout(evidence: Evidence) -> Observation:
     return Observation("watch", seen, meaning, (longer,), share)
 
 
-@rule(
-    "discount",
-    "sizes",
-    "sizes",
-    when=(
-        "1/(1 − γ) below a quarter of an episode or above a whole one, by more than a factor of 2; before any episode "
-        "has ended, only above the time limit"
-    ),
-    source="notes",
-    unknown="no episode has finished and there is no time limit",
-)
+@rule("discount", "sizes", "sizes", "notes", unknown="no episode has finished and there is no time limit")
 def discount(evidence: Evidence) -> Observation | None:
+    """1/(1 − γ) below a quarter of an episode or above a whole one, by more than a factor of 2; before any episode
+    has ended, only above the time limit.
+    """
     config, length = evidence.config, evidence.length
     if not length:
         return None
@@ -214,8 +184,9 @@ def discount(evidence: Evidence) -> Observation | None:
     return Observation("watch", seen, meaning, (Remedy("lower", "gamma", value),), horizon)
 
 
-@rule("disk", "plan", "disk", when="never; reports the disk space for checkpoints and logs (plan only)")
+@rule("disk", "plan", "disk")
 def disk(evidence: Evidence) -> Observation | None:
+    """Never; reports the disk space for checkpoints and logs (plan only)."""
     need = evidence.disk
     if need is None:
         return None

@@ -44,16 +44,12 @@ FEWEST_EVALUATIONS = 6
 FALLEN = 0.5  # of its first third's size, when a loss has fallen that far
 
 
-@rule(
-    "finite",
-    "stability",
-    "metrics",
-    when="the run stopped at a NaN or infinite number",
-    tries="smaller learning rate",
-    source="notes",
-    serious=True,
-)
+@rule("finite", "stability", "metrics", "notes", serious=True)
 def finite(evidence: Evidence) -> Observation:
+    """The run stopped at a NaN or infinite number.
+
+    Try: smaller learning rate.
+    """
     config, count = evidence.config, evidence.iterations
     if not evidence.not_finite:
         return Observation("fine", f"every number of {count:,} iterations is finite")
@@ -78,18 +74,13 @@ def _clip_gradients(config: Config) -> Remedy:
 # Returns ----------------------------------------------------------------------------------------------------
 
 
-@rule(
-    "learning",
-    "stability",
-    "returns",
-    when="returns fell from the first quarter of the episodes to the last, or demonstrably did not rise",
-    tries=(
-        "larger learning rate if stuck; smaller if falling, or if most updates are clipped; if gradient clipping "
-        "removes almost all of the gradient, see *gradient*; more episodes if inconclusive"
-    ),
-    source="notes",
-)
+@rule("learning", "stability", "returns", "notes")
 def learning(evidence: Evidence) -> Observation:
+    """Returns fell from the first quarter of the episodes to the last, or demonstrably did not rise.
+
+    Try: larger learning rate if stuck; smaller if falling, or if most updates are clipped; if gradient clipping
+    removes almost all of the gradient, see *gradient*; more episodes if inconclusive.
+    """
     returns, gain = evidence.returns, evidence.gain
     if not len(returns) and len(evidence.mean_returns):
         return _trend(evidence)
@@ -166,15 +157,12 @@ def _anneal(config: Config) -> Remedy:
     return Remedy("set", "anneal_lr", linear or config.anneal_lr, "anneal the learning rate ({name})")
 
 
-@rule(
-    "lasting",
-    "stability",
-    "episodes",
-    when="the last tenth of the episodes is worse than the best tenth by a fifth of the range",
-    tries="anneal or lower the learning rate",
-    source="notes",
-)
+@rule("lasting", "stability", "episodes", "notes")
 def lasting(evidence: Evidence) -> Observation:
+    """The last tenth of the episodes is worse than the best tenth by a fifth of the range.
+
+    Try: anneal or lower the learning rate.
+    """
     returns = evidence.returns
     if len(returns) < 10 * TENTH:
         return Observation("unknown", f"only {len(returns)} episodes finished; {10 * TENTH} are needed")
@@ -214,19 +202,13 @@ def swings(returns: Numbers, bins: int) -> tuple[float, float]:
     return float(jump / max(np.ptp(means), 1e-12)), float(excess.mean() / max(error, 1e-12))
 
 
-@rule(
-    "swings",
-    "stability",
-    "episodes",
-    when=(
-        "from one part of the episodes to the next, the return jumps by a large share of its range, more than single "
-        "episodes explain"
-    ),
-    tries="a larger batch; normalize advantages or returns",
-    source="notes",
-    unknown="too few episodes finished to see whether returns swing",
-)
+@rule("swings", "stability", "episodes", "notes", unknown="too few episodes finished to see whether returns swing")
 def swinging(evidence: Evidence) -> Observation | None:
+    """From one part of the episodes to the next, the return jumps by a large share of its range, more than single
+    episodes explain.
+
+    Try: a larger batch; normalize advantages or returns.
+    """
     bins = min(BINS, len(evidence.returns) // BIN, max(evidence.iterations, FEWEST_BINS))
     if bins < FEWEST_BINS:
         return None
@@ -243,15 +225,12 @@ def swinging(evidence: Evidence) -> Observation | None:
     return Observation("watch", seen, "more than single episodes explain", remedies, size)
 
 
-@rule(
-    "overfitting",
-    "stability",
-    "evaluations",
-    when="the value loss has fallen far while evaluations have not improved",
-    tries="fewer epochs, a larger batch",
-    source="notes",
-)
+@rule("overfitting", "stability", "evaluations", "notes")
 def overfitting(evidence: Evidence) -> Observation | None:
+    """The value loss has fallen far while evaluations have not improved.
+
+    Try: fewer epochs, a larger batch.
+    """
     if len(evidence.evaluations) < FEWEST_EVALUATIONS:
         return None
     loss = np.array(evidence.series("train/value_loss"))
@@ -285,16 +264,12 @@ def restore_policy_gradient(evidence: Evidence) -> tuple[Remedy, ...]:
     return Remedy("set", "norm_reward", True, "normalize rewards ({name})"), clip_less
 
 
-@rule(
-    "gradient",
-    "stability",
-    "train/grad_norm",
-    when="its norm is more than 20 times `max_grad_norm`, or spikes to 10 times its median",
-    tries="normalize rewards or raise `max_grad_norm`; for spikes, lower `max_grad_norm`",
-    source="notes",
-    unknown="too few iterations recorded a gradient norm; 8 are needed",
-)
+@rule("gradient", "stability", "train/grad_norm", "notes")
 def gradient(evidence: Evidence) -> Observation | None:
+    """Its norm is more than 20 times `max_grad_norm`, or spikes to 10 times its median.
+
+    Try: normalize rewards or raise `max_grad_norm`; for spikes, lower `max_grad_norm`.
+    """
     level, limit = evidence.level("train/grad_norm"), evidence.config.max_grad_norm
     if level is None:
         return None
@@ -325,13 +300,14 @@ def _clips_much(evidence: Evidence) -> bool:
     "clipping",
     "stability",
     "train/clip_fraction",
-    when="clip fraction above 10% (one epoch) or 20% (several), or much below 1%",
-    tries="smaller learning rate; larger learning rate, larger batch or PPO-EWMA",
-    source="paper",
-    unknown="too few iterations recorded the clip fraction; 8 are needed",
-    applies=lambda config: config.surrogate_kind is not None and config.surrogate_kind.clips,
+    "paper",
+    applies=lambda evidence: evidence.config.surrogate_kind is not None and evidence.config.surrogate_kind.clips,
 )
 def clipping(evidence: Evidence) -> Observation | None:
+    """Clip fraction above 10% (one epoch) or 20% (several), or much below 1%.
+
+    Try: smaller learning rate; larger learning rate, larger batch or PPO-EWMA.
+    """
     config, level = evidence.config, evidence.level("train/clip_fraction")
     if level is None:
         return None
@@ -351,16 +327,12 @@ def clipping(evidence: Evidence) -> Observation | None:
     return Observation("watch", seen, meaning, tuple(remedies), *level)
 
 
-@rule(
-    "step size",
-    "stability",
-    "train/learning_rate",
-    when="the adaptive learning rate is at a bound (1e-5 or 1e-2) in a quarter of the iterations",
-    tries="fewer epochs; more epochs",
-    unknown="too few iterations recorded the learning rate; 8 are needed",
-    applies=lambda config: config.anneal_lr == "adaptive",
-)
+@rule("step size", "stability", "train/learning_rate", applies=lambda evidence: evidence.config.anneal_lr == "adaptive")
 def step_size(evidence: Evidence) -> Observation | None:
+    """The adaptive learning rate is at a bound (1e-5 or 1e-2) in a quarter of the iterations.
+
+    Try: fewer epochs; more epochs.
+    """
     level = evidence.level("train/learning_rate")
     if level is None:
         return None

@@ -8,9 +8,8 @@ import numpy as np
 
 from trimtab.advise.evidence import Evidence, Numbers
 from trimtab.advise.remedies import ENTROPY, Remedy, fewer_epochs, larger_batch, reduce_step
-from trimtab.advise.rules import Observation, percent, rule
+from trimtab.advise.rules import FEWEST, Observation, percent, rule
 
-FEWEST = 8  # iterations from which a spread means anything
 OSCILLATION = 10.0  # factor of the advantages' standard deviation
 USEFUL_CRITIC = 0.2  # of the variance of its targets
 FEW_SAMPLES = 0.5  # of the samples, as an effective sample size
@@ -38,13 +37,15 @@ def oscillation(values: Numbers, width: int = 10) -> float:
     "advantages",
     "variance",
     "train/adv_std",
-    when="after the first fifth of training, their standard deviation oscillates by a factor of 10 or more",
-    tries="normalize over several iterations",
-    source="paper",
-    unknown=f"too few iterations recorded the standard deviation of advantages; {2 * FEWEST} are needed",
-    applies=lambda config: config.norm_adv in ("batch", "minibatch"),
+    "paper",
+    unknown=f"too few iterations recorded train/adv_std; {2 * FEWEST} are needed",
+    applies=lambda evidence: evidence.config.norm_adv in ("batch", "minibatch"),
 )
 def advantages(evidence: Evidence) -> Observation | None:
+    """After the first fifth of training, their standard deviation oscillates by a factor of 10 or more.
+
+    Try: normalize over several iterations.
+    """
     values = evidence.settled("train/adv_std")
     if len(values) < 1.5 * FEWEST:  # of 16, the first fifth is left out
         return None
@@ -60,16 +61,12 @@ def advantages(evidence: Evidence) -> Observation | None:
     return Observation("watch", seen, meaning, (several, larger_batch(evidence.config)), factor, series=series)
 
 
-@rule(
-    "critic",
-    "variance",
-    "train/explained_variance",
-    when="it explains at most 20% of the variance of its targets (watch), or at most 0%, like a constant (act)",
-    tries="β₂ = 0.99, normalized rewards",
-    unknown="too few iterations recorded the explained variance; 8 are needed",
-    applies=lambda config: config.needs_value,
-)
+@rule("critic", "variance", "train/explained_variance", applies=lambda evidence: evidence.config.needs_value)
 def critic(evidence: Evidence) -> Observation | None:
+    """It explains at most 20% of the variance of its targets (watch), or at most 0%, like a constant (act).
+
+    Try: β₂ = 0.99, normalized rewards.
+    """
     config, level = evidence.config, evidence.level("train/explained_variance")
     if level is None:
         return None
@@ -93,12 +90,13 @@ def critic(evidence: Evidence) -> Observation | None:
     "importance",
     "variance",
     "train/importance_ess",
-    when="importance weights reduce the effective sample size below half (PPO-EWMA, PPG-EWMA, staleness)",
-    tries="smaller learning rate",
-    unknown="too few iterations recorded importance weights; 8 are needed",
-    applies=lambda config: config.is_ewma or config.staleness > 0,
+    applies=lambda evidence: evidence.config.is_ewma or evidence.config.staleness > 0,
 )
 def importance(evidence: Evidence) -> Observation | None:
+    """Importance weights reduce the effective sample size below half (PPO-EWMA, PPG-EWMA, staleness).
+
+    Try: smaller learning rate.
+    """
     config, level = evidence.config, evidence.level("train/importance_ess")
     if level is None:
         return None
@@ -113,21 +111,16 @@ def importance(evidence: Evidence) -> Observation | None:
     return Observation("act", seen, "the policy has moved far from the behavior policy", remedies, *level)
 
 
-@rule(
-    "entropy",
-    "exploration",
-    "train/entropy_loss",
-    when="below 5% of that of uniform actions in the first half of training (discrete actions)",
-    tries="larger entropy bonus",
-    source="notes",
-)
+@rule("entropy", "exploration", "train/entropy_loss", "notes", applies=lambda evidence: evidence.chooses)
 def entropy(evidence: Evidence) -> Observation | None:
-    action = evidence.action
-    if action is None or action.kind != "discrete" or action.size < 2:
-        return None
-    shares = -np.array(evidence.series("train/entropy_loss")) / math.log(action.size)
+    """Below 5% of that of uniform actions in the first half of training (discrete actions).
+
+    Try: larger entropy bonus.
+    """
+    assert evidence.action is not None
+    shares = -np.array(evidence.series("train/entropy_loss")) / math.log(evidence.action.size)
     if len(shares) < FEWEST:
-        return Observation("unknown", f"too few iterations recorded the entropy; {FEWEST} are needed")
+        return None
     last, series = float(shares[-1]), tuple(map(float, shares))
     seen = f"the entropy is {percent(last)} of that of uniform actions"
     low = np.flatnonzero(shares < COLLAPSED)
@@ -143,13 +136,14 @@ def entropy(evidence: Evidence) -> Observation | None:
     "lockstep",
     "exploration",
     "episodes",
-    when="most episodes end together with those of half of the environments",
-    tries="`stagger_resets`",
     unknown="too few episodes finished to see whether they end together",
-    applies=lambda config: config.num_envs > 1 and not config.whole_episodes,
+    applies=lambda evidence: evidence.config.num_envs > 1 and (not evidence.config.whole_episodes),
 )
 def lockstep(evidence: Evidence) -> Observation | None:
-    """Share of episodes that end together with those of at least half of the environments."""
+    """Most episodes end together with those of half of the environments.
+
+    Try: `stagger_resets`.
+    """
     config = evidence.config
     if len(evidence.steps) < 4 * config.num_envs:
         return None

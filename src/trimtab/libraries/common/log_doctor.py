@@ -17,12 +17,11 @@ from trimtab.core.errors import RunError, UserError
 from trimtab.core.finding import Finding, ordered
 from trimtab.core.wording import plain
 from trimtab.libraries.common.foreign_log import Log, is_log, read_log
-from trimtab.libraries.common.library import Values
+from trimtab.libraries.common.options import Values
 from trimtab.libraries.common.translation import dictionary_of
 from trimtab.training.run import load
 from trimtab.training.run_dir import RunDir
 
-OWN = ("files", "probes", "disk")  # what only runs of this library have
 MEAN = "rollout/ep_rew_mean"
 DEPTH = 3  # folders below the one that is searched for runs
 MOST_RUNS = 200
@@ -98,10 +97,10 @@ def diagnose_log(log: Log) -> Diagnosis:
 
 def _usable(log: Log) -> tuple[list[Rule], list[str]]:
     """The rules that the log records enough for, and the names of those whose metric it lacks."""
-    absent = {*OWN, *([] if log.knows_sizes else ["sizes"]), *([] if len(log.details.returns) else ["episodes"])}
-    rules = [rule for rule in RULES if rule.reads not in absent]
+    unknown = {"sizes": not log.knows_sizes, "episodes": not len(log.details.returns)}
+    rules = [rule for rule in RULES if not unknown.get(rule.reads)]
     unrecorded = [rule for rule in rules if rule.reads.startswith("train/") and rule.reads not in log.recorded]
-    missing = [rule.name for rule in unrecorded if (seen := rule.observe(log.evidence)) and seen.seen]
+    missing = [rule.name for rule in unrecorded if rule.applies(log.evidence)]
     return [rule for rule in rules if rule not in unrecorded], missing
 
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from trimtab.config import ConfigError
 from trimtab.libraries import LIBRARIES
-from trimtab.libraries.common.library import Library, NetworkNames, Values
+from trimtab.libraries.common.library import Library, NetworkNames
+from trimtab.libraries.common.options import Values
 
 Array = NDArray[Any]
 Arrays = dict[str, Array]

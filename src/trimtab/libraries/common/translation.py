@@ -17,7 +17,8 @@ from trimtab.core import reading
 from trimtab.core.fields import base_of, declared_of, nearest_divisors, types_of
 from trimtab.core.wording import nearest
 from trimtab.libraries import LIBRARIES
-from trimtab.libraries.common.library import NOT_SET, Library, NoCounterpart, Translated, Values
+from trimtab.libraries.common.library import Library
+from trimtab.libraries.common.options import NOT_SET, NoCounterpart, Translated, Values
 
 FIELDS = {item.name for item in dataclasses.fields(Config)}
 # Options of other libraries and of common sense that no library above carries over under this name.

@@ -1,0 +1,140 @@
+"""Hyperparameters of other libraries: what each is here, and how its values are converted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from trimtab.config import Config, from_dict
+from trimtab.core.fields import base_of, choices_of, types_of
+
+Values = dict[str, Any]  # hyperparameters by name, as files and command lines give them
+NOT_SET: Any = object()
+
+
+@dataclass
+class Translated:
+    """Fields here, remarks on what is not the same, and what has no counterpart."""
+
+    fields: Values = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def config(self, env_id: str | None) -> Config:
+        """The configuration of these fields."""
+        return from_dict(({"env_id": env_id} if env_id else {}) | self.fields)
+
+
+class NoCounterpart(Exception):
+    """Why a hyperparameter is left out."""
+
+
+Reader = Callable[[Any, Translated], None]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One hyperparameter of a library, and what it is here: exactly one of the first three, and how to convert it."""
+
+    field: str = ""
+    """The field that means the same."""
+    absent: str = ""
+    """Why it has no counterpart, and what happens instead."""
+    read: Reader | None = None
+    """What sets the fields, where that takes more than a conversion."""
+    factor: float = 1.0
+    """Value here over value there."""
+    why: str = ""
+    """Why the units differ, or a remark on every value."""
+    values: Mapping[Any, Any] | None = None
+    """Values here by values there, for switches and choices."""
+    default: Any = NOT_SET
+    """What the library does where its user says nothing, if trimtab does something else."""
+
+    def otherwise(self, default: Any) -> Option:
+        """The same option with the library's default."""
+        return replace(self, default=default)
+
+    def carry_over(self, value: Any, to: Translated) -> None:
+        """Set the fields here that a value there means.
+
+        Args:
+            value: as a file or a command line has it.
+            to: takes the fields and remarks.
+        """
+        if self.read is not None:
+            self.read(value, to)
+        elif self.absent:
+            raise NoCounterpart(self.absent)
+        elif self.values is not None:
+            self._choose(value, to)
+        elif self.factor == 1.0:
+            to.fields[self.field] = _typed(self.field, value)
+        elif value is not None:
+            here = to.fields[self.field] = float(value) * self.factor
+            to.notes.append(f"{self.field}: {float(value):g} there is {here:g} here, {self.why}")
+
+    def _choose(self, value: Any, to: Translated) -> None:
+        assert self.values is not None
+        key = value.lower() if isinstance(value, str) else value
+        if key not in self.values:
+            raise NoCounterpart(f"{value!r} is none of {', '.join(map(str, self.values))}")
+        to.fields[self.field] = self.values[key]
+        if self.why and value:
+            to.notes.append(f"{self.field}: {self.why}")
+
+    def there(self, value: Any) -> Any:
+        """The value there of a value here; NOT_SET where there is none."""
+        if value is None or not self.field:
+            return value if self.field else NOT_SET
+        if self.values is not None:
+            return next((theirs for theirs, ours in self.values.items() if ours == value), NOT_SET)
+        return value / self.factor if self.factor != 1.0 else value
+
+
+def _typed(name: str, value: Any) -> Any:
+    """A number as its field wants it: 3e-4 may be text, and 1e6 a whole number."""
+    kind = base_of(types_of(Config)[name])
+    if kind in (int, float) and isinstance(value, str):
+        value = float(value)
+    return int(value) if kind is int and isinstance(value, float) and value.is_integer() else value
+
+
+def same(*names: str) -> dict[str, Option]:
+    """Options that are called here what they are called there."""
+    return {name: Option(name) for name in names}
+
+
+def switch(field: str, on: Any, off: Any, why: str = "") -> Option:
+    """An option that is true or false there."""
+    return Option(field, values={True: on, False: off, None: off}, why=why)
+
+
+GROUPED = Option(absent="it means something only together with others")  # `Library.prepare` reads and removes it
+HALF_SQUARED = Option("vf_coef", factor=0.5, why="because its value loss is half of the squared error")
+STOPS_AT_TARGET = Option("target_kl", factor=1 / 1.5, why="because here updates stop at 1.5 times it")
+PER_MINIBATCH = switch(
+    "norm_adv", "minibatch", "none", "per minibatch there, and kept so; trimtab's default is over the batch"
+)
+
+
+def _value_clip(value: Any, to: Translated) -> None:
+    if value:
+        to.fields["clip_vloss"] = "clip_coef"
+
+
+def _activation(value: Any, to: Translated) -> None:
+    to.fields["activation"] = activation_here(str(value))
+
+
+def activation_here(name: str) -> str:
+    """The name here of an activation function; NoCounterpart for one that trimtab does not have."""
+    here = {"swish": "silu"}.get(name.lower(), name.lower())
+    if here not in (choices_of(types_of(Config)["activation"]) or []):
+        raise NoCounterpart("trimtab does not have this activation")
+    return here
+
+
+CLIPS_VALUE = Option(read=_value_clip)  # a switch; the range is clip_coef
+ACTIVATION = Option(read=_activation)
