@@ -70,8 +70,7 @@ def look(
 ) -> Spec:
     """What an environment observes and takes, without JAX: from the table of known ones, else by making one.
 
-    Args:
-        env_id, backend, env_kwargs, time_limit, constructor: as in `make`.
+    The arguments are those of `make`.
 
     Returns:
         Its spec. Options that change the spaces or the limit of a known one are followed where its backend has such.
