@@ -6,6 +6,7 @@ import sys
 from contextlib import nullcontext
 from io import TextIOWrapper
 
+from trimtab.core.terminal import safe_streams
 from trimtab.operations import GROUPS, HELP
 from trimtab.operations.flags import fail
 
@@ -32,7 +33,8 @@ def main(argv: list[str] | None = None) -> int:
 
         close = nearest(name, HELP, count=2, cutoff=0.4)
         fail(f"{name}: no such command; nearest: {', '.join(close) or ', '.join(HELP)}")
-    return _guarded(name, rest)
+    with safe_streams():
+        return _guarded(name, rest)
 
 
 def _guarded(name: str, rest: list[str]) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.config import Config
+from trimtab.core.terminal import new_console
 from trimtab.core.wording import duration
 from trimtab.envs import EnvError
 from trimtab.experiments.source_study import Declared
@@ -167,7 +168,6 @@ def _device() -> str:
 
 
 def print_cost(cost: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("what", "jobs", "steps", "time", "speed", box=None, pad_edge=False)
@@ -179,7 +179,7 @@ def print_cost(cost: dict[str, Any]) -> None:
         jobs, steps = sum(r["jobs"] for r in rest), sum(r["steps"] for r in rest)
         hours = sum(r["hours"] for r in rest)
         table.add_row(f"{len(rest)} other shapes", f"{jobs:,}", f"{steps:,}", duration(3600 * hours), "")
-    console = Console(highlight=False)
+    console = new_console()
     console.print(f"\n{cost['study']} ({cost['size']}): {cost['jobs']:,} jobs, {cost['steps']:,} environment steps\n")
     console.print(table)
     machine = cost["machine"]

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from trimtab.core import reading
 from trimtab.core.errors import UnreadableFile
+from trimtab.core.terminal import new_console, styled
 from trimtab.experiments.catalogue import DECLARED
 from trimtab.show import verdicts
 
@@ -46,11 +47,9 @@ def judged_rows(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def print_studies(rows: list[dict[str, Any]]) -> None:
     """Every study under its source: what it asks, and the claims it judges."""
-    from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
-    console, width = Console(highlight=False), max(len(row["name"]) for row in rows)
+    console, width = new_console(), max(len(row["name"]) for row in rows)
     for title, ids in GROUPS.items():
         mine = [row for row in rows if (row["name"].split("/")[0] if "/" in row["name"] else "") == ids]
         grid = Table.grid(padding=(0, 2))
@@ -58,7 +57,7 @@ def print_studies(rows: list[dict[str, Any]]) -> None:
         grid.add_column(width=45 if console.width < 100 else 62)
         grid.add_column(no_wrap=True, style="cyan")
         for row in mine:
-            grid.add_row(f"[bold]{row['name']}[/]", escape(row["summary"]), _ranges(row["claims"]))
+            grid.add_row(styled((row["name"], "bold")), row["summary"], _ranges(row["claims"]))
         console.print(f"\n{title}", style="dim")
         console.print(grid)
 
@@ -80,20 +79,16 @@ def counted(rows: list[dict[str, Any]]) -> str:
 
 def print_ledger(rows: list[dict[str, Any]]) -> None:
     """A claim in two or three lines, for eighty columns: what it says, what was measured, what would resolve it."""
-    from rich.console import Console
-    from rich.markup import escape
-
     grid = _grid()
     for row in rows:
         verdict = row["verdict"]
         word = verdicts.word(verdict)
         details = " · ".join([*_found(verdict), f"{row['study']} {verdict['size']}" if verdict else row["study"]])
-        grid.add_row(
-            row["id"], f"[{verdicts.STYLES[word]}]{word}[/]", f"{escape(row['claim'])}\n[dim]{escape(details)}[/]"
-        )
-    console = Console(highlight=False)
+        grid.add_row(row["id"], styled((word, verdicts.STYLES[word])), styled(f"{row['claim']}\n", (details, "dim")))
+    console = new_console()
     console.print(grid)
-    console.print(f"\n[bold]{counted(rows)}.[/bold] A study: trimtab study run NAME; its page has rule and evidence.")
+    end = " A study: trimtab study run NAME; its page has rule and evidence."
+    console.print(styled("\n", (f"{counted(rows)}.", "bold"), end))
 
 
 def _grid() -> Any:
@@ -116,20 +111,17 @@ def _found(verdict: dict[str, Any] | None) -> list[str]:
 
 def print_answer(answer: dict[str, Any]) -> None:
     """The answer of a study in a terminal."""
-    from rich.console import Console
-    from rich.markup import escape
-
-    console = Console(highlight=False)
-    console.print(f"\n[bold]{answer['study']}[/bold] ({answer['size']}): {escape(answer['sentence'])}\n")
+    console = new_console()
+    console.print(styled("\n", (answer["study"], "bold"), f" ({answer['size']}): {answer['sentence']}\n"))
     grid = _grid()
     for verdict in answer["verdicts"]:
         word = verdicts.word(verdict)
         more = [" · ".join(_found(verdict)), verdict.get("differs", "")]
-        lines = [escape(verdict["claim"]["text"]), *(f"[dim]{escape(line)}[/]" for line in more if line)]
-        grid.add_row(verdict["id"], f"[{verdicts.STYLES[word]}]{word}[/]", "\n".join(lines))
+        lines = styled(verdict["claim"]["text"], *((f"\n{line}", "dim") for line in more if line))
+        grid.add_row(verdict["id"], styled((word, verdicts.STYLES[word])), lines)
     console.print(grid)
     for failure in answer["failed"]:
-        console.print(f"failed: {failure}", style="red", markup=False)
+        console.print(f"failed: {failure}", style="red")
     console.print(f"\npage: {answer['page']}", soft_wrap=True)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from trimtab.config import ConfigError
 from trimtab.core.answers import print_json
+from trimtab.core.terminal import new_console, styled
 from trimtab.operations.shared import Output, filled, parser
 
 
@@ -36,13 +37,12 @@ def compare(argv: list[str]) -> int:
 
 def _show(comparison) -> None:
     """Tables of fields, results and findings, then all curves on the same axes."""
-    from rich.console import Console
     from rich.table import Column, Table
 
     from trimtab.advise.comparison import plain
     from trimtab.show.terminal_plot import WIDTH, draw_together
 
-    console = Console(highlight=False)
+    console = new_console()
     for title, rows in (
         ("fields that differ", comparison.differing),
         ("results", comparison.results),
@@ -52,6 +52,6 @@ def _show(comparison) -> None:
         table = Table("", *columns, title=title, title_justify="left")
         for name, values in rows.items():
             table.add_row(name, *map(plain, values))
-        console.print(table if rows else f"[italic]{title}[/italic]: none\n")
+        console.print(table if rows else styled((title, "italic"), ": none\n"))
     console.print("\nreturn of the last 100 episodes, by environment steps")
     console.print(draw_together(comparison.curves, min(WIDTH, max(20, console.width - 12))))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from trimtab.config import ConfigError
 from trimtab.core.answers import print_json
+from trimtab.core.terminal import new_console
 from trimtab.core.wording import nearest
 from trimtab.operations.shared import Output, filled, parser
 
@@ -51,8 +52,6 @@ def envs(argv: list[str]) -> int:
 
 def _print_families(rows: list[CatalogueRow]) -> None:
     """Counts by family, and what is missing."""
-    from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
     families: dict[tuple[str, str], list[CatalogueRow]] = defaultdict(list)
@@ -65,8 +64,8 @@ def _print_families(rows: list[CatalogueRow]) -> None:
         for row in members:
             reasons[row.reason] += not row.available
         why = "; ".join(f"{count}: {reason}" for reason, count in reasons.items() if count)
-        table.add_row(family, backend, str(len(members)), escape(", ".join(examples)), escape(why))
-    Console().print(table)
+        table.add_row(family, backend, str(len(members)), ", ".join(examples), why)
+    new_console().print(table)
     ids = {row.env_id for row in rows}
     usable = {row.env_id for row in rows if row.available}
     print(f"{len(usable):,} of {len(ids):,} ids can be trained here; `trimtab envs humanoid` or `trimtab envs atari`")
@@ -75,8 +74,6 @@ def _print_families(rows: list[CatalogueRow]) -> None:
 
 def _print_environments(rows: list[CatalogueRow]) -> None:
     """One line for each id, on the backend that `auto` would take; below them what cannot be trained here, and why."""
-    from rich.console import Console
-    from rich.markup import escape
     from rich.measure import Measurement
     from rich.table import Column, Table
 
@@ -94,10 +91,10 @@ def _print_environments(rows: list[CatalogueRow]) -> None:
             missing[members[0].reason].append(env_id)
             continue
         backends = ", ".join(row.backend for row in usable)
-        table.add_row(escape(env_id), backends, usable[0].observation, usable[0].action, usable[0].limit)
-    console = Console(highlight=False)
+        table.add_row(env_id, backends, usable[0].observation, usable[0].action, usable[0].limit)
+    console = new_console()
     if table.rows:  # a line that is too long is better wrapped by the terminal than cut
         needed = Measurement.get(console, console.options.update(max_width=1000), table).maximum
-        Console(highlight=False, width=max(console.width, needed)).print(table)
+        new_console(width=max(console.width, needed)).print(table)
     for reason, ids in missing.items():
-        console.print(f"not available here ({reason}): {', '.join(ids)}", markup=False)
+        console.print(f"not available here ({reason}): {', '.join(ids)}")

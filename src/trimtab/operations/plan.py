@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trimtab.config import Config
 from trimtab.core.answers import print_json
+from trimtab.core.terminal import new_console
 from trimtab.operations.shared import Output, add_source, config_from, filled, parser, preset_of
 
 
@@ -19,11 +20,9 @@ def plan(argv: list[str]) -> int:
         findings = [finding.as_dict() for finding in planned]
         print_json({"config": config.as_dict(), "derived": planned.derived, "findings": findings})
         return 0
-    from rich.console import Console
-
     from trimtab.operations.train import derived_table
     from trimtab.show.findings import print_findings
 
-    Console().print(derived_table(preset_of(arguments), config, planned.environment))
+    new_console().print(derived_table(preset_of(arguments), config, planned.environment))
     print_findings(planned.findings, "rules of thumb")
     return 0

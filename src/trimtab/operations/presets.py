@@ -6,6 +6,7 @@ import re
 
 from trimtab import presets as preset_files
 from trimtab.core.answers import print_json
+from trimtab.core.terminal import new_console
 from trimtab.operations.shared import Output, filled, parser
 
 
@@ -27,7 +28,6 @@ def presets(argv: list[str]) -> int:
 
 
 def _print_list(names: list[str]) -> None:
-    from rich.console import Console
     from rich.table import Column, Table
 
     table = Table(Column("preset", no_wrap=True), "N x T", "steps", "where it comes from", box=None, pad_edge=False)
@@ -35,7 +35,7 @@ def _print_list(names: list[str]) -> None:
         values = preset_files.load(name)
         shape = f"{values['num_envs']} x {values['num_steps']}"
         table.add_row(name, shape, f"{values['total_timesteps']:,}", _first(preset_files.origin(name)))
-    Console().print(table)
+    new_console().print(table)
 
 
 def _first(text: str) -> str:

@@ -13,6 +13,7 @@ from trimtab import presets
 from trimtab.config import ConfigError
 from trimtab.core.answers import print_json
 from trimtab.core.errors import RunError
+from trimtab.core.terminal import new_console
 from trimtab.envs import EnvError
 from trimtab.operations import flags
 from trimtab.operations.shared import Output, filled, parser
@@ -87,7 +88,6 @@ def rescale(argv: list[str]) -> int:
 
 def _show_rescaled(result, source: str) -> None:
     """What changes, what notably stays, and what to look out for."""
-    from rich.console import Console
     from rich.table import Column, Table
 
     def show(value: Any) -> str:
@@ -101,13 +101,13 @@ def _show_rescaled(result, source: str) -> None:
             style = "dim" if unchanged else None
             table.add_row(row.field, show(row.before), show(row.after), row.rule, row.why, style=style)
         table.add_section()
-    console = Console()
+    console = new_console()
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 140
     console.print(table)
-    console.print("the paper: Hilton, Cobbe & Schulman 2021, arXiv 2110.00641", style="dim", highlight=False)
+    console.print("the paper: Hilton, Cobbe & Schulman 2021, arXiv 2110.00641", style="dim")
     for warning in result.warnings:
-        console.print(f"warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"warning: {warning}", style="yellow", soft_wrap=True)
 
 
 def _names_env(source: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from trimtab.config import Config, ConfigError
 from trimtab.core.answers import print_json
+from trimtab.core.terminal import new_console
 from trimtab.envs import choose
 from trimtab.operations.shared import Output, add_source, config_from, filled, parser
 
@@ -64,7 +65,6 @@ def _draw(answer: dict[str, Any], path: Path) -> None:
 
 
 def _show(answer: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("N", "steps/s", "load", "memory", "environment", "policy", "update")
@@ -72,7 +72,7 @@ def _show(answer: dict[str, Any]) -> None:
         shares = [f"{row[f'{name}_share']:.0%}" for name in ("environment", "policy", "update")]
         speed, memory = f"{row['steps_per_second']:,.0f}", f"{row['memory'] / 2**20:,.0f} MiB"
         table.add_row(str(row["num_envs"]), speed, f"{row['load']:.0%}", memory, *shares)
-    console = Console()
+    console = new_console()
     console.print(table)
     best, chosen = answer["fastest"], answer["recommended"]
     note = "the fastest" if best == chosen else f"the fewest environments within 10% of the fastest (N = {best})"
@@ -80,4 +80,4 @@ def _show(answer: dict[str, Any]) -> None:
         f"Take num_envs={chosen}: {note}.",
         f"Next: trimtab split {answer['env_id']} --batch {chosen * answer['num_steps']}",
     ]
-    console.print("\n".join(advice), highlight=False)
+    console.print("\n".join(advice))

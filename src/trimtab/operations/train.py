@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from trimtab import presets
 from trimtab.config import Config, ConfigError
 from trimtab.core.answers import print_json
+from trimtab.core.terminal import new_console
 from trimtab.operations.host_processes import HostFlags, asked, together
 from trimtab.operations.shared import Output, add_source, as_typed, config_from, filled, numbered, parser, preset_of
 from trimtab.studies.study_engine import ExecutionOptions
@@ -132,15 +133,13 @@ def refuse_no_checkpoints(count: int | None) -> None:
 
 def describe(preset: str | None, config: Config, spec: Spec) -> None:
     """Where the configuration comes from and what follows from it, before a run starts."""
-    from rich.console import Console
-
     from trimtab.envs.id_table import action_in_words, observation_in_words
     from trimtab.nets.families import choose_network
 
     network = choose_network(config.network, spec.obs_shape)
     why = "" if config.network == network else f" (auto: observes {observation_in_words(spec)})"
     rows = {"backend": spec.backend, "actions": action_in_words(spec.action), "network": network + why}
-    Console(stderr=True).print(derived_table(preset, config, rows))
+    new_console(stderr=True).print(derived_table(preset, config, rows))
 
 
 def derived_table(preset: str | None, config: Config, more: dict[str, str]):
@@ -175,7 +174,6 @@ def finish_seeds(answer: dict[str, Any], output: Output) -> int:
     if output.json:
         print_json(summaries)
     else:
-        from rich.console import Console
         from rich.table import Table
 
         table = Table("seed", "return", "steps/s", "run", title=f"{len(summaries)} seeds", title_justify="left")
@@ -183,7 +181,7 @@ def finish_seeds(answer: dict[str, Any], output: Output) -> int:
             mean = s["ep_rew_mean"]
             place = Path(s["run"]).name
             table.add_row(str(s["seed"]), "none" if mean is None else f"{mean:.4g}", f"{s['fps']:,.0f}", place)
-        Console().print(table)
+        new_console().print(table)
         print(f"all seeds together: {summaries[0]['aggregate_fps']:,.0f} steps/s    study: {answer['run']}")
         print(f"look at them: trimtab view {quote(str(Path(summaries[0]['run']).parent))}")
     for failure in answer.get("failed", ()):

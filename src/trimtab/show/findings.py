@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import html
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trimtab.core.terminal import new_console, styled
 from trimtab.core.wording import plain
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 SPARKS = "▁▂▃▄▅▆▇█"
 STYLES = {
@@ -23,7 +27,6 @@ SOURCES = {"notes": "tuning notes", "paper": "Hilton et al. 2021", "post": "the 
 
 def print_findings(findings: list[Any], title: str) -> None:
     """Verdict and name on the left; on the right what was seen, its course over training, and what to do."""
-    from rich.console import Console
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
@@ -31,20 +34,20 @@ def print_findings(findings: list[Any], title: str) -> None:
     grid.add_column(no_wrap=True)
     grid.add_column()
     for finding in findings:
-        grid.add_row(f"[{STYLES[finding.verdict]}]{finding.verdict}[/]", finding.check, _text(finding))
-    console = Console(highlight=False)
-    console.print(f"[bold]{title}[/bold]\n")
+        grid.add_row(styled((finding.verdict, STYLES[finding.verdict])), finding.check, _text(finding))
+    console = new_console()
+    console.print(styled((title, "bold"), "\n"))
     console.print(grid)
     console.print()
 
 
-def _text(finding: Any) -> str:
+def _text(finding: Any) -> Text:
     line = spark(finding.series)
-    parts = [f"{finding.seen}  [cyan]{line}[/cyan]" if line else finding.seen]
+    parts: list[str | tuple[str, str]] = [finding.seen, *([(f"  {line}", "cyan")] if line else [])]
     if todo := to_do(finding.as_dict()):
-        source = f" [dim]({SOURCES[finding.source]})[/dim]" if SOURCES[finding.source] else ""
-        parts.append(f"→ {todo}{source}")
-    return "\n".join(parts)
+        source = f" ({SOURCES[finding.source]})" if SOURCES[finding.source] else ""
+        parts += [f"\n→ {todo}", (source, "dim")]
+    return styled(*parts)
 
 
 def to_do(finding: dict[str, Any]) -> str:
@@ -94,11 +97,10 @@ def findings_html(diagnosis: dict[str, Any]) -> str:
 def print_cheatsheet(symptoms: list[dict[str, Any]]) -> None:
     """Symptom, where to look, what to try."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("symptom", "look at", "try, in this order", box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
     for symptom in symptoms:
-        table.add_row(f"[bold]{symptom['name']}[/bold]", *("\n".join(symptom[k]) for k in ("look", "tries")))
+        table.add_row(styled((symptom["name"], "bold")), *("\n".join(symptom[k]) for k in ("look", "tries")))
         table.add_section()
-    Console(highlight=False).print(table)
+    new_console().print(table)

@@ -6,6 +6,7 @@ from statistics import mean
 from typing import Any
 
 from trimtab.core.quantities import quantity
+from trimtab.core.terminal import new_console
 from trimtab.core.wording import horizon, steps
 
 SHOWN = (1, 2, 5, 10, 40)  # lags in the table
@@ -14,10 +15,9 @@ SHOWN = (1, 2, 5, 10, 40)  # lags in the table
 def print_anatomy(anatomy: Any) -> None:
     """What was measured, its value with a 95% interval, and what it means."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    console, a = Console(markup=False), anatomy
+    console, a = new_console(), anatomy
     table = Table(title=_title(a), title_justify="left", pad_edge=False, box=box.SIMPLE_HEAD)
     table.add_column("what", width=28)
     table.add_column("value [95% interval]", width=26)
@@ -28,7 +28,7 @@ def print_anatomy(anatomy: Any) -> None:
         table.add_section()
     console.print(table)
     for note in a.notes:
-        console.print(f"Note: {note}.", highlight=False)
+        console.print(f"Note: {note}.")
 
 
 def _title(a: Any) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from trimtab.config import Config
 from trimtab.core.answers import print_json
+from trimtab.core.terminal import new_console
 from trimtab.show.terminal_plot import WIDTH, draw
 from trimtab.training.records import Evaluation, MetricsRow
 from trimtab.training.run_dir import RunDir
@@ -30,9 +31,7 @@ def show_run(path: str, as_json: bool, save: str | None, page: str | None = None
         answer = {"run": str(run.path), "last": rows[-1] if rows else {}, "evaluations": evaluations}
         print_json(answer | ({"page": page} if page else {}))
         return 0
-    from rich.console import Console
-
-    console = Console()
+    console = new_console()
     console.print(_table(run, config, rows, evaluations))
     points = [(row.step, row.mean_return) for row in rows if row.mean_return is not None]
     if points:
@@ -43,7 +42,7 @@ def show_run(path: str, as_json: bool, save: str | None, page: str | None = None
     if save:
         console.print(f"saved: {save}")
     if page:
-        console.print(f"page: {page}", soft_wrap=True, highlight=False)
+        console.print(f"page: {page}", soft_wrap=True)
     return 0
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from trimtab.core.estimate import Estimate
 from trimtab.core.quantities import quantity
+from trimtab.core.terminal import new_console, styled
 from trimtab.core.wording import split_name, steps
 from trimtab.show import split_columns
 from trimtab.show.numbers import estimate, raised
@@ -13,9 +14,7 @@ from trimtab.show.numbers import estimate, raised
 
 def print_split(result: dict[str, Any]) -> None:
     """The table of splits (two where a terminal is narrow), the recommendation, its doubts."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
+    console = new_console()
     console.print(
         f"\n{result['env_id']}, batch {result['batch']}, measured at step {result['at']:,} of training "
         f"(γ = {result['gamma']:g}, λ = {result['gae_lambda']:g}; "
@@ -34,7 +33,7 @@ def print_split(result: dict[str, Any]) -> None:
         )
         variance = f"{value} ({spread})" if spread else value
         console.print(f"predicted at {row['num_envs']} × {row['num_steps']} ({kind}): variance {variance}")
-    console.print(f"\n[bold]{result['sentence']}[/bold]")
+    console.print(styled("\n", (result["sentence"], "bold")))
     for stage in result.get("stages", ()):
         console.print(f"{stage['stage'].capitalize()} (step {stage['step']:,}): {stage['sentence']}.")
     if result.get("stage_sentence"):

@@ -4,30 +4,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from trimtab.core.terminal import styled
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 WIDTH, HEIGHT = 72, 14
 COLOURS = ("cyan", "magenta", "yellow", "green", "red", "blue", "white")
 _BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # dots of a braille character, 4 down and 2 across
 
 Points = Sequence[tuple[float, float]]
+Part = TypeVar("Part")  # a character, plain or with its colour
 
 
 def draw(points: Points, width: int = WIDTH, height: int = HEIGHT) -> str:
     """A curve as plain text."""
-    return "\n".join(_lines([points], width, height, lambda dots, colour: chr(0x2800 + dots)))
+    lines = _lines([points], width, height, lambda dots, colour: chr(0x2800 + dots))
+    return "\n".join(map("".join, lines))
 
 
-def draw_together(curves: Mapping[str, Points], width: int = WIDTH, height: int = HEIGHT) -> str:
-    """Rich markup of all curves on the same axes, with a line that says which colour is which."""
+def draw_together(curves: Mapping[str, Points], width: int = WIDTH, height: int = HEIGHT) -> Text:
+    """All curves on the same axes in colours, with a line that says which colour is which."""
     curves = {name: points for name, points in curves.items() if points}
     if not curves:
-        return "no episode has finished yet"
-    key = "   ".join(f"[{COLOURS[k % len(COLOURS)]}]━━[/] {name}" for k, name in enumerate(curves))
-    return "\n".join([*_lines(list(curves.values()), width, height, _coloured), key])
+        return styled("no episode has finished yet")
+    drawing = _lines(list(curves.values()), width, height, lambda dots, colour: (chr(0x2800 + dots), colour))
+    key = [part for k, name in enumerate(curves) for part in (("━━", COLOURS[k % len(COLOURS)]), f" {name}   ")]
+    return styled(*(part for line in drawing for part in (*line, "\n")), *key)
 
 
-def _lines(curves: Sequence[Points], width: int, height: int, cell: Callable[[int, str], str]) -> list[str]:
-    """The drawing from top to bottom, in braille dots, with the ends of both axes."""
+def _lines(
+    curves: Sequence[Points], width: int, height: int, cell: Callable[[int, str], Part]
+) -> list[list[Part | str]]:
+    """The parts of each line from top to bottom, in braille dots, with the ends of both axes."""
     every = [point for points in curves for point in points]
     xs, ys = [x for x, _ in every], [y for _, y in every]
     box = (min(xs), (max(xs) - min(xs)) or 1.0, max(ys), (max(ys) - min(ys)) or 1.0)
@@ -39,11 +50,10 @@ def _lines(curves: Sequence[Points], width: int, height: int, cell: Callable[[in
                 dots[row // 4][column // 2] |= _BITS[row % 4][column % 2]
                 colour[row // 4][column // 2] = COLOURS[k % len(COLOURS)]
     label = {0: max(ys), height - 1: min(ys)}
-    lines = [
-        (f"{label[i]:>10.4g} " if i in label else " " * 11) + "".join(map(cell, dots[i], colour[i]))
-        for i in range(height)
+    lines: list[list[Part | str]] = [
+        [f"{label[i]:>10.4g} " if i in label else " " * 11, *map(cell, dots[i], colour[i])] for i in range(height)
     ]
-    return [*lines, " " * 11 + f"{_short(min(xs)):<{width // 2}}{_short(max(xs)):>{width // 2}}"]
+    return [*lines, [" " * 11 + f"{_short(min(xs)):<{width // 2}}{_short(max(xs)):>{width // 2}}"]]
 
 
 def _strokes(
@@ -60,10 +70,6 @@ def _strokes(
         begin, end = sorted((row, row if previous is None else previous))
         yield column, begin, end
         previous = row
-
-
-def _coloured(dots: int, colour: str) -> str:
-    return f"[{colour}]{chr(0x2800 + dots)}[/]" if dots else chr(0x2800)
 
 
 def _short(value: float) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from trimtab.core.terminal import new_console, styled
 from trimtab.core.wording import plain
 from trimtab.show.numbers import number
 
@@ -19,10 +20,9 @@ COMPARED = ("area", "last episodes", "the doctor would act on")  # of a configur
 def print_tuning(result: dict[str, Any]) -> None:
     """A line for each sweep, the comparison on new seeds, the sentence."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = new_console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title in ("phase", "field", "area by value (kept: *)"):
         table.add_column(title)
@@ -38,9 +38,9 @@ def print_tuning(result: dict[str, Any]) -> None:
         bold = "bold" if row["changes"] == result["changes"] else None
         final.add_row(changed(row["changes"]), *cells, row["act"] or "nothing", style=bold)
     console.print(final)
-    console.print(f"[bold]{result['sentence']}[/bold]\n")
+    console.print(styled((result["sentence"], "bold"), "\n"))
     for failure in result.get("failed", ()):
-        console.print(f"failed: {failure}", style="red", markup=False)
+        console.print(f"failed: {failure}", style="red")
     which = "" if result["better"] else " (the start's)"
     console.print(f"configuration: {result['config']}{which}    page: {result['page']}", soft_wrap=True)
     if not result["better"]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trimtab.core.errors import MissingPackage
+from trimtab.core.terminal import new_console
 
 PAUSE, PAUSE_IN_CELL = 5.0, 0.25  # seconds between lines
 
@@ -46,17 +47,16 @@ class Progress:
             first = self._bundle(f"{self.title}: compiling", 0)
             self._cell = display(first, raw=True, display_id=True)
         elif not self.quiet and sys.stderr.isatty():
-            from rich.console import Console
             from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
 
             self._live = Bar(
-                TextColumn("[bold]{task.description}"),
+                TextColumn("{task.description}", style="bold", markup=False),
                 BarColumn(bar_width=32),
                 TextColumn("{task.completed:,.0f}/{task.total:,.0f} " + self.unit),
-                TextColumn("{task.fields[note]}"),
+                TextColumn("{task.fields[note]}", markup=False),
                 TimeRemainingColumn(),
-                console=Console(stderr=True),
+                console=new_console(stderr=True),
             )
             self._live.start()
             self._task = self._live.add_task(self.title, total=self.total, note="compiling")
