@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab import presets
-from trimtab.advise.planning import look, number_of_parameters
+from trimtab.advise.planning import _look, _number_of_parameters
 from trimtab.config import from_dict
 from trimtab.training import resource_estimates
 from trimtab.training.device import machine
@@ -100,7 +100,7 @@ def peak(num_envs: int, num_steps: int, devices: int, channels: Sequence[int]) -
     sizes = {"env_id": STARPILOT, "num_envs": num_envs, "num_steps": num_steps, "total_timesteps": num_envs * num_steps}
     changes = {"update_epochs": 1, "impala_channels": tuple(channels)}
     config = from_dict(presets.load("ppo/procgen") | sizes | changes | {"devices": devices})
-    spec = look(config)
+    spec = _look(config)
     flags = {"update_epochs": 1, "impala_channels": ",".join(map(str, channels))}
     work = {"env_id": STARPILOT, "preset": "ppo/procgen", "iterations": 1} | flags
     resident = lambda n, t: _resident(work | {"num_envs": n, "num_steps": t}, devices)
@@ -111,7 +111,7 @@ def peak(num_envs: int, num_steps: int, devices: int, channels: Sequence[int]) -
         "channels": list(channels),
         "peak": resident(num_envs, num_steps),
         "small": resident(2, 8),
-        "estimate": resource_estimates.estimate_memory(config, spec, number_of_parameters(config, spec)).total,
+        "estimate": resource_estimates.estimate_memory(config, spec, _number_of_parameters(config, spec)).total,
     }
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.devices import DEFAULT, RESULTS
-from trimtab.advise.planning import look, number_of_parameters
+from trimtab.advise.planning import _look, _number_of_parameters
 from trimtab.config import Config
 from trimtab.config.device_shares import averaged_gradients, with_devices
 from trimtab.experiments.paper.invariance import Invariance
@@ -62,7 +62,7 @@ def kinds() -> Iterator[Kind]:
         if isinstance(job, Train):
             groups.setdefault((job.config.algo, job.config.num_envs), []).append(job.config)
     for _, configs in sorted(groups.items(), key=lambda group: -group[0][1]):
-        yield Kind(configs[0], len(configs), number_of_parameters(configs[0], look(configs[0])))
+        yield Kind(configs[0], len(configs), _number_of_parameters(configs[0], _look(configs[0])))
 
 
 def measured(devices: Path) -> tuple[dict[str, Any], list[float]]:
@@ -133,7 +133,7 @@ def _duration(steps: float, speeds: list[float], unit: str) -> str:
 
 
 def _memory(kind: Kind) -> list[str]:
-    spec = look(kind.config)
+    spec = _look(kind.config)
     each = {k: estimate_device_memory(with_devices(kind.config, k), spec, kind.parameters) for k in COUNTS}
     words = "; ".join(f"{k}: {format_bytes(size.total)}" for k, size in each.items())
     return [

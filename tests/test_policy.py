@@ -215,9 +215,9 @@ def test_every_network_and_action_is_the_same_in_numpy_onnx_and_torch_layout(mad
     said = onnxruntime.InferenceSession(model).run(["outputs", "action"], {"observation": seen})
     np.testing.assert_allclose(said[0], wanted, atol=1e-5 * scale)
     np.testing.assert_allclose(said[1], actions, atol=1e-5 * scale)
-    tensors, header = export_files.to_torch(policy.weights)
+    tensors, header = export_files._to_torch(policy.weights)
     assert all(isinstance(value, str) for value in header.values())
-    back = export_files.from_torch(tensors, header)
+    back = export_files._from_torch(tensors, header)
     assert back.keys() == policy.weights.keys()
     assert (standalone_numpy.act(back, seen) == policy(seen)).all()
     kernels = [tensor.shape[2:] for tensor in tensors.values() if tensor.ndim == 4]
@@ -309,7 +309,7 @@ def test_a_film_without_ffmpeg_and_a_window_without_a_display_say_what_is_missin
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(play_episodes.MissingPackage, match="pip install imageio-ffmpeg"):
         trimtab.watch(run, tmp_path / "film.mp4")
-    monkeypatch.setattr(play_episodes, "has_display", lambda: False)
+    monkeypatch.setattr(play_episodes, "_has_display", lambda: False)
     with pytest.raises(RunError, match="no display"):
         play_episodes.watch(run, None)
 
@@ -317,17 +317,17 @@ def test_a_film_without_ffmpeg_and_a_window_without_a_display_say_what_is_missin
 def test_observations_as_pictures():
     marks = np.zeros((10, 10, 4), np.float32)
     marks[2, 3, 0] = marks[5, 5, 2] = 1
-    frame = play_episodes.picture(marks)
+    frame = play_episodes._picture(marks)
     assert frame.shape == (260, 260, 3) and frame.dtype == np.uint8
     colours = {tuple(frame[26 * y + 13, 26 * x + 13]) for y, x in ((2, 3), (5, 5), (0, 0))}
     assert len(colours) == 3
     stacked = np.zeros((84, 84, 4), np.uint8)
     stacked[..., 3] = 200
-    assert (play_episodes.picture(stacked) == 200).all()
+    assert (play_episodes._picture(stacked) == 200).all()
 
 
 def test_what_no_one_draws_is_refused(tmp_path):
     environment = EnvironmentRecord(backend="native", observation=ObservationRecord((3,), "float32"))
     files = RunDir.create(tmp_path / "run", Config(env_id="Reacher-misc"), Manifest(environment=environment))
     with pytest.raises(RunError, match="cannot be watched: Gymnasium does not draw it"):
-        play_episodes.scene_of(trimtab.Run(files.path))
+        play_episodes._scene_of(trimtab.Run(files.path))

@@ -3,7 +3,7 @@
 import pytest
 
 from trimtab.advise import remedies
-from trimtab.advise.diagnosis import find, rules_reading
+from trimtab.advise.diagnosis import _rules_reading, find
 from trimtab.advise.evidence import Action, Evidence, Length
 from trimtab.advise.rules import observe
 from trimtab.config import Config
@@ -14,7 +14,7 @@ TWO, BODY = Action("discrete", 2), Action("continuous", 6)
 def found(action=TWO, episode_length=200.0, **fields):
     length = Length(episode_length) if isinstance(episode_length, float) else episode_length
     evidence = Evidence(Config(**fields), action=action, length=length)
-    return {f.check: f for f in find(evidence, observe(evidence, rules_reading("sizes")))}
+    return {f.check: f for f in find(evidence, observe(evidence, _rules_reading("sizes")))}
 
 
 def test_an_ordinary_configuration_is_fine():
@@ -103,8 +103,8 @@ def test_what_is_not_known_is_not_judged():
 
 def test_ladders_go_up_and_down_and_beyond_their_ends():
     rates = remedies.LEARNING_RATES
-    assert remedies.below(3e-4, rates) == 1e-4 and remedies.above(3e-4, rates) == 1e-3
-    assert remedies.below(2e-4, rates) == 1e-4 and remedies.above(2e-4, rates) == 3e-4
+    assert remedies.below(3e-4, rates) == 1e-4 and remedies._above(3e-4, rates) == 1e-3
+    assert remedies.below(2e-4, rates) == 1e-4 and remedies._above(2e-4, rates) == 3e-4
     assert remedies.around(0.99, remedies.GAMMAS) == (0.98, 0.99, 0.995)
     assert remedies.around(0.999, remedies.GAMMAS) == (0.995, 0.999)
-    assert remedies.below(1e-5, rates) == pytest.approx(3.3e-6) and remedies.above(0.01, rates) == pytest.approx(0.03)
+    assert remedies.below(1e-5, rates) == pytest.approx(3.3e-6) and remedies._above(0.01, rates) == pytest.approx(0.03)

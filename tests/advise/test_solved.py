@@ -11,7 +11,7 @@ from trimtab.advise import solved
 from trimtab.advise.cheatsheet import CHEATSHEET
 from trimtab.advise.diagnosis import Diagnosis, diagnose
 from trimtab.advise.rules import RULES
-from trimtab.advise.rules.stability_rules import swings
+from trimtab.advise.rules.stability_rules import _swings
 from trimtab.config import Config
 from trimtab.core.finding import Finding
 from trimtab.training.records import ActionRecord, EnvironmentRecord, Manifest, MetricsRow
@@ -115,10 +115,10 @@ def test_a_diagnosis_is_short_to_look_at():
 
 def test_swings_are_what_episodes_do_not_explain():
     noise = lambda: np.random.default_rng(0).normal(0, 30, 4000)
-    assert swings(np.linspace(0, 100, 4000) + noise(), 40)[0] < 0.1
-    size, sure = swings(np.repeat(np.tile([0.0, 100.0], 20), 100) + noise(), 40)
+    assert _swings(np.linspace(0, 100, 4000) + noise(), 40)[0] < 0.1
+    size, sure = _swings(np.repeat(np.tile([0.0, 100.0], 20), 100) + noise(), 40)
     assert size == pytest.approx(0.5**0.5, rel=0.1) and sure > 2
-    assert swings(noise(), 40)[1] < 3  # noise alone is no swing
+    assert _swings(noise(), 40)[1] < 3  # noise alone is no swing
 
 
 def test_the_cheat_sheet_is_there_without_a_run(capsys, tmp_path):

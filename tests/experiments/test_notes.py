@@ -121,7 +121,7 @@ def test_linear_scaling(kept, expected):
 
 
 def test_learning_rates_by_rule():
-    rate = lambda factor, rule: learning_rate.scaled("CartPole-v1", factor, rule, 49_152, 1)
+    rate = lambda factor, rule: learning_rate._scaled("CartPole-v1", factor, rule, 49_152, 1)
     assert rate(16, "sqrt").learning_rate == pytest.approx(4 * 3e-4)
     assert rate(16, "linear").learning_rate == pytest.approx(16 * 3e-4) and rate(16, "none").learning_rate == 3e-4
     assert rate(16, "none").batch == 16 * rate(1, "base").batch
@@ -154,7 +154,7 @@ def test_a_whole_study_at_a_tiny_size(tmp_path, monkeypatch):
     assert one_reward.to_list() == pytest.approx([1.0] * len(wide)), "FrozenLake has one reward, at the end"
     assert (wide["mean returns as baseline"] <= wide["reward to go"] * (1 + 1e-9)).all()
     assert (out / "figures" / "variances.svg").is_file() and (out / "page.html").is_file()
-    assert isinstance(catalogue.load_study(out), reward_to_go.RewardToGo)
+    assert isinstance(catalogue._load_study(out), reward_to_go.RewardToGo)
 
 
 def test_the_plan_knows_how_long_measuring_takes(monkeypatch):

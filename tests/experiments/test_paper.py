@@ -24,7 +24,7 @@ from trimtab.experiments.paper import (
     table5,
 )
 from trimtab.experiments.paper.ablations import Betas, Linear
-from trimtab.experiments.paper.invariance import Invariance, differences
+from trimtab.experiments.paper.invariance import Invariance, _differences
 from trimtab.experiments.paper.trained import Groups
 from trimtab.math import stats
 from trimtab.nets.agent import Agent
@@ -81,7 +81,7 @@ def costs(variant, n, game):
 
 
 def test_table_5_finds_the_cells_that_have_an_effect_and_no_others():
-    table = table5.table5(made(costs), SIZES)
+    table = table5._table5(made(costs), SIZES)
     cells = {(row["ablation"], row["num_envs"]): row for row in table.iter_rows(named=True)}
     assert len(cells) == 4 * 3
     significant = {cell for cell, row in cells.items() if row["z"] > table5.THRESHOLD}
@@ -96,7 +96,7 @@ def test_table_5_is_van_elteren_on_the_losses_of_seeds():
     groups = Groups(finals, "variant", "num_envs")
     losses = lambda g, v: np.subtract(groups(g, v, 64), groups(g, v, 4))
     strata = [(losses(g, batch_sizes.NO_EWMA), losses(g, batch_sizes.ADJUSTED)) for g in GAMES]
-    row = table5.table5(finals, SIZES).filter((pl.col("ablation") == batch_sizes.NO_EWMA) & (pl.col("num_envs") == 4))
+    row = table5._table5(finals, SIZES).filter((pl.col("ablation") == batch_sizes.NO_EWMA) & (pl.col("num_envs") == 4))
     expected = stats.van_elteren(strata, "greater")
     assert row["z"].item() == pytest.approx(expected.z) and row["p"].item() == pytest.approx(expected.p)
     assert row["max_z"].item() == pytest.approx(stats.max_attainable_z(strata))
@@ -117,7 +117,7 @@ def test_the_threshold_is_the_papers():
 )
 def test_the_claim_of_table_5_is_judged_at_the_smallest_batch(loss, word):
     study = table5.Table5()
-    [verdict] = study.judge({"table5": table5.table5(made(loss), SIZES)})
+    [verdict] = study.judge({"table5": table5._table5(made(loss), SIZES)})
     assert verdict.word == word and (verdict.needed != "") == (word == "not resolved at this size")
 
 
@@ -133,9 +133,9 @@ def test_seeds_are_paired_with_themselves_where_a_run_is_missing():
 
 def test_too_few_runs_cannot_resolve_table_5_and_it_says_how_many_could():
     separated = made(lambda v, n, g: 0.5 * (v != batch_sizes.ADJUSTED and n < 64), games=GAMES[:2])
-    [verdict] = table5.Table5().judge({"table5": table5.table5(separated, SIZES)})
+    [verdict] = table5.Table5().judge({"table5": table5._table5(separated, SIZES)})
     assert verdict.word == "not resolved at this size"
-    seeds = table5.seeds_for(2)
+    seeds = table5._seeds_for(2)
     assert f"at least {seeds} seeds in each of 2 environments" in verdict.needed
     reach = lambda k: stats.max_attainable_z([(range(k), range(k))] * 2)
     assert reach(seeds) > table5.THRESHOLD >= reach(seeds - 1)
@@ -143,7 +143,7 @@ def test_too_few_runs_cannot_resolve_table_5_and_it_says_how_many_could():
 
 def test_where_nothing_could_have_been_significant_an_effect_below_nothing_is_not_resolved_either():
     worse = made(lambda v, n, g: 0.5 * (v == batch_sizes.ADJUSTED and n < 64), games=GAMES[:2])
-    table = table5.table5(worse, SIZES)
+    table = table5._table5(worse, SIZES)
     assert table["hi"].min() < 0 and table["max_z"].min() <= table5.THRESHOLD
     assert table5.Table5().judge({"table5": table})[0].word == "not resolved at this size"
 
@@ -227,7 +227,7 @@ def test_cells_none_of_whose_runs_finished_leave_the_rest_judged(variant, size):
     )
     gone = pl.col("variant").is_in([variant, batch_sizes.LINEAR, batch_sizes.ONLY_BETA2]) & (pl.col("num_envs") == size)
     finals = with_reference(made(costs, variants=variants)).filter(~gone)
-    tables = {"finals": finals, "oscillation": oscillation(lambda g, n: 2.0), "table5": table5.table5(finals, SIZES)}
+    tables = {"finals": finals, "oscillation": oscillation(lambda g, n: 2.0), "table5": table5._table5(finals, SIZES)}
     for study in (Invariance(), Linear(), Betas(), table5.Table5()):
         assert all(verdict.word for verdict in study.verdicts(tables))
 
@@ -279,7 +279,7 @@ def test_at_full_size_the_configuration_is_the_papers():
 
 def test_the_cost_of_an_ewma_is_counted_as_in_the_papers_footnote():
     ppg, ppo = suite.phasic(suite.procgen("heist"), "full"), suite.clipped(suite.procgen("heist"), "full")
-    assert ewma_comparison.overhead(ppo) == pytest.approx(0.30) and ewma_comparison.overhead(ppg) == pytest.approx(
+    assert ewma_comparison._overhead(ppo) == pytest.approx(0.30) and ewma_comparison._overhead(ppg) == pytest.approx(
         1 / 44
     )
 
@@ -295,7 +295,7 @@ def stale_finals(value):
             about = {"environment": game, "regime": regime, "loss": loss, "staleness": k, "seed": seed}
             rows.append(about | {"score": normalized, "iterations": 100} | dict.fromkeys(staleness.WATCHED, 0.5))
     finals = pl.DataFrame(rows)
-    tables = {"change": staleness.changes(finals), "distance": staleness.distances(finals)}
+    tables = {"change": staleness._changes(finals), "distance": staleness._distances(finals)}
     return {"finals": finals, **tables}
 
 
@@ -340,11 +340,11 @@ def test_distance_is_told_apart_from_what_it_costs():
         for k in (0, 1, 2, 8, 9)
         for seed in (1, 2)
     ]
-    found = staleness.distances(pl.DataFrame(rows))
+    found = staleness._distances(pl.DataFrame(rows))
     assert set(found["loss"]) == {"decoupled", "behavior"} and set(found["staleness"]) == {1, 2, 8, 9}
     mine = found.filter((pl.col("loss") == "behavior") & (pl.col("staleness") == 8)).row(0, named=True)
     assert mine["nats"] == pytest.approx(0.3) and mine["change"] == pytest.approx(-0.16)
-    said = staleness.by_distance(found)
+    said = staleness._by_distance(found)
     assert (
         "-0.015 [" in said
         and "-0.085 [" in said
@@ -369,8 +369,8 @@ def test_fresh_data_has_one_loss():
 def test_bands_lie_along_diagonals_of_equal_product():
     side = 4
     product = [[math.sin(i - j)] * 2 for i in range(side) for j in range(side)]
-    assert proximal_age.banding(product, side) > 0.1
-    assert proximal_age.banding([[math.sin(i + j)] * 2 for i in range(side) for j in range(side)], side) < -0.1
+    assert proximal_age._banding(product, side) > 0.1
+    assert proximal_age._banding([[math.sin(i + j)] * 2 for i in range(side) for j in range(side)], side) < -0.1
     study = proximal_age.ProximalAge(size="quick")
     for cell in study.cells():
         i, j = cell.labels["row"], cell.labels["column"]
@@ -495,7 +495,7 @@ def invariance_tables():
     return {
         "finals": finals,
         "curves": curves_of(finals),
-        "differences": differences(finals, SIZES),
+        "differences": _differences(finals, SIZES),
         "deviations": pl.DataFrame(estimates),
     }
 
@@ -536,7 +536,7 @@ def test_where_the_ewma_falls_behind_it_is_said_how_far_iterations_go_and_what_s
     ("study", "tables"),
     [
         (Invariance(), invariance_tables),
-        (table5.Table5(), lambda: {"table5": table5.table5(made(costs), SIZES)}),
+        (table5.Table5(), lambda: {"table5": table5._table5(made(costs), SIZES)}),
         (Linear(), lambda: _with_curves(made(costs, variants=(batch_sizes.ADJUSTED, batch_sizes.LINEAR)))),
         (Betas(), lambda: _with_curves(made(costs, variants=Betas().variants()))),
         (ewma_comparison.Ewma(), algorithm_tables),
@@ -571,10 +571,10 @@ def test_published_curves_say_that_ppg_beats_ppo(tmp_path):
 
 
 def test_published_returns_are_normalized_by_the_papers_ranges():
-    curves = published.published()
+    curves = published._published()
     row = curves.filter((pl.col("environment") == "starpilot") & (pl.col("seed") == 0)).row(0, named=True)
     assert row["normalized"] == pytest.approx((row["return"] - 1.5) / 33.5)
-    assert len(curves) == 4800 and len(published.finals_of(curves)) == 4 * 3 * 16
+    assert len(curves) == 4800 and len(published._finals_of(curves)) == 4 * 3 * 16
 
 
 def test_a_study_trains_judges_and_draws_at_a_tiny_size(tmp_path, monkeypatch):

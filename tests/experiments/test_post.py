@@ -9,7 +9,7 @@ import tiny
 
 from trimtab.experiments.catalogue import KINDS
 from trimtab.experiments.jobs import Directions, ExactBias, IndependentDraws, MinibatchNoise
-from trimtab.experiments.jobs.gradient_jobs import bias_distances
+from trimtab.experiments.jobs.gradient_jobs import _bias_distances
 from trimtab.experiments.post import (
     bias_by_steps,
     env_step_split,
@@ -119,7 +119,7 @@ def test_noise_of_checkpoints_that_share_their_randomness():
         rows += [(step, 1, "covariance_within", 1, r, v) for r, v in enumerate(values)]
         rows += [(step, 1, "covariance_across", None, r, 0.1 * v) for r, v in enumerate(values)]
     names = ["step", "seed", "quantity", "lag", "replicate", "value"]
-    found = gradient_correlation.with_noise(pl.DataFrame(rows, schema=names, orient="row"))
+    found = gradient_correlation._with_noise(pl.DataFrame(rows, schema=names, orient="row"))
     within = found.filter(pl.col("lag") == 1)
     assert len(found) == 2 * steps and within["noise"].n_unique() == 1
     assert within["noise"][0] == pytest.approx(1.2**2 / replicates, rel=0.1)
@@ -205,7 +205,7 @@ def over_lambda(short_power: float = 1.0) -> dict[str, pl.DataFrame]:
         for value in gae_lambda.LAMBDAS
     ]
     return {
-        "numbers": gae_lambda.per_sample(pl.DataFrame(rows, schema=schema, orient="row")),
+        "numbers": gae_lambda._per_sample(pl.DataFrame(rows, schema=schema, orient="row")),
         "batches": pl.DataFrame(cosine, schema=["seed", "split", "gae_lambda", "i", "j", "value"], orient="row"),
     }
 
@@ -221,8 +221,8 @@ def test_lambda_that_does_more_to_short_rows():
 
 def test_the_lambda_of_equal_variance():
     curve = {0.0: 1.0, 0.5: 2.0, 1.0: 4.0}
-    assert gae_lambda.equal_lambda(curve, 3.0) == 0.75 and gae_lambda.equal_lambda(curve, 9.0) == 1.0
-    assert gae_lambda.equal_lambda({0.0: 1.0, 0.5: 0.9, 1.0: 3.0}, 2.0) == 0.75, "noise must not turn it around"
+    assert gae_lambda._equal_lambda(curve, 3.0) == 0.75 and gae_lambda._equal_lambda(curve, 9.0) == 1.0
+    assert gae_lambda._equal_lambda({0.0: 1.0, 0.5: 0.9, 1.0: 3.0}, 2.0) == 0.75, "noise must not turn it around"
 
 
 # post/bias -------------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ def test_bias_over_the_length_of_rows(fall, word):
 
 def test_distances_are_without_the_bias_of_squaring_noise():
     rng = np.random.default_rng(0)
-    found = [bias_distances(rng.normal(0.5, 1, (40, 8)), rng.normal(0.5, 3, (60, 8))) for _ in range(400)]
+    found = [_bias_distances(rng.normal(0.5, 1, (40, 8)), rng.normal(0.5, 3, (60, 8))) for _ in range(400)]
     for name, expected in {"rows": 2.0, "single": 2.0, "gap": 0.0}.items():
         values = np.array([f[name] for f in found])
         assert abs(values.mean() - expected) < 4 * values.std() / 20

@@ -77,20 +77,20 @@ def test_only_what_the_table_holds_is_drawn():
 
 
 def test_bars_are_the_terms_and_the_dot_their_sum():
-    rows = {r["part"]: r for r in data_of(probe_figures.variance(TABLES["one"]))}
+    rows = {r["part"]: r for r in data_of(probe_figures._variance(TABLES["one"]))}
     assert rows["individual"]["value"] + rows["covariance"]["value"] == pytest.approx(rows["total"]["value"])
     assert rows["total"]["lo"] == pytest.approx(0.8 * rows["total"]["value"])
 
 
 def test_terms_of_very_different_sizes_are_relative_to_each_row():
     frame = measured(steps=(1000, 100_000))
-    rows = data_of(probe_figures.variance(frame))
+    rows = data_of(probe_figures._variance(frame))
     assert [r["value"] for r in rows if r["part"] == "individual"] == pytest.approx([1.0, 1.0])
     assert [r["value"] for r in rows if r["part"] == "covariance"] == pytest.approx([1 / 3, 1 / 3])
 
 
 def test_lag_covariance_is_relative_to_lag_zero_and_stops_at_half_of_the_row():
-    rows = data_of(probe_figures.lag_covariance(TABLES["one"]))
+    rows = data_of(probe_figures._lag_covariance(TABLES["one"]))
     by_lag = {r["lag"]: r["value"] for r in rows}
     assert by_lag[1] == pytest.approx(0.7) and by_lag[3] == pytest.approx(0.7**3)
     assert max(by_lag) <= 32 and min(by_lag) == 1
@@ -104,7 +104,7 @@ def test_long_lags_average_and_none_is_lost():
 
 
 def test_histograms_are_densities_of_the_same_cosines():
-    chart = cosine_figures.cosine_distributions(TABLES["one"], (1, 3, 5, 7))
+    chart = cosine_figures._cosine_distributions(TABLES["one"], (1, 3, 5, 7))
     rows = pl.DataFrame(data_of(chart))
     widths = 2 / cosine_figures.BINS
     masses = rows.group_by("panel", "kind").agg((pl.col("density") * widths).sum())["density"]
@@ -115,24 +115,24 @@ def test_histograms_are_densities_of_the_same_cosines():
 
 
 def test_splits_too_short_for_a_lag_are_left_out_of_its_figure():
-    rows = data_of(cosine_figures.cosine_distributions(TABLES["splits"], (1, 5, 10, 40)))
+    rows = data_of(cosine_figures._cosine_distributions(TABLES["splits"], (1, 5, 10, 40)))
     assert {r["panel"].split(":")[0] for r in rows} == {"4 × 64"}
 
 
 def test_the_heat_map_has_a_cell_for_every_pair():
-    rows = data_of(cosine_figures.replicate_cosines(TABLES["splits"]))
+    rows = data_of(cosine_figures._replicate_cosines(TABLES["splits"]))
     assert len(rows) == 2 * 25
     assert all(r["value"] == 1.0 for r in rows if r["i"] == r["j"])
 
 
 def test_unresolved_noise_scales_are_named_not_drawn():
-    rows = data_of(probe_figures.noise_scale_environments(TABLES["splits"]))
+    rows = data_of(probe_figures._noise_scale_environments(TABLES["splits"]))
     found = {r["series"]: (r["text"], r["value"]) for r in rows}
     assert found == {"4 × 64": ("", 18.75), "16 × 16": ("not resolved", None)}
 
 
 def test_an_infinite_end_is_cut_and_marked():
-    rows = data_of(probe_figures.noise_scale(TABLES["one"]))
+    rows = data_of(probe_figures._noise_scale(TABLES["one"]))
     correlated = next(r for r in rows if r["kind"] == "as correlated")
     assert correlated["open"] and np.isfinite(correlated["hi"])
 
@@ -144,11 +144,11 @@ def test_many_checkpoints_are_thinned_and_keep_both_ends():
 
 def test_a_probe_made_twice_is_drawn_once():
     twice = pl.concat([TABLES["one"], TABLES["one"]])
-    assert data_of(probe_figures.variance(twice)) == data_of(probe_figures.variance(TABLES["one"]))
+    assert data_of(probe_figures._variance(twice)) == data_of(probe_figures._variance(TABLES["one"]))
 
 
 def test_updates_that_do_not_depend_on_lambda_are_drawn_once():
-    assert len(data_of(probe_figures.minibatch_drift(TABLES["lambdas"]))) == 16
+    assert len(data_of(probe_figures._minibatch_drift(TABLES["lambdas"]))) == 16
 
 
 def test_the_order_of_colours_follows_the_ramp():

@@ -12,7 +12,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def test_the_numbers_of_a_run():
     config = Config(num_envs=4, num_steps=256, num_minibatches=32, update_epochs=10, total_timesteps=300_000)
-    words = " | ".join(ET.fromstring(flow_diagram.of_config(config)).itertext())
+    words = " | ".join(ET.fromstring(flow_diagram._of_config(config)).itertext())
     for text in ("N = 4 ", "T = 256 ", "4 × 256 = 1,024", "32 minibatches of 32", "10 × 32 = 320", "292 iterations"):
         assert text in words
     assert f"{config.gradient_steps:,} gradient steps" in words
@@ -23,7 +23,7 @@ def test_everything_stays_in_the_frame(sizes):
     num_envs, num_steps, minibatches, epochs = sizes
     size = num_envs * num_steps // minibatches
     drawn = ET.fromstring(
-        flow_diagram.flow(num_envs, num_steps, minibatches, size, epochs, 99, 99 * minibatches * epochs)
+        flow_diagram._flow(num_envs, num_steps, minibatches, size, epochs, 99, 99 * minibatches * epochs)
     )
     _, _, width, height = map(float, drawn.get("viewBox").split())
     boxes = drawn.findall(f"{SVG}rect")

@@ -8,7 +8,7 @@ from show.examples import curves_of, measured, result_of
 from trimtab.config import Config
 from trimtab.show import blocks, html_page, numbers, split_figures, style
 from trimtab.show import split_page as split
-from trimtab.show.staircase import staircase_note, steps_of
+from trimtab.show.staircase import _steps_of, staircase_note
 
 READY = "document.documentElement.dataset.ready === '1' && document.readyState === 'complete'"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -182,10 +182,10 @@ def test_verdicts_and_stages_are_on_the_page(browser, large, tmp_path):
 
 
 def test_stages_are_relative_to_their_own_largest_error(large):
-    rows = _data(split_figures.stages(judged(large)))
+    rows = _data(split_figures._stages(judged(large)))
     for panel in ("early, step 1,000", "late, step 2,000"):
         assert max(r["value"] for r in rows if r["panel"] == panel and r["part"] == "total") == pytest.approx(1.0)
-    assert split_figures.stages(large) is None
+    assert split_figures._stages(large) is None
 
 
 def curve(values, every=1000):
@@ -196,10 +196,10 @@ def curve(values, every=1000):
 
 def test_a_staircase_is_told_from_a_ceiling():
     stairs = [float(i // 5) for i in range(40)]
-    assert steps_of(curve(stairs)) == 5000
-    assert steps_of(curve([*map(float, range(20)), *[20.0] * 60])) is None  # it arrived
-    assert steps_of(curve([float(k // 5 * 3 + min(k % 5, 2)) for k in range(60)])) is None  # most points are new
-    assert steps_of(curve([1.0] * 20).with_columns(pl.col("step") + 51_200)) == 52_200  # no second episode yet
+    assert _steps_of(curve(stairs)) == 5000
+    assert _steps_of(curve([*map(float, range(20)), *[20.0] * 60])) is None  # it arrived
+    assert _steps_of(curve([float(k // 5 * 3 + min(k % 5, 2)) for k in range(60)])) is None  # most points are new
+    assert _steps_of(curve([1.0] * 20).with_columns(pl.col("step") + 51_200)) == 52_200  # no second episode yet
     note = staircase_note(curve(stairs), {"4 × 8": 4, "8 × 4": 8})
     assert "The line of 4 × 8 climbs in steps" in note and "the 4 environments" in note and "5,000" in note
     assert staircase_note(curve([float(i) for i in range(40)]), {}) == ""
@@ -236,17 +236,17 @@ def test_what_is_not_resolved_is_said(large):
     nothing = {"value": None, "lo": None, "hi": None, "resolved": False}
     large = large | {"rows": [row | {"bias_sq": nothing, "mse": nothing} for row in large["rows"]]}
     assert "not resolved" in drawn(large)
-    assert {r["part"] for r in _data(split_figures.error(large))} == {"individual", "covariance", "total"}
+    assert {r["part"] for r in _data(split_figures._error(large))} == {"individual", "covariance", "total"}
 
 
 def test_errors_are_relative_to_the_shared_signal(large):
-    rows = {(r["series"], r["part"]): r["value"] for r in _data(split_figures.error(large))}
+    rows = {(r["series"], r["part"]): r["value"] for r in _data(split_figures._error(large))}
     assert rows["4 × 256", "individual"] == pytest.approx(large["rows"][0]["individual"]["value"] / SHARED)
     assert rows["4 × 256", "total"] == pytest.approx(large["rows"][0]["mse_relative"]["value"])
 
 
 def test_extrapolations_are_marked(large):
-    kinds = {r["series"]: r["kind"] for r in _data(split_figures.predicted(large))}
+    kinds = {r["series"]: r["kind"] for r in _data(split_figures._predicted(large))}
     assert kinds["1 × 1024"] == "extrapolated" and kinds["8 × 128"] == "predicted from blocks"
 
 
@@ -299,7 +299,7 @@ def test_a_page_leads_with_its_decision():
     """Decision, next command, evidence, caveats, details: in this order, whatever else is on the page."""
     decision = blocks.Decision("Use 4 <", "It is fast.", "a split", blocks.Next("trimtab train", "to use it"))
     evidence, details = [blocks.Heading("Evidence")], [blocks.Folded("Look up", [])]
-    text = html_page.render(blocks.Page("t", decision, evidence, ("One seed.",), details))
+    text = html_page._render(blocks.Page("t", decision, evidence, ("One seed.",), details))
     said = [
         "<h1>t<",
         "Use 4 &lt;",

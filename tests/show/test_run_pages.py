@@ -90,8 +90,8 @@ PAGES = {
     "doctor": lambda: run_page.doctor_page(run("a"), SYMPTOMS),
     "compare": lambda: comparison_page.compare_page([run("a"), run("b", 90.0, learning_rate=1e-3), run("c", 80.0)]),
     "probe": lambda: probe_page(measured(steps=(1000, 2000, 4000)), Config().as_dict(), {"trimtab": "0"}),
-    "tune": lambda: tune_page.tune_page(
-        tuning(), tune_page.figures(tuning(), curves_of(["start", "found"])), {"trimtab": "0"}
+    "tune": lambda: tune_page._tune_page(
+        tuning(), tune_page._figures(tuning(), curves_of(["start", "found"])), {"trimtab": "0"}
     ),
 }
 
@@ -117,8 +117,8 @@ def test_pages_are_whole_on_a_screen_and_on_a_phone(browser, which, tmp_path):
 
 
 def test_what_to_type_after_a_tuning_follows_from_what_it_found():
-    page_of = lambda **changes: tune_page.tune_page(
-        tuning() | changes, tune_page.figures(tuning(), curves_of(["start", "found"])), {}
+    page_of = lambda **changes: tune_page._tune_page(
+        tuning() | changes, tune_page._figures(tuning(), curves_of(["start", "found"])), {}
     )
     assert "<strong>Better</strong>" in page_of() and "trimtab train --config runs/tune/tuned.yaml" in page_of()
     rows = [row | {"areas": [1.0, 2.0]} for row in tuning()["final"]]
@@ -131,7 +131,7 @@ def test_what_to_type_after_a_tuning_follows_from_what_it_found():
 
 def test_no_axis_stands_under_an_empty_place():
     """Three panels in two columns: each has its own axis, so none is drawn where there is no panel."""
-    spec = tune_page.sweeps_chart(tuning()).to_dict()
+    spec = tune_page._sweeps_chart(tuning()).to_dict()
     assert spec["columns"] == 2 and spec["resolve"]["axis"] == {"x": "independent"}
 
 
@@ -159,7 +159,7 @@ def test_the_figure_of_returns_has_its_evaluations_and_its_goal():
 
 def test_a_comparison_names_what_differs_and_orders_nothing_it_cannot():
     runs = [run("a"), run("b", 90.0, learning_rate=1e-3)]
-    assert comparison_page.differences(runs) == {"learning_rate": [Config().learning_rate, 1e-3]}
+    assert comparison_page._differences(runs) == {"learning_rate": [Config().learning_rate, 1e-3]}
     text = comparison_page.compare_page(runs)
     assert "a ends highest, at 94.8, the others at 85.3. They differ in learning_rate." in text
     assert "is not decided by this" in text
@@ -173,9 +173,9 @@ def test_what_was_not_measured_has_no_legend_entry():
 
     frame = measured(((4, 64), (16, 16)))
     lacking = frame.filter(~(pl.col("quantity").str.starts_with("cosine") & (pl.col("num_envs") == 16)))
-    spec = cosine_figures.cosine_correlation(lacking).to_dict()
+    spec = cosine_figures._cosine_correlation(lacking).to_dict()
     assert "16 × 16" not in str(spec)
-    assert "16 × 16" in str(cosine_figures.cosine_correlation(frame).to_dict())
+    assert "16 × 16" in str(cosine_figures._cosine_correlation(frame).to_dict())
 
 
 def test_the_next_command_is_the_preset_and_what_differs():

@@ -14,7 +14,7 @@ def small_grid(patch):
     patch.setattr(suite, "COMMON", suite.COMMON | {"num_steps": 8, "hidden_sizes": (4,), "num_minibatches": 2})
     phases = {"policy_iterations": 2, "aux_epochs": 1, "aux_minibatch_size": 8}
     patch.setattr(suite, "PHASIC", suite.PHASIC | phases)
-    patch.setattr(suite, "SUITE", (suite.Environment("CartPole-v1", 0.0, 500.0, 8192, 8192),))
+    patch.setattr(suite, "SUITE", (suite._Environment("CartPole-v1", 0.0, 500.0, 8192, 8192),))
     patch.setitem(suite.BATCHES, "quick", (8, 2))
     patch.setitem(proximal_age.SIDE, "quick", 2)
     patch.setattr(suite, "SEEDS", 2)

@@ -15,9 +15,9 @@ from trimtab.core.errors import RunError
 from trimtab.core.writing import write_json
 from trimtab.studies.executor import Inline
 from trimtab.studies.job import Train
-from trimtab.studies.ray_workers import OnRay, _refuse_silence, pack, unpack
+from trimtab.studies.ray_workers import OnRay, _pack, _refuse_silence, _unpack
 from trimtab.studies.store import Store
-from trimtab.studies.study_engine import ExecutionOptions, drive, run_study
+from trimtab.studies.study_engine import ExecutionOptions, _drive, run_study
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +82,7 @@ def test_a_study_there_shows_what_it_shows_here(small, on_ray, tmp_path, monkeyp
     """Page, tables and answer, byte for byte apart from the time it took."""
     study = small(monkeypatch)
     run_study(study, tmp_path / "here", ExecutionOptions(on="inline"))
-    answer, outcomes = drive(study, tmp_path / "there", on_ray, Store(tmp_path / "there" / "store"))
+    answer, outcomes = _drive(study, tmp_path / "there", on_ray, Store(tmp_path / "there" / "store"))
     write_json(tmp_path / "there" / "result.json", answer)
     study.present(answer, outcomes, tmp_path / "there")
     assert answer["verdicts"] and shown(tmp_path / "there") == shown(tmp_path / "here")
@@ -108,7 +108,7 @@ def test_an_archive_is_whole_and_leaves_locks_behind(tmp_path):
     (place / "x.lock").touch()
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "old.txt").touch()
-    unpack(pack(place), tmp_path / "there")
+    _unpack(_pack(place), tmp_path / "there")
     assert [str(f.relative_to(tmp_path / "there")) for f in sorted((tmp_path / "there").rglob("*"))] == [
         "deep",
         "deep/a.txt",

@@ -16,16 +16,24 @@ from trimtab import cli
 from trimtab.config import Config, ConfigError
 from trimtab.studies import study_engine as study
 from trimtab.studies.elimination import (
+    _least_error,
+    _least_gap,
     contenders,
-    least_error,
-    least_gap,
     marginal,
     name_of,
     say_stage,
     stage_sentence,
     weigh,
 )
-from trimtab.studies.split_study import Split, SplitOptions, check_split, default_splits, effort, improved, parse_splits
+from trimtab.studies.split_study import (
+    Split,
+    SplitOptions,
+    _check_split,
+    _improved,
+    _parse_splits,
+    default_splits,
+    effort,
+)
 from trimtab.training import loop
 from trimtab.training.device import cores
 from trimtab.training.records import Manifest
@@ -53,11 +61,11 @@ def row(n, t, mse=1.0, areas=(9.0, 10.0, 11.0), speeds=(100.0,), **more):
 
 
 def test_splits_must_multiply_to_the_batch():
-    assert parse_splits("16x64, 4x256", 1024) == [(4, 256), (16, 64)]
+    assert _parse_splits("16x64, 4x256", 1024) == [(4, 256), (16, 64)]
     with pytest.raises(ConfigError, match="nearest"):
-        parse_splits("5x256", 1024)
+        _parse_splits("5x256", 1024)
     with pytest.raises(ConfigError, match="4x256"):
-        parse_splits("four", 1024)
+        _parse_splits("four", 1024)
     assert default_splits(1024, quick=False) == [(4, 256), (16, 64), (64, 16), (256, 4)]
 
 
@@ -138,8 +146,8 @@ def test_the_gap_is_welchs():
 
     x, y = [3.0, 4.0, 5.5, 4.2], [1.0, 2.0, 0.5]
     expected = stats.ttest_ind(x, y, equal_var=False, alternative="greater").confidence_interval(0.99).low
-    assert least_gap(x, y, 0.01) == pytest.approx(expected)
-    assert least_gap([2.0, 2.0], [1.0, 1.0], 0.01) == 1.0
+    assert _least_gap(x, y, 0.01) == pytest.approx(expected)
+    assert _least_gap([2.0, 2.0], [1.0, 1.0], 0.01) == 1.0
 
 
 # By stage ------------------------------------------------------------------------------------------------------
@@ -152,7 +160,7 @@ def test_stages_are_told_and_whether_another_split_would_be_better_early_or_late
         {"num_envs": 64, "num_steps": 16} | stage(b) | share(0.0, -0.1, 0.1),
     ]
     early, late = rows(3.0, 1.0), rows(1.0, 3.0)
-    assert least_error(early) == ["64x16"] and "covariance is 60% of the variance" in say_stage(early)
+    assert _least_error(early) == ["64x16"] and "covariance is 60% of the variance" in say_stage(early)
     moved = [{"stage": "early", "rows": early}, {"stage": "late", "rows": late}]
     assert "64x16 early, 4x256 late" in stage_sentence(moved)
     assert "64x16 has the least error of the gradient throughout" in stage_sentence(
@@ -195,8 +203,8 @@ def test_returns_that_rise_are_told_from_returns_that_wander(tmp_path):
                 "length": 1 + 0 * np.arange(count),
             },
         )
-        assert improved(run.path) is found
-    assert not improved(RunDir.create(tmp_path / "none", Config(), Manifest()).path)
+        assert _improved(run.path) is found
+    assert not _improved(RunDir.create(tmp_path / "none", Config(), Manifest()).path)
 
 
 # Effort --------------------------------------------------------------------------------------------------------
@@ -240,10 +248,10 @@ class Formula:
 
 def conducted(study, area, tmp_path):
     from trimtab.studies.store import Store
-    from trimtab.studies.study_engine import drive
+    from trimtab.studies.study_engine import _drive
 
     formula = Formula(area)
-    answer, _ = drive(study, tmp_path, formula, Store(tmp_path / "store"))
+    answer, _ = _drive(study, tmp_path, formula, Store(tmp_path / "store"))
     return answer, formula.asked
 
 
@@ -317,7 +325,7 @@ def test_more_seeds_than_usual_raise_their_limit_unless_that_is_given_too():
     assert effort({"seeds": 12}).max_seeds == 12 and effort({"seeds": 4, "quick": True}).max_seeds == 4
     assert effort({"seeds": 1}).max_seeds == SplitOptions.max_seeds
     with pytest.raises(ConfigError, match="max_seeds"):
-        check_split(effort({"seeds": 12, "max_seeds": 9}))
+        _check_split(effort({"seeds": 12, "max_seeds": 9}))
 
 
 def test_the_untrained_policy_is_never_what_is_probed():
@@ -336,7 +344,7 @@ def test_a_policy_that_was_trained_before_its_first_step_is_probed_there(tmp_pat
 @pytest.mark.parametrize("options", [{"points": 4}, {"budget": 0.0}, {"seeds": 5, "max_seeds": 3}, {"replicates": 1}])
 def test_efforts_that_mean_nothing_are_refused(options):
     with pytest.raises(ConfigError):
-        check_split(SplitOptions(**options))
+        _check_split(SplitOptions(**options))
 
 
 # As a command --------------------------------------------------------------------------------------------------

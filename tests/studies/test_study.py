@@ -227,7 +227,7 @@ def test_the_cost_is_jobs_and_steps_of_every_shape_and_hours_at_the_measured_spe
 
 
 def test_batches_between_two_that_were_timed_cost_a_share_per_environment():
-    speeds = costs.Speeds()
+    speeds = costs._Speeds()
     base = tiny.config(env_id="FrozenLake-v1", num_envs=4, total_timesteps=1280)
     speeds.timed[costs._kind(base)] = {1: 9.0, 16: 1.5}  # 1 + 8/N
     assert speeds.step(base) == (pytest.approx(3.0), "between measured")

@@ -14,8 +14,8 @@ from trimtab.core.estimate import Estimate
 from trimtab.show import tune_page as report
 from trimtab.studies import tune_study
 from trimtab.studies.store import Outcome, Store
-from trimtab.studies.study_engine import drive
-from trimtab.studies.tune_study import PHASES, Trial, Tune, TuneOptions, sweeps_of
+from trimtab.studies.study_engine import _drive
+from trimtab.studies.tune_study import PHASES, Tune, TuneOptions, _sweeps_of, _Trial
 
 
 class Formula:
@@ -41,7 +41,7 @@ def doctor(monkeypatch):
 
 
 def tuned(tmp_path, config=None, **options):
-    answer, outcomes = drive(Tune(config or Config(), TuneOptions(**options)), tmp_path, Formula(), Store(tmp_path))
+    answer, outcomes = _drive(Tune(config or Config(), TuneOptions(**options)), tmp_path, Formula(), Store(tmp_path))
     return answer, outcomes
 
 
@@ -61,7 +61,7 @@ def test_the_value_rate_is_tried_at_one_and_two_times_the_policys_where_it_can_d
 
 def test_single_fields_can_be_swept_and_each_is_swept_once():
     def swept(phases):
-        return [(sweep.phase, sweep.name) for sweep in sweeps_of(TuneOptions(phases), Config())]
+        return [(sweep.phase, sweep.name) for sweep in _sweeps_of(TuneOptions(phases), Config())]
 
     assert swept("gamma,learning_rate") == [("horizon", "gamma"), ("stability", "learning_rate")]
     assert [name for _, name in swept("update_epochs,stability")] == ["update_epochs", "learning_rate", "max_grad_norm"]
@@ -95,7 +95,7 @@ def test_the_last_comparison_uses_new_seeds_and_has_the_start_in_it(tmp_path):
 def test_the_last_comparison_may_be_longer_and_has_as_many_as_asked_for(tmp_path):
     config = Config(total_timesteps=10_240)
     study = Tune(config, TuneOptions("stability", final_seeds=2, final_timesteps=20_480, finalists=1))
-    answer, outcomes = drive(study, tmp_path, Formula(), Store(tmp_path))
+    answer, outcomes = _drive(study, tmp_path, Formula(), Store(tmp_path))
     assert len(answer["final"]) == 2
     lengths = {(o.job.config.seed > 1000, o.job.config.total_timesteps) for o in outcomes.values()}
     assert lengths == {(False, 10_240), (True, 20_480)}
@@ -107,11 +107,11 @@ def test_the_last_comparison_may_be_longer_and_has_as_many_as_asked_for(tmp_path
 def test_a_comparison_shorter_than_what_one_means_to_train_says_so(tmp_path):
     options = TuneOptions("stability", final_seeds=2, finalists=1)
     shorter, whole = (Tune(Config(total_timesteps=10_240), options, own_steps=steps) for steps in (51_200, 10_240))
-    answer, _ = drive(shorter, tmp_path / "shorter", Formula(), Store(tmp_path))
+    answer, _ = _drive(shorter, tmp_path / "shorter", Formula(), Store(tmp_path))
     assert "over 10,240 of the 51,200 steps" in answer["sentence"] and "--final-timesteps 51200" in answer["sentence"]
     assert answer["tuned"]["total_timesteps"] == 51_200, "what is to be trained"
     assert Tune.again(shorter.asked()) == shorter
-    answer, _ = drive(whole, tmp_path / "whole", Formula(), Store(tmp_path))
+    answer, _ = _drive(whole, tmp_path / "whole", Formula(), Store(tmp_path))
     assert "Compared over" not in answer["sentence"]
 
 
@@ -149,12 +149,12 @@ class Diverging(Formula):
 
 def test_a_value_that_fails_takes_nothing_with_it_and_is_told(tmp_path, capsys):
     study = Tune(Config(), TuneOptions(phases="stability"))
-    answer, _ = drive(study, tmp_path, Diverging(), Store(tmp_path))
+    answer, _ = _drive(study, tmp_path, Diverging(), Store(tmp_path))
     assert answer["changes"] == {"learning_rate": 1e-3, "update_epochs": 2}
     assert answer["failed"] == ["learning_rate 0.003: not finite: the loss"]
     report.print_tuning(answer | {"config": "", "page": ""})
     assert "0.003: failed" in capsys.readouterr().out
-    assert report.sweeps_chart(answer) is not None
+    assert report._sweeps_chart(answer) is not None
 
 
 class Endless(Formula):
@@ -167,15 +167,15 @@ class Endless(Formula):
 
 
 def test_values_whose_runs_end_no_episode_are_told_and_take_nothing_with_them(tmp_path):
-    answer, _ = drive(Tune(Config(), TuneOptions(phases="throughput")), tmp_path, Endless(), Store(tmp_path))
+    answer, _ = _drive(Tune(Config(), TuneOptions(phases="throughput")), tmp_path, Endless(), Store(tmp_path))
     assert answer["failed"] == [f"num_envs {n}: no episode finished within 500,000 steps" for n in (8, 16)]
     with pytest.raises(RunError, match="give more --total-timesteps"):
-        drive(Tune(Config(num_envs=8), TuneOptions(phases="throughput")), tmp_path, Endless(), Store(tmp_path))
+        _drive(Tune(Config(num_envs=8), TuneOptions(phases="throughput")), tmp_path, Endless(), Store(tmp_path))
 
 
 def test_a_start_that_fails_ends_it_with_why(tmp_path):
     with pytest.raises(RunError, match="not finite"):
-        drive(Tune(Config(learning_rate=3e-3), TuneOptions()), tmp_path, Diverging(), Store(tmp_path))
+        _drive(Tune(Config(learning_rate=3e-3), TuneOptions()), tmp_path, Diverging(), Store(tmp_path))
 
 
 def test_only_what_is_better_takes_the_place_of_the_start(tmp_path):
@@ -210,14 +210,14 @@ def test_where_there_is_nothing_to_try_it_says_so(tmp_path, monkeypatch):
     "gain, said", [((1, 0.5, 1.5), "Better"), ((-1, -2, -0.5), "Worse"), ((1, -0.5, 2.5), "Not told apart")]
 )
 def test_the_sentence_claims_no_more_than_the_interval(gain, said):
-    best, start = Trial(1, {"gamma": 0.9}, [2.0, 3.0]), Trial(0, {}, [1.0, 1.0])
+    best, start = _Trial(1, {"gamma": 0.9}, [2.0, 3.0]), _Trial(0, {}, [1.0, 1.0])
     assert tune_study._sentence(best, start, Estimate(*gain), 3).startswith(said)
 
 
 def test_an_outlier_does_not_hide_that_all_seeds_are_above():
-    start, gain = Trial(0, {}, [1.0, -9.0]), Estimate(6.5, -60.0, 73.0)
-    assert tune_study._sentence(Trial(1, {}, [2.0, 3.0]), start, gain, 3).endswith("is above each of the start's.")
-    assert "yet" not in tune_study._sentence(Trial(1, {}, [1.0, 3.0]), start, gain, 3)
+    start, gain = _Trial(0, {}, [1.0, -9.0]), Estimate(6.5, -60.0, 73.0)
+    assert tune_study._sentence(_Trial(1, {}, [2.0, 3.0]), start, gain, 3).endswith("is above each of the start's.")
+    assert "yet" not in tune_study._sentence(_Trial(1, {}, [1.0, 3.0]), start, gain, 3)
 
 
 def test_every_field_swept_is_a_field_of_the_configuration_and_its_values_are_valid():
@@ -247,7 +247,7 @@ def test_every_field_swept_is_a_field_of_the_configuration_and_its_values_are_va
 )
 def test_efforts_that_mean_nothing_are_refused(options):
     with pytest.raises(ConfigError):
-        sweeps_of(TuneOptions(**options), Config())
+        _sweeps_of(TuneOptions(**options), Config())
 
 
 def test_the_whole_job_writes_a_configuration_a_page_and_one_object_and_can_be_resumed(tmp_path, capsys):

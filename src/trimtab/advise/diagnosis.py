@@ -152,11 +152,11 @@ def _command(run: Run, first: Finding | None) -> str | None:
     return f"trimtab train --config {quote(f'{run.path}/config.yaml')} {' '.join(words)}"
 
 
-def rules_reading(*sources: str) -> tuple[Rule, ...]:
+def _rules_reading(*sources: str) -> tuple[Rule, ...]:
     """The rules that need one of these kinds of evidence (`Rule.reads`)."""
     return tuple(rule for rule in RULES if rule.reads in sources)
 
 
-def as_plain(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+def _as_plain(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Findings for JSON."""
     return [finding.as_dict() for finding in findings]

@@ -50,7 +50,7 @@ class Level(NamedTuple):
     series: tuple[float, ...]
 
 
-class RunFiles(NamedTuple):
+class _RunFiles(NamedTuple):
     """What a run's directory says beside its metrics."""
 
     path: Path
@@ -58,7 +58,7 @@ class RunFiles(NamedTuple):
     last_checkpoint: int  # environment steps
 
 
-class Evaluation(NamedTuple):
+class _Evaluation(NamedTuple):
     """The last evaluation without exploration, and the mean return in training at the end."""
 
     mean: float
@@ -93,8 +93,8 @@ class Evidence:
     not_finite: tuple[str, ...] = ()  # what stopped the run
     evaluations: Numbers = field(default_factory=lambda: NO_NUMBERS)  # mean returns without exploration, in order
     rates: tuple[float, float] = ADAPTIVE_RATES  # bounds of an adaptive learning rate
-    files: RunFiles | None = None
-    evaluation: Evaluation | None = None
+    files: _RunFiles | None = None
+    evaluation: _Evaluation | None = None
     noise_scale: Estimate | None = None  # in samples
     noise_scale_step: int = 0
     disk: DiskNeed | None = None
@@ -166,15 +166,15 @@ def evidence_of(run: Run) -> Evidence:
         length=usual_length(episodes["length"].to_numpy()) or (Length(limit, is_limit=True) if limit else None),
         not_finite=rows[-1].not_finite if rows else (),
         evaluations=np.array([row.mean_reward for row in run.files.evaluations()], float),
-        files=RunFiles(run.path, manifest.ended, max((c.step for c in run.checkpoints), default=0)),
+        files=_RunFiles(run.path, manifest.ended, max((c.step for c in run.checkpoints), default=0)),
         evaluation=_last_evaluation(evaluations[-1], in_training) if evaluations else None,
         noise_scale=Estimate(noise["value"], noise["lo"], noise["hi"]) if noise else None,
         noise_scale_step=noise["step"] if noise else 0,
     )
 
 
-def _last_evaluation(row: records.Evaluation, in_training: float | None) -> Evaluation:
-    return Evaluation(row.mean_reward, row.iqr_low, row.iqr_high, row.step, in_training)
+def _last_evaluation(row: records.Evaluation, in_training: float | None) -> _Evaluation:
+    return _Evaluation(row.mean_reward, row.iqr_low, row.iqr_high, row.step, in_training)
 
 
 def usual_length(lengths: Numbers) -> Length | None:

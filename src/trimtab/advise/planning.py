@@ -55,8 +55,8 @@ def plan(config: Config) -> Plan:
     Returns:
         Its findings, the most pressing first, and what follows from its sizes.
     """
-    spec = look(config)
-    count = number_of_parameters(config, spec)
+    spec = _look(config)
+    count = _number_of_parameters(config, spec)
     resource_estimates.check_memory(config, spec, count)
     limit = config.time_limit or spec.time_limit
     evidence = Evidence(
@@ -69,12 +69,12 @@ def plan(config: Config) -> Plan:
     return Plan(config, dict(_environment_rows(config, spec, count)), findings)
 
 
-def look(config: Config) -> Spec:
+def _look(config: Config) -> Spec:
     """What the environment observes and takes; JAX is not loaded for this."""
     return envs.look(config.env_id, config.backend, config.env_kwargs, config.time_limit)
 
 
-def number_of_parameters(config: Config, spec: Spec) -> int:
+def _number_of_parameters(config: Config, spec: Spec) -> int:
     """Numbers in all networks of a run."""
     widths = [sum(b - a for a, b in spec.slices(f, getattr(config, f))) or None for f in ("actor_obs", "critic_obs")]
     return parameters(

@@ -31,14 +31,14 @@ def below(value: float, ladder: tuple[float, ...]) -> float:
     return max((step for step in ladder if step < value * (1 - EQUAL)), default=_two_digits(value / 3))
 
 
-def above(value: float, ladder: tuple[float, ...]) -> float:
+def _above(value: float, ladder: tuple[float, ...]) -> float:
     """The next higher value of a ladder; above the highest, three times the value."""
     return min((step for step in ladder if step > value * (1 + EQUAL)), default=_two_digits(value * 3))
 
 
 def around(value: float, ladder: tuple[float, ...]) -> tuple[float, ...]:
     """The value with its neighbors on a ladder, where there are any."""
-    return tuple(v for v in (below(value, ladder), value, above(value, ladder)) if v == value or v in ladder)
+    return tuple(v for v in (below(value, ladder), value, _above(value, ladder)) if v == value or v in ladder)
 
 
 def _two_digits(value: float) -> float:
@@ -90,7 +90,7 @@ def increase_step(config: Config) -> Remedy:
     """Larger updates, likewise."""
     if config.anneal_lr == "adaptive":
         return Remedy("raise", "desired_kl", config.desired_kl * 2)
-    return Remedy("raise", "learning_rate", above(config.learning_rate, LEARNING_RATES))
+    return Remedy("raise", "learning_rate", _above(config.learning_rate, LEARNING_RATES))
 
 
 def larger_batch(config: Config, factor: int = 2) -> Remedy:
@@ -125,7 +125,7 @@ def own_words(name: str, value: Any, config: Config) -> Wording:
 
 
 @dataclass(frozen=True)
-class Advice:
+class _Advice:
     """What a finding says to do."""
 
     text: str
@@ -139,7 +139,7 @@ class Adviser:
         self.config, self.dictionary = config, dictionary
         self._moved: dict[str, tuple[Any, str]] = {}  # by axis: which way, and the check that asked for it first
 
-    def advice(self, check: str, meaning: str, remedies: Iterable[Remedy]) -> Advice:
+    def advice(self, check: str, meaning: str, remedies: Iterable[Remedy]) -> _Advice:
         """The advice of one finding.
 
         Args:
@@ -159,9 +159,9 @@ class Adviser:
         if not worded and opposed:
             first = opposed[0]
             text = f"but {self._opposed_by(first)} asks for the opposite change of {first.axis}: follow that first"
-            return Advice("; ".join(filter(None, [meaning, text])), {})
+            return _Advice("; ".join(filter(None, [meaning, text])), {})
         text = " or ".join(_spoken(remedy, wording) for remedy, wording in worded)
-        return Advice(": ".join(filter(None, [meaning, text])), self._change(worded))
+        return _Advice(": ".join(filter(None, [meaning, text])), self._change(worded))
 
     def _is_done(self, remedy: Remedy) -> bool:
         """Whether the configuration has it already."""

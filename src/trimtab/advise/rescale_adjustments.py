@@ -1,7 +1,7 @@
 """The adjustments of a rescaling: one declaration each, with what it sets, by which rule, and why.
 
 Source: Hilton, Cobbe & Schulman 2021 (arXiv 2110.00641), "the paper", unless an adjustment says otherwise. To add one,
-add a function under the decorator `adjustment` and test it: its name is then an option of `--skip`.
+add a function under the decorator `_adjustment` and test it: its name is then an option of `--skip`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ Settle = Callable[[Move, Mapping[str, Any]], Iterator[Setting]]
 
 
 @dataclass(frozen=True)
-class Adjustment:
+class _Adjustment:
     """What can be skipped by name: the fields it sets, the configurations it is for, and how."""
 
     name: str
@@ -105,14 +105,14 @@ class Adjustment:
     """From the move and the values set so far to the settings."""
 
 
-def adjustment(
+def _adjustment(
     name: str, *fields: str, applies: Callable[[Config], bool] = lambda config: True
-) -> Callable[[Settle], Adjustment]:
-    """Declare a function as an adjustment; the arguments are the fields of `Adjustment`."""
-    return lambda settle: Adjustment(name, fields or (name,), applies, settle)
+) -> Callable[[Settle], _Adjustment]:
+    """Declare a function as an adjustment; the arguments are the fields of `_Adjustment`."""
+    return lambda settle: _Adjustment(name, fields or (name,), applies, settle)
 
 
-@adjustment("learning_rate", "learning_rate", "value_learning_rate")
+@_adjustment("learning_rate", "learning_rate", "value_learning_rate")
 def _learning_rate(move: Move, done: Mapping[str, Any]) -> Iterator[Setting]:
     """α / √c_opt for Adam, α / c_opt for SGD: the paper, section 4; `linear` divides Adam's by c_opt too."""
     divisor, symbol = move.step_divisor(move.c_opt)
@@ -127,7 +127,7 @@ def _learning_rate(move: Move, done: Mapping[str, Any]) -> Iterator[Setting]:
             yield Setting(name, f"÷ {symbol}_opt", start if adapts else why, rate / divisor)
 
 
-@adjustment("adam_betas", "adam_beta1", "adam_beta2", applies=lambda c: "adam_beta1" in c.optimizer_kind.fields)
+@_adjustment("adam_betas", "adam_beta1", "adam_beta2", applies=lambda c: "adam_beta1" in c.optimizer_kind.fields)
 def _adam_betas(move: Move, done: Mapping[str, Any]) -> Iterator[Setting]:
     """β^(1/c_opt): averages over the same number of samples (the paper, Appendix E; it leaves them alone otherwise)."""
     why = "the moments average over the same samples (the paper, Appendix E)"
@@ -141,7 +141,7 @@ def _adam_betas(move: Move, done: Mapping[str, Any]) -> Iterator[Setting]:
             yield Setting(name, "kept", kept)
 
 
-@adjustment("prox_com", applies=lambda c: c.is_ewma)
+@_adjustment("prox_com", applies=lambda c: c.is_ewma)
 def _prox_com(move: Move, done: Mapping[str, Any]) -> Iterator[Setting]:
     """COM × c_opt: the proximal policy's age in environment steps stays (the paper, section 4)."""
     after = float(Fraction(move.old.proximal_com) * move.c_opt)
@@ -150,7 +150,7 @@ def _prox_com(move: Move, done: Mapping[str, Any]) -> Iterator[Setting]:
     yield Setting("prox_com", "× c_opt", why, None if is_default else after)
 
 
-@adjustment("norm_adv", "norm_adv", "norm_adv_span", applies=lambda c: c.norm_adv in ("batch", "ewma"))
+@_adjustment("norm_adv", "norm_adv", "norm_adv_span", applies=lambda c: c.norm_adv in ("batch", "ewma"))
 def _norm_adv(move: Move, done: Mapping[str, Any]) -> Iterator[Setting]:
     """Span × c_iter, at least 1: moments over the same number of samples (the paper, section 4).
 
@@ -168,7 +168,7 @@ def _norm_adv(move: Move, done: Mapping[str, Any]) -> Iterator[Setting]:
     yield Setting("norm_adv_span", "× c_iter", why, span, clamped)
 
 
-@adjustment("policy_iterations", applies=lambda c: c.is_ppg)
+@_adjustment("policy_iterations", applies=lambda c: c.is_ppg)
 def _policy_iterations(move: Move, done: Mapping[str, Any]) -> Iterator[Setting]:
     """N_π × c_iter, a whole number of at least 1: the phase batch stays (the paper, section 4)."""
     asked = move.old.policy_iterations * move.c_iter
@@ -179,7 +179,7 @@ def _policy_iterations(move: Move, done: Mapping[str, Any]) -> Iterator[Setting]
     yield Setting("policy_iterations", "× c_iter", "the phase batch stays (the paper, section 4)", count, clamped)
 
 
-@adjustment("auxiliary", "aux_minibatch_size", "aux_learning_rate", applies=lambda c: c.is_ppg)
+@_adjustment("auxiliary", "aux_minibatch_size", "aux_learning_rate", applies=lambda c: c.is_ppg)
 def _auxiliary(move: Move, done: Mapping[str, Any]) -> Iterator[Setting]:
     """`constant`: minibatch and step size stay. `paper`: minibatch per worker stays, step size by √ (Appendix B)."""
     before, now = move.workers
@@ -199,7 +199,7 @@ def _auxiliary(move: Move, done: Mapping[str, Any]) -> Iterator[Setting]:
     yield Setting("aux_learning_rate", rule, why, move.old.aux_learning_rate / divisor)
 
 
-@adjustment("max_grad_norm", applies=lambda c: c.max_grad_norm is not None)
+@_adjustment("max_grad_norm", applies=lambda c: c.max_grad_norm is not None)
 def _max_grad_norm(move: Move, done: Mapping[str, Any]) -> Iterator[Setting]:
     """× √c_opt: the norm of a gradient that is mostly noise grows so. Not from the paper."""
     assert move.old.max_grad_norm is not None
@@ -209,7 +209,7 @@ def _max_grad_norm(move: Move, done: Mapping[str, Any]) -> Iterator[Setting]:
     yield Setting("max_grad_norm", "× √c_opt", why, move.old.max_grad_norm * math.sqrt(move.c_opt), warning=warning)
 
 
-@adjustment("weight_decay", applies=lambda c: c.weight_decay > 0)
+@_adjustment("weight_decay", applies=lambda c: c.weight_decay > 0)
 def _weight_decay(move: Move, done: Mapping[str, Any]) -> Iterator[Setting]:
     """÷ √c_opt where the step size is, so that step size × decay falls by c_opt; a step size ÷ c_opt does so alone."""
     if move.step_divisor(move.c_opt)[1] == "c":
@@ -219,4 +219,4 @@ def _weight_decay(move: Move, done: Mapping[str, Any]) -> Iterator[Setting]:
     yield Setting("weight_decay", "÷ √c_opt", why, move.old.weight_decay / math.sqrt(move.c_opt))
 
 
-ADJUSTMENTS = {each.name: each for each in list(vars().values()) if isinstance(each, Adjustment)}
+ADJUSTMENTS = {each.name: each for each in list(vars().values()) if isinstance(each, _Adjustment)}

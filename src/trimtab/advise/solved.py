@@ -53,21 +53,21 @@ WINDOW = 100  # episodes a mean is taken over, as Gymnasium's thresholds mean it
 FEWEST = 32  # episodes needed to call a run solved
 
 
-class Goal(NamedTuple):
+class _Goal(NamedTuple):
     """The return that counts as solved, and who says so."""
 
     threshold: float
     source: str
 
 
-class Reached(NamedTuple):
+class _Reached(NamedTuple):
     """That a run solved its environment: in words, and the return that did."""
 
     words: str
     value: float
 
 
-def goal(config: Config) -> Goal | None:
+def goal(config: Config) -> _Goal | None:
     """The target return of an environment.
 
     Args:
@@ -79,11 +79,11 @@ def goal(config: Config) -> Goal | None:
     for table, source in ((REGISTERED, "Gymnasium's threshold"), (OWN, "trimtab's own target")):
         threshold, limit = table.get(config.env_id, (None, None))
         if threshold is not None and not config.env_kwargs and config.time_limit in (None, limit):
-            return Goal(threshold, source)
+            return _Goal(threshold, source)
     return None
 
 
-def reached(config: Config, returns: Numbers, evaluation: float | None) -> Reached | None:
+def reached(config: Config, returns: Numbers, evaluation: float | None) -> _Reached | None:
     """Whether a run solved its environment.
 
     Args:
@@ -102,9 +102,9 @@ def reached(config: Config, returns: Numbers, evaluation: float | None) -> Reach
     mean = _last_mean(returns)
     if mean is not None and mean >= target.threshold:
         count = min(len(returns), WINDOW)
-        return Reached(f"mean return {mean:.4g} over the last {count} episodes; {asked}", mean)
+        return _Reached(f"mean return {mean:.4g} over the last {count} episodes; {asked}", mean)
     if evaluation is not None and evaluation >= target.threshold:
-        return Reached(f"mean return {evaluation:.4g} in the last evaluation; {asked}", evaluation)
+        return _Reached(f"mean return {evaluation:.4g} in the last evaluation; {asked}", evaluation)
     return None
 
 
@@ -122,7 +122,7 @@ def _last_mean(returns: Numbers) -> float | None:
     return float(returns[-WINDOW:].mean()) if len(returns) >= FEWEST else None
 
 
-def _ceiling(returns: Numbers) -> Reached | None:
+def _ceiling(returns: Numbers) -> _Reached | None:
     """Every episode of the last quarter returned the most that any did, and it was learned: earlier ones did not."""
     quarter = len(returns) // 4
     if quarter < FEWEST:
@@ -130,4 +130,4 @@ def _ceiling(returns: Numbers) -> Reached | None:
     first, last, most = returns[:quarter], returns[-quarter:], float(returns.max())
     if not np.allclose(last, most, rtol=1e-6, atol=0) or stats.difference(first, last).lo <= 0:
         return None
-    return Reached(f"each of the last {quarter:,} episodes returned {most:.4g}, the highest value seen", most)
+    return _Reached(f"each of the last {quarter:,} episodes returned {most:.4g}, the highest value seen", most)

@@ -35,7 +35,7 @@ def read(out: Path) -> dict[str, Any]:
     return spec
 
 
-def load_study(out: Path) -> Study:
+def _load_study(out: Path) -> Study:
     """The study of a directory."""
     spec = read(out)
     with reading.interpreting(out / SPEC):
@@ -51,4 +51,4 @@ def resume(out: Path, where: ExecutionOptions = DEFAULT_EXECUTION, quiet: bool =
             f"{out / SPEC} names the store {store}, and was changed or not made by you here; to use that store, "
             f"name it yourself: trimtab resume {out} --store {store}"
         )
-    return study.resume_study(load_study(out), out, where, store, quiet)
+    return study.resume_study(_load_study(out), out, where, store, quiet)

@@ -74,7 +74,7 @@ def _config_of(job: Job) -> Config | None:
     return next((config for need in job.needs if (config := _config_of(need)) is not None), None)
 
 
-def _row(what: str, jobs: list[Job], speeds: Speeds) -> dict[str, Any]:
+def _row(what: str, jobs: list[Job], speeds: _Speeds) -> dict[str, Any]:
     config, steps = _config_of(jobs[0]), sum(job.steps for job in jobs)
     seconds, how = speeds.step(config) if config is not None else (speeds.usual(), "as others")
     if not isinstance(jobs[0], Train):
@@ -88,7 +88,7 @@ def _row(what: str, jobs: list[Job], speeds: Speeds) -> dict[str, Any]:
 # Calibration -----------------------------------------------------------------------------------------------
 
 
-class Speeds:
+class _Speeds:
     """Seconds of one environment step, by kind and number of environments."""
 
     def __init__(self) -> None:
@@ -118,13 +118,13 @@ def _kind(config: Config) -> Kind:
     return config.env_id.partition("/")[0], config.algo
 
 
-def _calibrate(configs: Sequence[Config]) -> Speeds:
+def _calibrate(configs: Sequence[Config]) -> _Speeds:
     """Time the largest and smallest batches, what most steps go into first, until patience ends."""
     kinds: dict[Kind, list[Config]] = {}
     for config in configs:
         kinds.setdefault(_kind(config), []).append(config)
     order = sorted(kinds.items(), key=lambda item: -sum(c.steps for c in item[1]))
-    speeds, until = Speeds(), time.monotonic() + PATIENCE
+    speeds, until = _Speeds(), time.monotonic() + PATIENCE
     for kind, same in order:
         if speeds.timed and time.monotonic() > until:
             break

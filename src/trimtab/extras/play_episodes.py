@@ -33,7 +33,7 @@ SPEED, FASTEST = 30, 50  # frames per second: where the environment has no rate 
 Frame = UInt8[np.ndarray, "H W 3"]
 
 
-class Moment(NamedTuple):
+class _Moment(NamedTuple):
     """One step: a picture of it, its reward, and whether it ends the episode."""
 
     frame: Frame
@@ -42,7 +42,7 @@ class Moment(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Playback:
+class _Playback:
     """What was played.
 
     Args:
@@ -74,7 +74,7 @@ def watch(
     seed: int = 0,
     sample: bool = False,
     longest: int = 500,
-) -> Playback:
+) -> _Playback:
     """Play episodes and record them.
 
     Args:
@@ -96,7 +96,7 @@ def watch(
         raise ConfigError("out", str(out), f"must end in {' or '.join(FILES)}; nearest: {out.with_suffix('.gif')}")
     _prepare_pygame()
     screen = _Window() if out is None else FILES[out.suffix](out)
-    policy, scene = run.policy(step, sample, seed), scene_of(run)
+    policy, scene = run.policy(step, sample, seed), _scene_of(run)
     returns: list[float] = []
     try:
         for episode in range(episodes):
@@ -108,7 +108,7 @@ def watch(
         screen.close()
     finally:
         scene.close()
-    return Playback(
+    return _Playback(
         run=str(run.path),
         step=policy.step,
         episodes=episodes,
@@ -123,7 +123,7 @@ def watch(
 _DRIVER = os.environ.get("SDL_VIDEODRIVER")
 
 
-def has_display() -> bool:
+def _has_display() -> bool:
     """Whether a window can be opened here."""
     named = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     return sys.platform in ("darwin", "win32") or named or bool(_DRIVER)
@@ -133,7 +133,7 @@ def _prepare_pygame() -> None:
     """pygame, which draws for Gymnasium, looks for loudspeakers and a screen, and complains where there are none."""
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
     os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
-    if not has_display():
+    if not _has_display():
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 
@@ -144,19 +144,19 @@ def _refusal(env_id: str, why: str) -> RunError:
     return RunError(f"{env_id} cannot be watched: {why}")
 
 
-def scene_of(run: Run) -> GymnasiumScene | ObservationScene:
+def _scene_of(run: Run) -> _GymnasiumScene | _ObservationScene:
     """The environment of a run in a form that can be drawn."""
     import gymnasium
 
     config, env = run.config, run.files.manifest().environment or EnvironmentRecord()
     if config.env_id in gymnasium.registry or ":" in config.env_id:
-        return GymnasiumScene(config, env)
+        return _GymnasiumScene(config, env)
     if env.observation is not None and len(env.observation.shape) == 3:
-        return ObservationScene(config)
+        return _ObservationScene(config)
     raise _refusal(config.env_id, "Gymnasium does not draw it, and its observations are no images")
 
 
-class GymnasiumScene:
+class _GymnasiumScene:
     """One environment as Gymnasium draws it."""
 
     shown = "drawn by Gymnasium"
@@ -175,14 +175,14 @@ class GymnasiumScene:
         self._actions = actions_of(config.env_id, self._env.action_space)
         self.rate = min(int(self._env.metadata.get("render_fps") or SPEED), FASTEST)
 
-    def play(self, policy: Policy, seed: int, longest: int) -> Iterator[Moment]:
+    def play(self, policy: Policy, seed: int, longest: int) -> Iterator[_Moment]:
         """One episode, or its first `longest` steps."""
         obs, _ = self._run("reset", partial(self._env.reset, seed=seed))
-        yield Moment(self._picture(), 0.0, False)
+        yield _Moment(self._picture(), 0.0, False)
         for _ in range(longest):
             action = self._actions.convert(policy(self._layout.convert(_batched(obs))[0])[None])[0]
             obs, reward, terminated, truncated, _ = self._run("step", partial(self._env.step, action))
-            yield Moment(self._picture(), float(np.reshape(reward, ())), bool(terminated or truncated))
+            yield _Moment(self._picture(), float(np.reshape(reward, ())), bool(terminated or truncated))
             if terminated or truncated:
                 return
 
@@ -240,7 +240,7 @@ def _batched(obs: Any) -> Any:
     return tuple(map(_batched, obs)) if isinstance(obs, tuple) else np.asarray(obs)[None]
 
 
-class ObservationScene:
+class _ObservationScene:
     """One environment as its policy sees it."""
 
     shown = "as the policy sees it"
@@ -258,7 +258,7 @@ class ObservationScene:
             seed=config.seed,
         )
 
-    def play(self, policy: Policy, seed: int, longest: int) -> Iterator[Moment]:
+    def play(self, policy: Policy, seed: int, longest: int) -> Iterator[_Moment]:
         """One episode, or its first `longest` steps."""
         for moment in self._compiled(policy, seed) if self._env.spec.compiled else self._host(policy, seed):
             yield moment
@@ -266,27 +266,27 @@ class ObservationScene:
             if moment.done or longest < 0:
                 return
 
-    def _compiled(self, policy: Policy, seed: int) -> Iterator[Moment]:
+    def _compiled(self, policy: Policy, seed: int) -> Iterator[_Moment]:
         import jax
 
         key, step = jax.random.key(seed), jax.jit(self._env.step)
         state, obs = jax.jit(self._env.reset)(key)
-        yield Moment(picture(np.asarray(obs)), 0.0, False)
+        yield _Moment(_picture(np.asarray(obs)), 0.0, False)
         kind = np.int32 if policy.discrete else np.float32
         for t in range(sys.maxsize):
             state, out = step(jax.random.fold_in(key, t), state, policy(np.asarray(obs)).astype(kind))
             obs = out.obs
             done = bool(out.terminated | out.truncated)
-            yield Moment(picture(np.asarray(out.next_obs)), float(out.reward), done)
+            yield _Moment(_picture(np.asarray(out.next_obs)), float(out.reward), done)
 
-    def _host(self, policy: Policy, seed: int) -> Iterator[Moment]:
+    def _host(self, policy: Policy, seed: int) -> Iterator[_Moment]:
         obs = self._env.reset(seed)
-        yield Moment(picture(obs[0]), 0.0, False)
+        yield _Moment(_picture(obs[0]), 0.0, False)
         while True:
             out = self._env.step(policy(obs))
             obs = out.obs
             done = bool(out.terminated[0] or out.truncated[0])
-            yield Moment(picture(out.next_obs[0]), float(out.reward[0]), done)
+            yield _Moment(_picture(out.next_obs[0]), float(out.reward[0]), done)
 
     def close(self) -> None:
         """Close an environment that holds something open."""
@@ -294,7 +294,7 @@ class ObservationScene:
             self._env.close()
 
 
-def picture(obs: Shaped[np.ndarray, "H W C"]) -> Frame:
+def _picture(obs: Shaped[np.ndarray, "H W C"]) -> Frame:
     """An observation as colours, enlarged by whole factors.
 
     Args:
@@ -390,7 +390,7 @@ class _Window:
     """A window, where there is a display; closing it ends the show."""
 
     def __init__(self) -> None:
-        if not has_display():
+        if not _has_display():
             raise RunError("there is no display for a window; leave out --window and open the .gif")
         self._screen: Any = None
         self.count = 0

@@ -15,7 +15,7 @@ TOLD = ("act", "watch")
 RANK = ("act", "watch", "unknown", "note", "fine", "solved")
 
 
-def figures(runs: list[dict[str, Any]]) -> dict[str, Any]:
+def _figures(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Every figure of a comparison by name."""
     charts = {"learning_curves": curves.overlaid(runs), "updates": curves.updates(runs), "metrics": curves.others(runs)}
     return {name: chart for name, chart in charts.items() if chart is not None}
@@ -23,7 +23,7 @@ def figures(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def compare_page(runs: list[dict[str, Any]]) -> str:
     """Runs as dictionaries: name, config, metrics (rows), findings (dictionaries), summary."""
-    charts, differing = figures(runs), differences(runs)
+    charts, differing = _figures(runs), _differences(runs)
     show = lambda name: [Figure(charts[name])] if name in charts else []
     blocks: list[Block] = [_answer(runs, differing), Contents(), Heading("Every run"), _runs(runs)]
     blocks += [*show("learning_curves"), *_doubts(runs, differing)]
@@ -36,7 +36,7 @@ def compare_page(runs: list[dict[str, Any]]) -> str:
     return page(f"{len(runs)} runs on {environments}", blocks)
 
 
-def differences(runs: list[dict[str, Any]]) -> dict[str, list[Any]]:
+def _differences(runs: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """Fields that are not the same in all runs, and their values by run."""
     names = dict.fromkeys(name for run in runs for name in run["config"])
     values = {name: [run["config"].get(name) for run in runs] for name in names}

@@ -18,20 +18,20 @@ AXES = {"cosine": "mean cosine", "covariance": "correlation"}  # of the two line
 
 def of_frame(frame: pl.DataFrame) -> dict[str, Chart | None]:
     return {
-        "cosine_correlation": cosine_correlation(frame),
-        "covariance_correlation": covariance_correlation(frame),
-        "cosine_distributions": cosine_distributions(frame, SHORT),
-        "cosine_distributions_long": cosine_distributions(frame, LONG) if _reaches(frame, 10) else None,
-        "trajectory_alignment": trajectory_alignment(frame),
-        "batch_alignment": batch_alignment(frame),
-        "replicate_cosines": replicate_cosines(frame),
+        "cosine_correlation": _cosine_correlation(frame),
+        "covariance_correlation": _covariance_correlation(frame),
+        "cosine_distributions": _cosine_distributions(frame, SHORT),
+        "cosine_distributions_long": _cosine_distributions(frame, LONG) if _reaches(frame, 10) else None,
+        "trajectory_alignment": _trajectory_alignment(frame),
+        "batch_alignment": _batch_alignment(frame),
+        "replicate_cosines": _replicate_cosines(frame),
     }
 
 
 # By lag ----------------------------------------------------------------------------------------------------
 
 
-def cosine_correlation(frame: pl.DataFrame) -> Chart | None:
+def _cosine_correlation(frame: pl.DataFrame) -> Chart | None:
     """Mean cosine of centred gradients k steps apart in a trajectory, and of pairs across environments."""
     return _by_lag(
         frame,
@@ -42,7 +42,7 @@ def cosine_correlation(frame: pl.DataFrame) -> Chart | None:
     )
 
 
-def covariance_correlation(frame: pl.DataFrame) -> Chart | None:
+def _covariance_correlation(frame: pl.DataFrame) -> Chart | None:
     """E[(g_i − μ)·(g_j − μ)] / E|g − μ|²: the correlation that enters the variance."""
     return _by_lag(
         frame,
@@ -88,7 +88,7 @@ def _by_lag(frame: pl.DataFrame, name: str, title: str, subtitle: str) -> Chart 
     return themed(paneled(alt.layer(zero, lines, data=data), s.present(data)), title, _with(subtitle, s))
 
 
-def trajectory_alignment(frame: pl.DataFrame) -> Chart | None:
+def _trajectory_alignment(frame: pl.DataFrame) -> Chart | None:
     """cos(g_t, mean of its trajectory) by t, with the middle nine tenths."""
     measurements, note = last_step(measured(frame, "cosine_trajectory_mean"))
     s = named(few(measurements))
@@ -122,7 +122,7 @@ def trajectory_alignment(frame: pl.DataFrame) -> Chart | None:
 # Distributions ---------------------------------------------------------------------------------------------
 
 
-def cosine_distributions(frame: pl.DataFrame, lags: tuple[int, ...]) -> Chart | None:
+def _cosine_distributions(frame: pl.DataFrame, lags: tuple[int, ...]) -> Chart | None:
     """Histograms of cosines within trajectories at some lags, over the histogram across environments."""
     measurements, note = last_step(measured(frame, "cosine_within_value", "cosine_across_value"))
     s = named(few(measurements, 3))
@@ -151,7 +151,7 @@ def cosine_distributions(frame: pl.DataFrame, lags: tuple[int, ...]) -> Chart | 
     )
 
 
-def batch_alignment(frame: pl.DataFrame) -> Chart | None:
+def _batch_alignment(frame: pl.DataFrame) -> Chart | None:
     """Distribution of cos(g_i, batch mean), one panel for each probe."""
     measurements, note = last_step(measured(frame, "cosine_batch_mean_value"))
     s = named(few(measurements))
@@ -204,7 +204,7 @@ def _density() -> dict:
 # Batches ---------------------------------------------------------------------------------------------------
 
 
-def replicate_cosines(frame: pl.DataFrame) -> Chart | None:
+def _replicate_cosines(frame: pl.DataFrame) -> Chart | None:
     """Cosines between the mean gradients of independent batches from the same policy."""
     measurements, note = last_step(measured(frame, "replicate_cosine"))
     s = named(few(measurements))

@@ -42,7 +42,7 @@ def print_findings(findings: list[Any], title: str) -> None:
 
 
 def _text(finding: Any) -> Text:
-    line = spark(finding.series)
+    line = _spark(finding.series)
     parts: list[str | tuple[str, str]] = [finding.seen, *([(f"  {line}", "cyan")] if line else [])]
     if todo := to_do(finding.as_dict()):
         source = f" ({SOURCES[finding.source]})" if SOURCES[finding.source] else ""
@@ -58,7 +58,7 @@ def to_do(finding: dict[str, Any]) -> str:
     return "; ".join(todo)
 
 
-def spark(values: tuple[float, ...], width: int = 24) -> str:
+def _spark(values: tuple[float, ...], width: int = 24) -> str:
     """A series as one line of bars, from its lowest to its highest value; nothing for a constant or a short one."""
     if len(values) < 4:
         return ""
@@ -78,7 +78,7 @@ def findings_rows(findings: list[dict[str, Any]]) -> list[list[str]]:
     """Findings as rows under COLUMNS; a `series` becomes a line of bars, a source stands below its advice."""
     rows = []
     for finding in findings:
-        line = spark(tuple(finding.get("series", ())))
+        line = _spark(tuple(finding.get("series", ())))
         todo, source = to_do(finding), SOURCES[finding["source"]]
         statement = f"{finding['seen']}\n{line}" if line else finding["seen"]
         rows.append([finding["verdict"], finding["check"], statement, f"{todo}\n{source}" if todo and source else todo])

@@ -13,9 +13,9 @@ INK, SOFT = "currentColor", "var(--soft, #5b6470)"  # the page's own, in either 
 ROWS, CELLS = 6, 24  # the most that are drawn; more are hinted at
 
 
-def of_config(config: Any) -> str:
+def _of_config(config: Any) -> str:
     """The drawing of a configuration (any object with the derived quantities of Config)."""
-    return flow(
+    return _flow(
         config.num_envs,
         config.num_steps,
         config.minibatches,
@@ -29,10 +29,10 @@ def of_config(config: Any) -> str:
 def of_result(result: dict[str, Any]) -> str:
     """The drawing of a split's recommended row, from its plain configuration."""
     num_envs, num_steps = (int(part) for part in result["recommended"].split("x"))
-    return of_config(from_dict(result["config"] | {"num_envs": num_envs, "num_steps": num_steps}))
+    return _of_config(from_dict(result["config"] | {"num_envs": num_envs, "num_steps": num_steps}))
 
 
-def flow(
+def _flow(
     num_envs: int,
     num_steps: int,
     minibatches: int,

@@ -34,14 +34,14 @@ ZERO = alt.Chart().mark_rule(color="#9aa3ad", strokeWidth=1)
 def of_frame(frame: pl.DataFrame) -> dict[str, Chart]:
     """Every figure the table has measurements for."""
     charts = {
-        "variance": variance(frame),
-        "bias_variance": bias_variance(frame),
-        "lag_covariance": lag_covariance(frame),
+        "variance": _variance(frame),
+        "bias_variance": _bias_variance(frame),
+        "lag_covariance": _lag_covariance(frame),
         **cosine_figures.of_frame(frame),
-        "noise_scale": noise_scale(frame),
-        "noise_scale_environments": noise_scale_environments(frame),
-        "minibatch_drift": minibatch_drift(frame),
-        "clip_bias": clip_bias(frame),
+        "noise_scale": _noise_scale(frame),
+        "noise_scale_environments": _noise_scale_environments(frame),
+        "minibatch_drift": _minibatch_drift(frame),
+        "clip_bias": _clip_bias(frame),
     }
     return {name: chart for name, chart in charts.items() if chart is not None}
 
@@ -49,9 +49,9 @@ def of_frame(frame: pl.DataFrame) -> dict[str, Chart]:
 # Variance and bias -----------------------------------------------------------------------------------------
 
 
-def variance(frame: pl.DataFrame) -> Chart | None:
+def _variance(frame: pl.DataFrame) -> Chart | None:
     """Var(G_B) as individual plus covariance, with the interval of their sum."""
-    return stacked_terms(
+    return _stacked_terms(
         named(frame),
         labels("individual", "covariance"),
         "variance",
@@ -61,9 +61,9 @@ def variance(frame: pl.DataFrame) -> Chart | None:
     )
 
 
-def bias_variance(frame: pl.DataFrame) -> Chart | None:
+def _bias_variance(frame: pl.DataFrame) -> Chart | None:
     """MSE = variance + |bias|², with the interval of the sum."""
-    return stacked_terms(
+    return _stacked_terms(
         named(frame),
         labels("variance", "bias_sq"),
         "mse",
@@ -72,7 +72,7 @@ def bias_variance(frame: pl.DataFrame) -> Chart | None:
     )
 
 
-def stacked_terms(s: Series, parts: dict[str, str], total: str, title: str, subtitle: str) -> Chart | None:
+def _stacked_terms(s: Series, parts: dict[str, str], total: str, title: str, subtitle: str) -> Chart | None:
     """Stacked bars of some quantities, one row for each series, and the total as a point with its interval."""
     terms = s.pick(*parts).with_columns(pl.col("quantity").replace(parts).alias("part"))
     if terms["part"].n_unique() < len(parts):
@@ -127,7 +127,7 @@ def stacked_layers(data: pl.DataFrame, parts: list[str], rows: list[str], row_ti
     return alt.layer(bars, zero, rule, dot, data=data)
 
 
-def lag_covariance(frame: pl.DataFrame) -> Chart | None:
+def _lag_covariance(frame: pl.DataFrame) -> Chart | None:
     """C_k, the covariance of gradients k steps apart, up to half of T."""
     s = named(few(measured(frame, "lag_covariance")))
     covariances = s.pick("lag_covariance")
@@ -154,7 +154,7 @@ def lag_covariance(frame: pl.DataFrame) -> Chart | None:
 # Noise scales ----------------------------------------------------------------------------------------------
 
 
-def noise_scale(frame: pl.DataFrame) -> Chart | None:
+def _noise_scale(frame: pl.DataFrame) -> Chart | None:
     """Batch sizes, in samples, at which noise equals signal, beside the batch that was measured."""
     kinds = {"noise_scale": "as if independent", "noise_scale_trajectory": "as correlated"}
     batch = (pl.col("num_envs") * pl.col("num_steps")).cast(pl.Float64)
@@ -168,7 +168,7 @@ def noise_scale(frame: pl.DataFrame) -> Chart | None:
     )
 
 
-def noise_scale_environments(frame: pl.DataFrame) -> Chart | None:
+def _noise_scale_environments(frame: pl.DataFrame) -> Chart | None:
     """The number of environments, at the measured T, at which noise equals signal."""
     return _scales(
         named(frame),
@@ -221,7 +221,7 @@ def _scales(s: Series, kinds: dict[str, str], size: pl.Expr, title: str, subtitl
 # Minibatches -----------------------------------------------------------------------------------------------
 
 
-def minibatch_drift(frame: pl.DataFrame) -> Chart | None:
+def _minibatch_drift(frame: pl.DataFrame) -> Chart | None:
     """Cosine of each minibatch gradient with the batch gradient of the start, over the updates of one iteration."""
     return _updates(
         frame,
@@ -231,7 +231,7 @@ def minibatch_drift(frame: pl.DataFrame) -> Chart | None:
     )
 
 
-def clip_bias(frame: pl.DataFrame) -> Chart | None:
+def _clip_bias(frame: pl.DataFrame) -> Chart | None:
     """|clipped − importance-weighted| over |importance-weighted|, over the updates of one iteration."""
     return _updates(
         frame,

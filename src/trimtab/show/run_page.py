@@ -47,7 +47,7 @@ def doctor_page(run: dict[str, Any], symptoms: list[dict[str, Any]]) -> str:
     show = lambda name, note="": [Figure(charts[name], note)] if name in charts else []
     blocks: list[Block] = [_diagnosis(run), Contents(), *_told(run, "Findings"), Heading("Learning")]
     blocks += [*show("returns", _staircase(run)), *show("updates"), *_quiet(run)]
-    blocks += [Folded("Cheat sheet", [cheatsheet_table(symptoms)], "symptom, where to look, what to try")]
+    blocks += [Folded("Cheat sheet", [_cheatsheet_table(symptoms)], "symptom, where to look, what to try")]
     return page(f"{_title(run)}: what its records say", [*blocks, *_configuration(run), _next(run)])
 
 
@@ -55,11 +55,11 @@ def cheatsheet_page(symptoms: list[dict[str, Any]]) -> str:
     """The page of `trimtab doctor --cheatsheet`."""
     sentence = "Find the symptom, look where it says, try one thing at a time."
     return page(
-        "Triage", [Decision(sentence), cheatsheet_table(symptoms), Next("trimtab doctor RUN", "Let it look for you.")]
+        "Triage", [Decision(sentence), _cheatsheet_table(symptoms), Next("trimtab doctor RUN", "Let it look for you.")]
     )
 
 
-def cheatsheet_table(symptoms: list[dict[str, Any]]) -> Table:
+def _cheatsheet_table(symptoms: list[dict[str, Any]]) -> Table:
     rows = [
         [s["name"], *("\n".join(f"• {item}" for item in s[k]) for k in ("look", "tries")), ", ".join(s["checks"])]
         for s in symptoms
@@ -68,7 +68,7 @@ def cheatsheet_table(symptoms: list[dict[str, Any]]) -> Table:
     return Table(columns, rows, words=(0, 1, 2, 3), stacked=True)
 
 
-def findings_table(findings: list[dict[str, Any]], verdicts: tuple[str, ...]) -> Block:
+def _findings_table(findings: list[dict[str, Any]], verdicts: tuple[str, ...]) -> Block:
     rows = findings_rows([f for f in findings if f["verdict"] in verdicts])
     if not rows:
         return Paragraph("Nothing.")
@@ -115,12 +115,12 @@ def _told(run: dict[str, Any], title: str) -> list[Block]:
     """What there is to do; of a solved run nothing, and the answer has said so."""
     if _solved(run) and not any(f["verdict"] in TOLD for f in run["findings"]):
         return []
-    return [Heading(title), findings_table(run["findings"], TOLD)]
+    return [Heading(title), _findings_table(run["findings"], TOLD)]
 
 
 def _quiet(run: dict[str, Any]) -> list[Block]:
     count = sum(f["verdict"] in QUIET for f in run["findings"])
-    table = findings_table(run["findings"], QUIET)
+    table = _findings_table(run["findings"], QUIET)
     return [Folded("Nothing to do about", [table], f"{count} rules, and what each saw")] if count else []
 
 

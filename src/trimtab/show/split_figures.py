@@ -33,7 +33,7 @@ NAMES = ("split_error", "learning_curves", "split_stages", "speed", "predicted")
 
 def figures(result: dict[str, Any]) -> dict[str, Chart]:
     """The figures that compare splits, those there are data for."""
-    charts = dict(zip(NAMES, (error(result), curves(result), stages(result), speed(result), predicted(result))))
+    charts = dict(zip(NAMES, (_error(result), _curves(result), _stages(result), _speed(result), _predicted(result))))
     return {name: chart for name, chart in charts.items() if chart is not None}
 
 
@@ -46,7 +46,7 @@ def label(row: dict[str, Any]) -> str:
     return split_text(row["num_envs"], row["num_steps"])
 
 
-def shared_grad_sq(rows: list[dict[str, Any]]) -> float | None:
+def _shared_grad_sq(rows: list[dict[str, Any]]) -> float | None:
     """|G|² that errors are relative to: MSE over relative MSE, the same for all splits."""
     for row in rows:
         whole, relative = row["mse"].get("value"), row["mse_relative"].get("value")
@@ -55,9 +55,9 @@ def shared_grad_sq(rows: list[dict[str, Any]]) -> float | None:
     return None
 
 
-def error(result: dict[str, Any]) -> Chart | None:
+def _error(result: dict[str, Any]) -> Chart | None:
     """Individual, covariance and squared bias of each split, relative to |G|² where that is known."""
-    rows, unit = result["rows"], shared_grad_sq(result["rows"])
+    rows, unit = result["rows"], _shared_grad_sq(result["rows"])
     resolved = [row for row in rows if row["variance"].get("resolved")]
     data = []
     for row in resolved:
@@ -83,7 +83,7 @@ def error(result: dict[str, Any]) -> Chart | None:
     )
 
 
-def stages(result: dict[str, Any]) -> Chart | None:
+def _stages(result: dict[str, Any]) -> Chart | None:
     """The same terms early, in the middle and late, each stage relative to its own largest error."""
     data, panels = [], []
     for stage in result.get("stages") or ():
@@ -125,7 +125,7 @@ def _scaled(row: dict[str, Any], name: str, part: str, unit: float) -> dict[str,
     return {"series": label(row), "panel": "", "part": part, **scaled}
 
 
-def curves(result: dict[str, Any]) -> Chart | None:
+def _curves(result: dict[str, Any]) -> Chart | None:
     """Learning curves, one line for each split."""
     frame = result["curves"].drop_nulls("return").filter(pl.col("return").is_finite())
     if frame.is_empty():
@@ -142,7 +142,7 @@ def curves(result: dict[str, Any]) -> Chart | None:
     )
 
 
-def speed(result: dict[str, Any]) -> Chart | None:
+def _speed(result: dict[str, Any]) -> Chart | None:
     """Environment steps per second against N."""
     speeds = [(r, fps(r).as_dict()) for r in result["rows"] if r["fps"].get("value")]
     if not speeds:
@@ -173,7 +173,7 @@ def speed(result: dict[str, Any]) -> Chart | None:
     return themed(layers, "How fast each split runs", f"Training speed at the same batch{spread}.")
 
 
-def predicted(result: dict[str, Any]) -> Chart | None:
+def _predicted(result: dict[str, Any]) -> Chart | None:
     """Variances at splits that were not measured, among those that were."""
     if not result["predicted"]:
         return None

@@ -7,7 +7,7 @@ import polars as pl
 FLAT = 1 / 3  # share of a curve's points that repeat the one before, from which it is a staircase
 
 
-def steps_of(curve: pl.DataFrame) -> int | None:
+def _steps_of(curve: pl.DataFrame) -> int | None:
     """Environment steps from one change of a curve (step, return, one seed) to the next; None if it is no staircase."""
     curve = curve.sort("step")
     if "ended" in curve.columns:
@@ -41,7 +41,7 @@ def staircase_note(curves: pl.DataFrame, num_envs: dict[str, int]) -> str:
     """Words for the staircases among some curves (series, seed, step, return); `num_envs` by series."""
     staircases = {}
     for (series,), own in curves.group_by("series", maintain_order=True):
-        widths = [w for _, one in own.group_by("seed") if (w := steps_of(one))]
+        widths = [w for _, one in own.group_by("seed") if (w := _steps_of(one))]
         if widths:
             staircases[series] = max(widths)
     if not staircases:

@@ -56,7 +56,7 @@ def study_page(
         ["size", f"{answer['size']}, {answer['jobs']} jobs, {answer['steps']:,} environment steps"],
         ["time", time_taken(seconds)],
         ["machine", f"{machine['processor']}, {machine['cores']} cores, {machine['platform']}"],
-        *configurations(configs),
+        *_configurations(configs),
     ]
     origin = [Paragraph(answer["command"], "code"), Table(["", ""], rows, words=(0, 1))]
     blocks += [Folded("How this was made", origin, "command, configurations, machine"), _next(answer)]
@@ -93,7 +93,7 @@ def _files(tables: list[str], figures: list[str]) -> list[Block]:
     return [Paragraph("In the directory of the study, beside this page.", "soft"), Files(items)]
 
 
-def configurations(configs: list[dict[str, Any]]) -> list[list[str]]:
+def _configurations(configs: list[dict[str, Any]]) -> list[list[str]]:
     """Rows of a table: the fields that all runs share and that are not the default, and those that vary."""
     if not configs:
         return []

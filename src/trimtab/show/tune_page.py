@@ -64,7 +64,7 @@ def changed(changes: dict[str, Any]) -> str:
     return ", ".join(f"{name} {plain(value)}" for name, value in changes.items()) or "the start"
 
 
-def sweeps_chart(result: dict[str, Any]):
+def _sweeps_chart(result: dict[str, Any]):
     """Area under the learning curve by value, a panel for each field; every dot is a seed."""
     import altair as alt
 
@@ -102,7 +102,7 @@ def sweeps_chart(result: dict[str, Any]):
     return style.themed(chart, title, subtitle)
 
 
-def figures(result: dict[str, Any], curves: pl.DataFrame) -> dict[str, Any]:
+def _figures(result: dict[str, Any], curves: pl.DataFrame) -> dict[str, Any]:
     from trimtab.show import style
 
     seeds = curves["seed"].n_unique()
@@ -112,7 +112,7 @@ def figures(result: dict[str, Any], curves: pl.DataFrame) -> dict[str, Any]:
         f"Mean over {seeds} seeds; bands from the lowest to the highest.",
         ["start", "found"],
     )
-    charts = {"learning_curves": learning, "sweeps": sweeps_chart(result)}
+    charts = {"learning_curves": learning, "sweeps": _sweeps_chart(result)}
     return {name: chart for name, chart in charts.items() if chart is not None}
 
 
@@ -121,8 +121,8 @@ def write_page(result: dict[str, Any], curves: pl.DataFrame, manifest: dict[str,
     from trimtab.show import page_files, style
 
     with style.drawing():
-        charts = figures(result, curves)
-    page_files.write_page(out / "page.html", tune_page(result, charts, manifest), charts)
+        charts = _figures(result, curves)
+    page_files.write_page(out / "page.html", _tune_page(result, charts, manifest), charts)
 
 
 def _next(result: dict[str, Any]) -> tuple[str, str]:
@@ -139,7 +139,7 @@ def _next(result: dict[str, Any]) -> tuple[str, str]:
     return f"{command} --final-seeds {seeds} --store {store}", why
 
 
-def tune_page(result: dict[str, Any], charts: dict[str, Any], manifest: dict[str, Any]) -> str:
+def _tune_page(result: dict[str, Any], charts: dict[str, Any], manifest: dict[str, Any]) -> str:
     """The page of `trimtab tune`: did it help, by how much, what was changed."""
     from trimtab.show.blocks import Bullets, Contents, Decision, Figure, Folded, Heading, Next, Paragraph, Table
     from trimtab.show.html_page import page

@@ -86,16 +86,16 @@ def claim_block(verdict: Verdict, link: tuple[str, str] | None = None) -> Claim:
     claim, differs = verdict["claim"], verdict.get("differs", "")
     return Claim(
         claim["id"], claim["text"], claim["where"], word(verdict), effect(verdict), verdict["needed"], differs,
-        details(verdict), link,
+        _details(verdict), link,
     )  # fmt: skip
 
 
-def details(verdict: Verdict) -> list[Block]:
+def _details(verdict: Verdict) -> list[Block]:
     rule = Paragraph(f"Rule: {sentence(verdict['claim']['rule'])}", "soft")
-    return [Paragraph(verdict["sentence"]), rule, evidence(verdict)]
+    return [Paragraph(verdict["sentence"]), rule, _evidence(verdict)]
 
 
-def evidence(verdict: Verdict) -> Table:
+def _evidence(verdict: Verdict) -> Table:
     """Every effect with its interval."""
     rows = [
         [item["environment"], str(Estimate.from_dict(item["effect"])), str(item["seeds"])]

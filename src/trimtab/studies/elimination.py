@@ -84,7 +84,7 @@ def _learned_less(left: list[Row], rows: list[Row], looks: int) -> dict[str, str
     level = ERRS / max(1, len(trained) * (len(trained) - 1)) / looks
     out = {}
     for row in (r for r in left if r in trained):
-        gaps = [(least_gap(other["areas"], row["areas"], level), other) for other in trained if other is not row]
+        gaps = [(_least_gap(other["areas"], row["areas"], level), other) for other in trained if other is not row]
         gap, better = max(gaps, key=lambda g: g[0], default=(-math.inf, row))
         if gap > 0:
             means = [float(np.mean(r["areas"])) for r in (row, better)]
@@ -95,7 +95,7 @@ def _learned_less(left: list[Row], rows: list[Row], looks: int) -> dict[str, str
     return out
 
 
-def least_gap(x: list[float], y: list[float], level: float) -> float:
+def _least_gap(x: list[float], y: list[float], level: float) -> float:
     """Lower end of Welch's one-sided interval of mean(x) − mean(y) at a level."""
     return stats.contrast([x, y], [1.0, -1.0], confidence=1 - 2 * level).lo
 
@@ -198,7 +198,7 @@ def say_stage(rows: list[Row]) -> str:
     nonzero = share["resolved"] and share["lo"] is not None and (share["lo"] > 0 or share["hi"] < 0)
     covariance = f"covariance is {share['value']:.0%} of the variance" if nonzero else "covariance is not told from 0"
     samples = f", {ess['value']:,.0f} samples are effective" if ess["resolved"] else ""
-    best = least_error(rows)
+    best = _least_error(rows)
     error = f"the least error is that of {' or '.join(best)}" if best else "no split's error is resolved"
     error = "no split's error is told from another's" if len(best) == len(rows) > 1 else error
     return f"at {name_of(longest)} {covariance}{samples}; {error}"
@@ -206,7 +206,7 @@ def say_stage(rows: list[Row]) -> str:
 
 def stage_sentence(stages: list[dict[str, Any]]) -> str:
     """Whether another split would be better early than late."""
-    resolved_stages = [(stage["stage"], names) for stage in stages if (names := least_error(stage["rows"]))]
+    resolved_stages = [(stage["stage"], names) for stage in stages if (names := _least_error(stage["rows"]))]
     if len(resolved_stages) < 2:
         return "Whether another split would be better early or late is not resolved."
     shared = [name for name in resolved_stages[0][1] if all(name in names for _, names in resolved_stages)]
@@ -223,7 +223,7 @@ def stage_sentence(stages: list[dict[str, Any]]) -> str:
     return f"Another split has the least error at another stage of training: {by_stage}."
 
 
-def least_error(rows: list[Row]) -> list[str]:
+def _least_error(rows: list[Row]) -> list[str]:
     """The splits whose mean squared error is the lowest, or not told apart from the lowest."""
     resolved = [r for r in rows if r["mse"]["resolved"]]
     if not resolved:

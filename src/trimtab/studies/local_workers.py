@@ -36,7 +36,7 @@ class Local:
 
     def __init__(self, workers: int | None = None):
         self.workers = workers or cores()
-        self._workers: list[Worker] = []
+        self._workers: list[_Worker] = []
 
     def run(self, jobs: Iterable[Job], store: Store, tick: Tick = lambda job, steps: None) -> Iterator[Outcome]:
         queue, tries = Queue(jobs), dict[str, int]()
@@ -72,10 +72,10 @@ class Local:
             self.close()
             raise
 
-    def _busy(self) -> list[Worker]:
+    def _busy(self) -> list[_Worker]:
         return [worker for worker in self._workers if worker.job is not None]
 
-    def _idle(self, job: Job, share: int) -> Worker:
+    def _idle(self, job: Job, share: int) -> _Worker:
         """A worker with the threads and devices of a job, which JAX starts with; one with others makes room for it.
 
         `share` are the threads of a job that takes all it can get.
@@ -87,11 +87,11 @@ class Local:
             if len(self._workers) >= self.workers:
                 idle[0].end()
                 self._workers.remove(idle[0])
-            choice = Worker(threads, job.devices)
+            choice = _Worker(threads, job.devices)
             self._workers.append(choice)
         return choice
 
-    def _speaking(self) -> list[Worker]:
+    def _speaking(self) -> list[_Worker]:
         """The busy workers that have said something, or died; waits for one."""
         busy = self._busy()
         ready = [worker for worker in busy if worker.has_line()]
@@ -110,7 +110,7 @@ class Local:
         self._workers = []
 
 
-class Worker:
+class _Worker:
     """One worker process and the job it has."""
 
     def __init__(self, threads: int, devices: int = 1):
@@ -176,7 +176,7 @@ class Worker:
 # The worker process ------------------------------------------------------------------------------------------------
 
 
-def main() -> None:
+def _main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever jobs print is not an answer
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's interrupt is for who started this
@@ -203,4 +203,4 @@ def _listen(requests: queue.SimpleQueue[str]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    _main()

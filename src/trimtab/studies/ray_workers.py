@@ -30,7 +30,7 @@ from trimtab.training.run_dir import RunDir
 LOOK = 0.5  # seconds between two looks at how far jobs are
 
 
-def pack(place: Path) -> bytes:
+def _pack(place: Path) -> bytes:
     """A job's directory as one archive; locks stay behind."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz", compresslevel=1) as archive:
@@ -38,7 +38,7 @@ def pack(place: Path) -> bytes:
     return data.getvalue()
 
 
-def unpack(data: bytes, place: Path) -> None:
+def _unpack(data: bytes, place: Path) -> None:
     """An archive as a job's directory: whole, or not there."""
     place.parent.mkdir(parents=True, exist_ok=True)
     temporary = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}.tmp")
@@ -48,7 +48,7 @@ def unpack(data: bytes, place: Path) -> None:
     os.replace(temporary, place)
 
 
-class Actor:
+class _Actor:
     """What lives on a node: a workshop, its scratch directory, and how far its job is."""
 
     def __init__(self, study: str):
@@ -65,9 +65,9 @@ class Actor:
             for need in job.needs:
                 with self._store.doing(need):  # actors of one node share the directory
                     if self._store.outcome(need) is None:
-                        unpack(ray.get(inputs[need.identity]), self._store.place(need))
+                        _unpack(ray.get(inputs[need.identity]), self._store.place(need))
             outcome = self._runner.do(job, self._store, self._tick)
-            return {"archive": pack(outcome.path)}
+            return {"archive": _pack(outcome.path)}
         except Exception as error:
             return {"error": error_summary(error)}
 
@@ -141,7 +141,7 @@ class OnRay:
             return Outcome(job, store.place(job), {}, error=answer["error"])
         with store.doing(job):  # another study may share the store
             if store.outcome(job) is None:
-                unpack(answer["archive"], store.place(job))
+                _unpack(answer["archive"], store.place(job))
                 if RunDir.began(store.place(job)):
                     RunDir(store.place(job)).enlist()
         outcome = store.outcome(job)
@@ -165,7 +165,7 @@ class OnRay:
                 del self._actors[actor]
         # Two threads: one does the job, one says how far it is.
         share = min(devices, self._room())  # one that asks for more than there is would wait without end
-        new_actor: Any = self._ray.remote(Actor).options(num_cpus=share, max_concurrency=2).remote(self._study)
+        new_actor: Any = self._ray.remote(_Actor).options(num_cpus=share, max_concurrency=2).remote(self._study)
         self._actors[new_actor], self._devices[new_actor] = new_actor.steps.remote(), devices
         return new_actor
 
@@ -194,7 +194,7 @@ class OnRay:
     def _inputs(self, job: Job, store: Store) -> dict[str, Any]:
         for need in job.needs:
             if need.identity not in self._sent:
-                self._sent[need.identity] = self._ray.put(pack(store.place(need)))
+                self._sent[need.identity] = self._ray.put(_pack(store.place(need)))
         return {need.identity: self._sent[need.identity] for need in job.needs}
 
     def _look(self, under_way: dict[Any, tuple[Any, Job]], tick: Tick) -> None:

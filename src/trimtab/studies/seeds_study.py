@@ -52,11 +52,11 @@ class Seeds(Study):
             outcomes.of(jobs[0])  # raises, with why
         failed = [f"{job}: {e}" for job in jobs if (e := outcomes[job.identity].error)]
         summaries = [o.result | {"run": str(o.path)} for o in finished]
-        together = sum(s["total_timesteps"] for s in summaries) / union([s["interval"] for s in summaries])
+        together = sum(s["total_timesteps"] for s in summaries) / _union([s["interval"] for s in summaries])
         return Answer(runs=[s | {"aggregate_fps": round(together, 1)} for s in summaries], failed=failed)
 
 
-def union(intervals: list[list[float]]) -> float:
+def _union(intervals: list[list[float]]) -> float:
     """Length of the union of time intervals."""
     total, reached = 0.0, float("-inf")
     for begin, end in sorted(intervals):

@@ -84,7 +84,7 @@ def longest(batch: int, splits: str | None) -> tuple[int, int]:
     """The split with the longest rows, which a configuration must fit first."""
     if batch < 4:
         raise ConfigError("batch", batch, "is too small to split; nearest: 4")
-    return (parse_splits(splits, batch) if splits else default_splits(batch, quick=False))[0]
+    return (_parse_splits(splits, batch) if splits else default_splits(batch, quick=False))[0]
 
 
 def shortened(config: Config, batch: int, quick: bool) -> Config:
@@ -101,7 +101,7 @@ def refuse_other_fields(config: Config, path: str, fields: dict[str, Any]) -> No
             raise ConfigError(name, value, f"the run {path} has {own}; leave it out, or leave out the run")
 
 
-def check_split(options: SplitOptions) -> None:
+def _check_split(options: SplitOptions) -> None:
     """Refuse efforts that mean nothing."""
     for name, least in (("seeds", 0), ("points", 1), ("replicates", 2)):
         if getattr(options, name) < least:
@@ -114,7 +114,7 @@ def check_split(options: SplitOptions) -> None:
         raise ConfigError("max_seeds", options.max_seeds, f"must be at least seeds; nearest: {options.seeds}")
 
 
-def parse_splits(text: str, batch: int) -> list[tuple[int, int]]:
+def _parse_splits(text: str, batch: int) -> list[tuple[int, int]]:
     """4x256,16x64 as pairs; each must multiply to the batch."""
     pairs = []
     for word in text.replace(" ", "").split(","):
@@ -153,7 +153,7 @@ class Split(Study):
     command: str = ""
 
     def __post_init__(self) -> None:
-        check_split(self.options)
+        _check_split(self.options)
         _ = self._steps_probed  # refuses a run that has nothing to probe
 
     @property
@@ -179,7 +179,9 @@ class Split(Study):
     @cached_property
     def splits(self) -> list[tuple[int, int]]:
         options = self.options
-        return parse_splits(options.splits, self.batch) if options.splits else default_splits(self.batch, options.quick)
+        return (
+            _parse_splits(options.splits, self.batch) if options.splits else default_splits(self.batch, options.quick)
+        )
 
     def trained(self, split: tuple[int, int], seed: int) -> Train:
         """One split from scratch; `seed` counts from the configuration's."""
@@ -311,10 +313,10 @@ class Split(Study):
             "areas": areas,
             "speeds": speeds,
             "stages": [{name: probe[name] for name in ESTIMATES} for probe in probes],
-            "fps": over_seeds(speeds),
-            "auc": over_seeds(areas),
-            "final_return": over_seeds(finals),
-            "improved": any(improved(o.path) for o in runs),
+            "fps": _over_seeds(speeds),
+            "auc": _over_seeds(areas),
+            "final_return": _over_seeds(finals),
+            "improved": any(_improved(o.path) for o in runs),
             "seeds": len(runs),
             "failed": seeds - len(runs),
             "asked": seeds,
@@ -409,13 +411,13 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def improved(path: Path) -> bool:
+def _improved(path: Path) -> bool:
     """Whether the last quarter of a run's episodes returned more than the first, by three standard errors."""
     change = return_rise(RunDir.open(path).episodes()["return"].to_numpy())
     return change is not None and change.lo > 0
 
 
-def over_seeds(values: list[float]) -> dict[str, Any]:
+def _over_seeds(values: list[float]) -> dict[str, Any]:
     """Mean over seeds with its 95% interval; not resolved below two seeds."""
     if len(values) < 2:
         return NONE | ({"value": values[0]} if values else {})

@@ -153,8 +153,8 @@ def resume_study(study: Study, out: Path, where: ExecutionOptions, store: str | 
 
 def _execute(study: Study, out: Path, doer: Executor, store: str | None, quiet: bool) -> Answer:
     try:
-        with ending_on_request(), _timed(out) as times:
-            answer, outcomes = drive(study, out, doer, Store(Path(store) if store else out / "store"), quiet)
+        with _ending_on_request(), _timed(out) as times:
+            answer, outcomes = _drive(study, out, doer, Store(Path(store) if store else out / "store"), quiet)
             times["work"] = sum(outcome.seconds for outcome in outcomes.values())
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"`trimtab resume {out}` does what is left") from None
@@ -188,7 +188,7 @@ def time_of(out: Path) -> dict[str, float]:
 
 
 @contextmanager
-def ending_on_request() -> Iterator[None]:
+def _ending_on_request() -> Iterator[None]:
     """SIGTERM ends this process as an exception does, so that it takes what it started with it."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -200,7 +200,7 @@ def ending_on_request() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def drive(study: Study, out: Path, doer: Executor, store: Store, quiet: bool = True) -> tuple[Answer, Outcomes]:
+def _drive(study: Study, out: Path, doer: Executor, store: Store, quiet: bool = True) -> tuple[Answer, Outcomes]:
     """A study's answer, by doing its rounds with `doer`; finished jobs come from and go to `store`."""
     outcomes, work = Outcomes(), study.work(out)
     with _Display(study, quiet) as display:

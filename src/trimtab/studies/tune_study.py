@@ -99,7 +99,7 @@ class TuneOptions:
 
 
 @dataclass
-class Trial:
+class _Trial:
     """One configuration and what it learned: the area under the learning curve and the speed on every seed."""
 
     number: int
@@ -115,22 +115,22 @@ class Trial:
         return float(np.mean(self.areas)) if self.areas else -np.inf
 
 
-class Trials(list[Trial]):
+class _Trials(list[_Trial]):
     """Trials in the order they were met, each set of changes once."""
 
-    def of(self, changes: dict[str, Any]) -> Trial:
+    def of(self, changes: dict[str, Any]) -> _Trial:
         trial = next((t for t in self if t.changes == changes), None)
         if trial is None:
-            trial = Trial(len(self), changes)
+            trial = _Trial(len(self), changes)
             self.append(trial)
         return trial
 
-    def best(self, count: int) -> list[Trial]:
+    def best(self, count: int) -> list[_Trial]:
         """The best few but the start."""
         return sorted((t for t in self[1:] if not t.failed), key=lambda t: -t.area)[:count]
 
 
-class Sweep(NamedTuple):
+class _Sweep(NamedTuple):
     """One field, and the values of it that are tried from a configuration on."""
 
     phase: str
@@ -138,15 +138,15 @@ class Sweep(NamedTuple):
     values: Values
 
 
-def sweeps_of(options: TuneOptions, start: Config) -> list[Sweep]:
+def _sweeps_of(options: TuneOptions, start: Config) -> list[_Sweep]:
     """The sweeps asked for; refuses efforts that mean nothing and values that the start cannot take."""
     for name, least in (("seeds", 1), ("final_seeds", 2), ("final_timesteps", 1), ("finalists", 1)):
         value = getattr(options, name)
         if value is not None and value < least:
             raise ConfigError(name, value, f"must be at least {least}; nearest: {least}")
-    every = [Sweep(phase, name, values) for phase, fields in PHASES.items() for name, values in fields.items()]
+    every = [_Sweep(phase, name, values) for phase, fields in PHASES.items() for name, values in fields.items()]
     phases = options.phases if options.phases is not None else "" if options.sweep else ",".join(PHASES)
-    sweeps: dict[str, Sweep] = {}
+    sweeps: dict[str, _Sweep] = {}
     for word in [word for word in phases.replace(" ", "").split(",") if word]:
         chosen = [sweep for sweep in every if word in (sweep.phase, sweep.name)]
         if not chosen:
@@ -160,7 +160,7 @@ def sweeps_of(options: TuneOptions, start: Config) -> list[Sweep]:
     return list(sweeps.values())
 
 
-def _own(sweep: dict[str, Any], start: Config) -> Iterator[Sweep]:
+def _own(sweep: dict[str, Any], start: Config) -> Iterator[_Sweep]:
     """The sweeps of values that were asked for."""
     if not isinstance(sweep, dict):
         raise ConfigError("sweep", sweep, "must be a mapping of fields to values, as {gae_lambda: [0.9, 0.98]}")
@@ -170,7 +170,7 @@ def _own(sweep: dict[str, Any], start: Config) -> Iterator[Sweep]:
         if not isinstance(values, list | tuple) or not values:
             raise ConfigError("sweep", {name: values}, "must give each field a list of values, as [0.9, 0.98]")
         own = tuple(getattr(configuration.from_dict({name: value}, start), name) for value in values)
-        yield Sweep(OWN, name, partial(_beside, own, name))
+        yield _Sweep(OWN, name, partial(_beside, own, name))
 
 
 def _beside(own: tuple[Any, ...], name: str, config: Config) -> tuple[Any, ...]:
@@ -194,7 +194,7 @@ class Tune(Study):
     own_steps: int = 0  # of the configuration by itself, where trials are shorter
 
     def __post_init__(self) -> None:
-        sweeps_of(self.options, self.start)
+        _sweeps_of(self.options, self.start)
         steps, batch = self.options.final_timesteps, self.start.batch
         if steps is not None and steps < batch:
             raise ConfigError("final_timesteps", steps, f"is less than one batch; nearest: {batch}")
@@ -215,7 +215,9 @@ class Tune(Study):
     def refuse(self) -> None:
         refuse_of_this_program(self.start.env_id)
         choose(self.start.env_id, self.start.backend)
-        if all({getattr(self.start, s.name)} >= set(s.values(self.start)) for s in sweeps_of(self.options, self.start)):
+        if all(
+            {getattr(self.start, s.name)} >= set(s.values(self.start)) for s in _sweeps_of(self.options, self.start)
+        ):
             self._refuse_nothing_to_try()
 
     def _refuse_nothing_to_try(self) -> NoReturn:
@@ -225,13 +227,13 @@ class Tune(Study):
     def expected_steps(self) -> int:
         """Runs there will be, more or less: a value that a sweep starts from is not trained twice."""
         options = self.options
-        values = [len(set(sweep.values(self.start))) for sweep in sweeps_of(options, self.start)]
+        values = [len(set(sweep.values(self.start))) for sweep in _sweeps_of(options, self.start)]
         trials = (1 + sum(n - 1 for n in values)) * options.seeds * self.start.steps
         return trials + (1 + options.finalists) * options.final_seeds * self.compared.steps
 
     # What is done ------------------------------------------------------------------------------------------
 
-    def config_of(self, trial: Trial) -> Config:
+    def config_of(self, trial: _Trial) -> Config:
         return configuration.from_dict(trial.changes, self.start)
 
     @property
@@ -239,11 +241,11 @@ class Tune(Study):
         """The start as it is trained in the last comparison."""
         return self.start.replace(total_timesteps=self.options.final_timesteps or self.start.total_timesteps)
 
-    def runs(self, trial: Trial) -> list[Train]:
+    def runs(self, trial: _Trial) -> list[Train]:
         """The runs of a trial on the seeds of the sweeps."""
         return [Train(self.config_of(trial).replace(seed=seed), checkpoints=1) for seed in self.sweep_seeds]
 
-    def final_runs(self, trial: Trial) -> list[Train]:
+    def final_runs(self, trial: _Trial) -> list[Train]:
         """The runs of a trial on new seeds, as long as the last comparison asks for."""
         config = configuration.from_dict(trial.changes, self.compared)
         return [Train(config.replace(seed=seed), checkpoints=1) for seed in self.fresh_seeds]
@@ -258,11 +260,11 @@ class Tune(Study):
 
     def work(self, out: Path) -> Work:
         """Sweep after sweep, each from what the ones before it kept; then the comparison on new seeds."""
-        trials = Trials()
+        trials = _Trials()
         best = trials.of({})
         yield from self._train([best], self.runs)
         sweeps = []
-        for sweep in sweeps_of(self.options, self.start):
+        for sweep in _sweeps_of(self.options, self.start):
             tried = self._tried(trials, best, sweep)
             yield from self._train([trial for _, trial in tried], self.runs)
             before, best = best, max([best, *(trial for _, trial in tried)], key=lambda t: t.area)
@@ -272,7 +274,7 @@ class Tune(Study):
         best_few = trials.best(self.options.finalists)
         if not best_few:
             raise RunError(f"every value that was tried failed; the last: {trials[-1].failed}")
-        final = [Trial(t.number, t.changes) for t in [trials[0], *best_few]]
+        final = [_Trial(t.number, t.changes) for t in [trials[0], *best_few]]
         outcomes = yield from self._train(final, self.final_runs)
         for trial in final:
             if not trial.failed:
@@ -280,7 +282,7 @@ class Tune(Study):
         return self._answer(sweeps, final, trials)
 
     def _train(
-        self, trials: list[Trial], runs_of: Callable[[Trial], list[Train]]
+        self, trials: list[_Trial], runs_of: Callable[[_Trial], list[Train]]
     ) -> Generator[Sequence[Job], Outcomes, Outcomes]:
         """Train what has not been trained; what it learned ends up in the trials. Only the start must not fail."""
         fresh = [t for t in trials if not t.areas and not t.failed]
@@ -302,7 +304,7 @@ class Tune(Study):
             trial.ends = [r["ep_rew_mean"] for r in results]
         return outcomes
 
-    def _tried(self, trials: Trials, best: Trial, sweep: Sweep) -> list[tuple[Any, Trial]]:
+    def _tried(self, trials: _Trials, best: _Trial, sweep: _Sweep) -> list[tuple[Any, _Trial]]:
         """The values of one field, each with its trial, everything else as found so far; refused ones left out."""
         now, name = self.config_of(best), sweep.name
         values = sorted(set(sweep.values(now)), key=lambda value: (value is None, value))
@@ -319,7 +321,7 @@ class Tune(Study):
             candidates.append((value, trials.of(changes)))
         return candidates
 
-    def _swept(self, sweep: Sweep, before: Trial, best: Trial, tried) -> dict[str, Any]:
+    def _swept(self, sweep: _Sweep, before: _Trial, best: _Trial, tried) -> dict[str, Any]:
         return {
             "phase": sweep.phase,
             "field": sweep.name,
@@ -333,7 +335,7 @@ class Tune(Study):
 
     # The answer --------------------------------------------------------------------------------------------
 
-    def _answer(self, sweeps: list[dict[str, Any]], final: list[Trial], trials: Trials) -> Answer:
+    def _answer(self, sweeps: list[dict[str, Any]], final: list[_Trial], trials: _Trials) -> Answer:
         start, *others = final = [t for t in final if not t.failed]
         if not others:
             raise RunError("none of the best few came through on the new seeds; keep the start")
@@ -370,7 +372,7 @@ class Tune(Study):
     def present(self, answer: Answer, outcomes: Outcomes, out: Path) -> None:
         for name in ("tuned", "found"):
             write_atomically(out / f"{name}.yaml", yaml.safe_dump(answer[name], sort_keys=False).encode())
-        chosen = {"start": Trial(0, {}), "found": Trial(1, answer["changes"])}
+        chosen = {"start": _Trial(0, {}), "found": _Trial(1, answer["changes"])}
         runs = [
             (name, job.config.seed, outcomes.of(job).path)
             for name, trial in chosen.items()
@@ -385,7 +387,7 @@ def _acts(path: Path) -> list[str]:
     return diagnose(load(path)).acts
 
 
-def _compared(trial: Trial) -> dict[str, Any]:
+def _compared(trial: _Trial) -> dict[str, Any]:
     """A configuration of the last comparison: what was changed, what it learned, what the doctor says."""
     area, end = stats.mean_interval(trial.areas), stats.mean_interval(trial.ends)
     return {
@@ -401,7 +403,7 @@ def _compared(trial: Trial) -> dict[str, Any]:
     }
 
 
-def _sentence(best: Trial, start: Trial, gain: Estimate, among: int) -> str:
+def _sentence(best: _Trial, start: _Trial, gain: Estimate, among: int) -> str:
     """What the comparison on new seeds says, no more."""
     areas = f"the area under the learning curve is {best.area:.4g}, against {start.area:.4g} at the start"
     difference = f"{gain.value:+.3g} ({gain.lo:+.3g} to {gain.hi:+.3g}) on {len(best.areas)} new seeds"

@@ -13,7 +13,7 @@ FAR = 10.0  # a batch this many times the noise scale, or this fraction of it, i
 
 
 @rule("goal", "run", "episodes")
-def goal(evidence: Evidence) -> Observation | None:
+def _goal(evidence: Evidence) -> Observation | None:
     """Never; reports whether the run reached its target return."""
     target = solved.goal(evidence.config)
     last = float(evidence.evaluations[-1]) if len(evidence.evaluations) else None
@@ -28,7 +28,7 @@ def goal(evidence: Evidence) -> Observation | None:
 
 
 @rule("ended", "run", "files", serious=True)
-def ended(evidence: Evidence) -> Observation | None:
+def _ended(evidence: Evidence) -> Observation | None:
     """An error ended the run early.
 
     Try: what the error says.
@@ -41,7 +41,7 @@ def ended(evidence: Evidence) -> Observation | None:
 
 
 @rule("records", "run", "files", serious=True)
-def records(evidence: Evidence) -> Observation | None:
+def _records(evidence: Evidence) -> Observation | None:
     """Checkpoints are newer than the logs, so files are missing or truncated."""
     recorded = evidence.iterations * evidence.config.batch
     if evidence.files is None or recorded >= evidence.files.last_checkpoint:
@@ -51,7 +51,7 @@ def records(evidence: Evidence) -> Observation | None:
 
 
 @rule("noise scale", "measurements", "probes")
-def noise_scale(evidence: Evidence) -> Observation | None:
+def _noise_scale(evidence: Evidence) -> Observation | None:
     """The batch is ten times larger or smaller than the noise scale a probe measured.
 
     Try: another batch size.
@@ -75,7 +75,7 @@ def noise_scale(evidence: Evidence) -> Observation | None:
 
 
 @rule("evaluation", "measurements", "files", "notes")
-def evaluation(evidence: Evidence) -> Observation | None:
+def _evaluation(evidence: Evidence) -> Observation | None:
     """The return without exploration is below the return in training."""
     if evidence.files is None:
         return None

@@ -25,7 +25,7 @@ NEARLY = 2.0  # within this factor of a range is as good as inside
 
 
 @rule("passes", "sizes", "sizes", "notes", applies=lambda evidence: not evidence.config.has_surrogate)
-def passes(evidence: Evidence) -> Observation:
+def _passes(evidence: Evidence) -> Observation:
     """REINFORCE with more than 2 epochs per batch."""
     config, count = evidence.config, evidence.config.update_epochs
     seen = f"{count} epochs over each batch" if count > 1 else "1 epoch over each batch"
@@ -37,7 +37,7 @@ def passes(evidence: Evidence) -> Observation:
 
 
 @rule("minibatches", "sizes", "sizes", "notes")
-def minibatches(evidence: Evidence) -> Observation:
+def _minibatches(evidence: Evidence) -> Observation:
     """Fewer than 4 per epoch, except for REINFORCE."""
     config, count = evidence.config, evidence.config.minibatches
     seen = f"{count} {'minibatch' if count == 1 else 'minibatches'} of {config.minibatch:,} samples per epoch"
@@ -56,7 +56,7 @@ def minibatches(evidence: Evidence) -> Observation:
     "notes",
     unknown="the action space of this environment is not known without loading it",
 )
-def minibatch(evidence: Evidence) -> Observation | None:
+def _minibatch(evidence: Evidence) -> Observation | None:
     """Never; reports whether it has the 10 samples per policy output of the notes, which
     [our study](results/notes-minibatch.md) contradicts.
     """
@@ -75,7 +75,7 @@ def minibatch(evidence: Evidence) -> Observation | None:
 
 
 @rule("mixture", "sizes", "sizes", "notes")
-def mixture(evidence: Evidence) -> Observation:
+def _mixture(evidence: Evidence) -> Observation:
     """One environment, so that a minibatch holds samples of one trajectory."""
     config = evidence.config
     if config.minibatch_by == "rows":
@@ -98,7 +98,7 @@ def _usual_batch(config: Config, kind: str) -> tuple[int, int] | None:
 
 
 @rule("batch", "sizes", "sizes", "notes")
-def batch(evidence: Evidence) -> Observation | None:
+def _batch(evidence: Evidence) -> Observation | None:
     """REINFORCE outside 2,000 to 8,000 samples (discrete) or 5,000 to 20,000 (continuous); other algorithms with
     continuous actions outside 2,000 to 10,000.
     """
@@ -125,7 +125,7 @@ def batch(evidence: Evidence) -> Observation | None:
     unknown="no episode has finished, so episodes per batch are not known",
     applies=lambda evidence: not evidence.config.uses_gae,
 )
-def episodes(evidence: Evidence) -> Observation | None:
+def _episodes(evidence: Evidence) -> Observation | None:
     """REINFORCE with fewer than 16 episodes per batch."""
     config, length = evidence.config, evidence.length
     if not length:
@@ -143,7 +143,7 @@ def episodes(evidence: Evidence) -> Observation | None:
 
 
 @rule("rollout", "sizes", "sizes", "post", applies=lambda evidence: evidence.config.uses_gae)
-def rollout(evidence: Evidence) -> Observation:
+def _rollout(evidence: Evidence) -> Observation:
     """T below 1/(1 − γλ), the number of steps an advantage looks ahead."""
     config, reach = evidence.config, evidence.config.advantage_horizon
     if math.isinf(reach):
@@ -161,7 +161,7 @@ def rollout(evidence: Evidence) -> Observation:
 
 
 @rule("discount", "sizes", "sizes", "notes", unknown="no episode has finished and there is no time limit")
-def discount(evidence: Evidence) -> Observation | None:
+def _discount(evidence: Evidence) -> Observation | None:
     """1/(1 − γ) below a quarter of an episode or above a whole one, by more than a factor of 2; before any episode
     has ended, only above the time limit.
     """
@@ -185,7 +185,7 @@ def discount(evidence: Evidence) -> Observation | None:
 
 
 @rule("disk", "plan", "disk")
-def disk(evidence: Evidence) -> Observation | None:
+def _disk(evidence: Evidence) -> Observation | None:
     """Never; reports the disk space for checkpoints and logs (plan only)."""
     need = evidence.disk
     if need is None:

@@ -45,7 +45,7 @@ FALLEN = 0.5  # of its first third's size, when a loss has fallen that far
 
 
 @rule("finite", "stability", "metrics", "notes", serious=True)
-def finite(evidence: Evidence) -> Observation:
+def _finite(evidence: Evidence) -> Observation:
     """The run stopped at a NaN or infinite number.
 
     Try: smaller learning rate.
@@ -75,7 +75,7 @@ def _clip_gradients(config: Config) -> Remedy:
 
 
 @rule("learning", "stability", "returns", "notes")
-def learning(evidence: Evidence) -> Observation:
+def _learning(evidence: Evidence) -> Observation:
     """Returns fell from the first quarter of the episodes to the last, or demonstrably did not rise.
 
     Try: larger learning rate if stuck; smaller if falling, or if most updates are clipped; if gradient clipping
@@ -124,9 +124,9 @@ def _why_stuck(evidence: Evidence) -> tuple[str, tuple[Remedy, ...]]:
     config = evidence.config
     if _clips_much(evidence):
         return "stuck, and most updates are clipped, so they are too large", (reduce_step(config),)
-    if value_dominates_norm(evidence):
+    if _value_dominates_norm(evidence):
         meaning = "stuck, and gradient clipping removes almost all of the policy's gradient (see gradient)"
-        return meaning, restore_policy_gradient(evidence)
+        return meaning, _restore_policy_gradient(evidence)
     if config.learning_rate >= max(LEARNING_RATES):
         return "stuck, with a very large learning rate", (reduce_step(config),)
     remedies = (
@@ -158,7 +158,7 @@ def _anneal(config: Config) -> Remedy:
 
 
 @rule("lasting", "stability", "episodes", "notes")
-def lasting(evidence: Evidence) -> Observation:
+def _lasting(evidence: Evidence) -> Observation:
     """The last tenth of the episodes is worse than the best tenth by a fifth of the range.
 
     Try: anneal or lower the learning rate.
@@ -180,7 +180,7 @@ def lasting(evidence: Evidence) -> Observation:
     return Observation("watch", seen, meaning, remedies, fall.value, fall.lo, fall.hi)
 
 
-def swings(returns: Numbers, bins: int) -> tuple[float, float]:
+def _swings(returns: Numbers, bins: int) -> tuple[float, float]:
     """How far mean returns move from one part of training to the next.
 
     Of the squared moves (m_{k+1} − m_k)², what the spread of single episodes explains, s²/n of both parts, is
@@ -203,7 +203,7 @@ def swings(returns: Numbers, bins: int) -> tuple[float, float]:
 
 
 @rule("swings", "stability", "episodes", "notes", unknown="too few episodes finished to see whether returns swing")
-def swinging(evidence: Evidence) -> Observation | None:
+def _swinging(evidence: Evidence) -> Observation | None:
     """From one part of the episodes to the next, the return jumps by a large share of its range, more than single
     episodes explain.
 
@@ -212,7 +212,7 @@ def swinging(evidence: Evidence) -> Observation | None:
     bins = min(BINS, len(evidence.returns) // BIN, max(evidence.iterations, FEWEST_BINS))
     if bins < FEWEST_BINS:
         return None
-    size, certainty = swings(evidence.returns, bins)
+    size, certainty = _swings(evidence.returns, bins)
     seen = f"from one {bins}th of the episodes to the next, the mean return moves by {percent(size)} of its range"
     if size < WILD or certainty < 2:
         return Observation("fine", seen, value=size)
@@ -226,7 +226,7 @@ def swinging(evidence: Evidence) -> Observation | None:
 
 
 @rule("overfitting", "stability", "evaluations", "notes")
-def overfitting(evidence: Evidence) -> Observation | None:
+def _overfitting(evidence: Evidence) -> Observation | None:
     """The value loss has fallen far while evaluations have not improved.
 
     Try: fewer epochs, a larger batch.
@@ -251,13 +251,13 @@ def overfitting(evidence: Evidence) -> Observation | None:
 # Gradients and updates --------------------------------------------------------------------------------------
 
 
-def value_dominates_norm(evidence: Evidence) -> bool:
+def _value_dominates_norm(evidence: Evidence) -> bool:
     """Whether clipping the norm of all gradients together removes almost all of the policy's gradient."""
     values, limit = evidence.middle("train/grad_norm"), evidence.config.max_grad_norm
     return bool(evidence.config.needs_value and limit and len(values) and np.median(values) > DOMINATED * limit)
 
 
-def restore_policy_gradient(evidence: Evidence) -> tuple[Remedy, ...]:
+def _restore_policy_gradient(evidence: Evidence) -> tuple[Remedy, ...]:
     """What gives the policy its share of the clipped gradient back."""
     norm = float(f"{np.median(evidence.middle('train/grad_norm')):.1g}")
     clip_less = Remedy("raise", "max_grad_norm", norm, "clip gradients less (raise {name})")
@@ -265,7 +265,7 @@ def restore_policy_gradient(evidence: Evidence) -> tuple[Remedy, ...]:
 
 
 @rule("gradient", "stability", "train/grad_norm", "notes")
-def gradient(evidence: Evidence) -> Observation | None:
+def _gradient(evidence: Evidence) -> Observation | None:
     """Its norm is more than 20 times `max_grad_norm`, or spikes to 10 times its median.
 
     Try: normalize rewards or raise `max_grad_norm`; for spikes, lower `max_grad_norm`.
@@ -278,9 +278,9 @@ def gradient(evidence: Evidence) -> Observation | None:
     seen = f"gradient norm {level.value:.3g} ({level.lo:.3g} to {level.hi:.3g}), largest {largest:.3g}"
     if limit is not None:
         seen += f"; clipped to {limit:g} in {percent(float(np.mean(values > limit)))} of iterations"
-    if value_dominates_norm(evidence):
+    if _value_dominates_norm(evidence):
         meaning = "the critic's error dominates the norm, so clipping it leaves almost nothing of the policy's gradient"
-        return Observation("watch", seen, meaning, restore_policy_gradient(evidence), *level, source="own")
+        return Observation("watch", seen, meaning, _restore_policy_gradient(evidence), *level, source="own")
     if largest <= SPIKE * max(level.value, 1e-12) or (limit is not None and limit <= level.value):
         return Observation("fine", seen, "", (), *level)
     remedies = (_clip_gradients(evidence.config), reduce_step(evidence.config))
@@ -303,7 +303,7 @@ def _clips_much(evidence: Evidence) -> bool:
     "paper",
     applies=lambda evidence: evidence.config.surrogate_kind is not None and evidence.config.surrogate_kind.clips,
 )
-def clipping(evidence: Evidence) -> Observation | None:
+def _clipping(evidence: Evidence) -> Observation | None:
     """Clip fraction above 10% (one epoch) or 20% (several), or much below 1%.
 
     Try: smaller learning rate; larger learning rate, larger batch or PPO-EWMA.
@@ -318,7 +318,7 @@ def clipping(evidence: Evidence) -> Observation | None:
         return Observation("act", seen, meaning, (reduce_step(config), fewer_epochs(config)), *level)
     if level.value >= CLIP_LITTLE:
         return Observation("fine", seen, "", (), *level)
-    if value_dominates_norm(evidence):
+    if _value_dominates_norm(evidence):
         return Observation("watch", seen, "the policy hardly moves: see gradient", (), *level)
     remedies = [increase_step(config), larger_batch(config)]
     if config.traits.with_ewma:
@@ -328,7 +328,7 @@ def clipping(evidence: Evidence) -> Observation | None:
 
 
 @rule("step size", "stability", "train/learning_rate", applies=lambda evidence: evidence.config.anneal_lr == "adaptive")
-def step_size(evidence: Evidence) -> Observation | None:
+def _step_size(evidence: Evidence) -> Observation | None:
     """The adaptive learning rate is at a bound (1e-5 or 1e-2) in a quarter of the iterations.
 
     Try: fewer epochs; more epochs.

@@ -41,7 +41,7 @@ def oscillation(values: Numbers, width: int = 10) -> float:
     unknown=f"too few iterations recorded train/adv_std; {2 * FEWEST} are needed",
     applies=lambda evidence: evidence.config.norm_adv in ("batch", "minibatch"),
 )
-def advantages(evidence: Evidence) -> Observation | None:
+def _advantages(evidence: Evidence) -> Observation | None:
     """After the first fifth of training, their standard deviation oscillates by a factor of 10 or more.
 
     Try: normalize over several iterations.
@@ -62,7 +62,7 @@ def advantages(evidence: Evidence) -> Observation | None:
 
 
 @rule("critic", "variance", "train/explained_variance", applies=lambda evidence: evidence.config.needs_value)
-def critic(evidence: Evidence) -> Observation | None:
+def _critic(evidence: Evidence) -> Observation | None:
     """It explains at most 20% of the variance of its targets (watch), or at most 0%, like a constant (act).
 
     Try: β₂ = 0.99, normalized rewards.
@@ -92,7 +92,7 @@ def critic(evidence: Evidence) -> Observation | None:
     "train/importance_ess",
     applies=lambda evidence: evidence.config.is_ewma or evidence.config.staleness > 0,
 )
-def importance(evidence: Evidence) -> Observation | None:
+def _importance(evidence: Evidence) -> Observation | None:
     """Importance weights reduce the effective sample size below half (PPO-EWMA, PPG-EWMA, staleness).
 
     Try: smaller learning rate.
@@ -112,7 +112,7 @@ def importance(evidence: Evidence) -> Observation | None:
 
 
 @rule("entropy", "exploration", "train/entropy_loss", "notes", applies=lambda evidence: evidence.chooses)
-def entropy(evidence: Evidence) -> Observation | None:
+def _entropy(evidence: Evidence) -> Observation | None:
     """Below 5% of that of uniform actions in the first half of training (discrete actions).
 
     Try: larger entropy bonus.
@@ -139,7 +139,7 @@ def entropy(evidence: Evidence) -> Observation | None:
     unknown="too few episodes finished to see whether they end together",
     applies=lambda evidence: evidence.config.num_envs > 1 and (not evidence.config.whole_episodes),
 )
-def lockstep(evidence: Evidence) -> Observation | None:
+def _lockstep(evidence: Evidence) -> Observation | None:
     """Most episodes end together with those of half of the environments.
 
     Try: `stagger_resets`.

@@ -28,7 +28,7 @@ VALUES = 1200  # of a distribution over all replicates together
 ESTIMATES = ("variance", "individual", "covariance", "grad_sq")
 
 
-class Lens:
+class _Lens:
     """A prober of one checkpoint, with the per-sample gradients of a replicate and their inner products."""
 
     def __init__(self, prober: Prober):
@@ -56,7 +56,7 @@ class Lens:
         return np.asarray(program(self.prober.measurer.params, flat(rows.samples)), np.float64)
 
 
-def _lens_at(path: Path, step: int, options: ProbeOptions, engines: EngineCache) -> Lens:
+def _lens_at(path: Path, step: int, options: ProbeOptions, engines: EngineCache) -> _Lens:
     """A lens at a checkpoint. Runs that differ only in their seed share its compiled programs."""
     from trimtab.gradient.prober import Prober
     from trimtab.training.engine_setup import load_engine
@@ -66,7 +66,7 @@ def _lens_at(path: Path, step: int, options: ProbeOptions, engines: EngineCache)
     programs: dict[Any, Any] = engine.algorithm.programs
     key = ("lens", options, tuple(config.traced().items()))
     if not engine.reusable or key not in programs:
-        programs[key] = Lens(Prober(config, engine.algorithm, state, options))
+        programs[key] = _Lens(Prober(config, engine.algorithm, state, options))
         return programs[key]
     programs[key].prober.at(state)
     return programs[key]
@@ -84,7 +84,7 @@ class _Batches(OfRun):
     def label(self) -> str:
         return f"{self.config.env_id} {self.num_envs}x{self.num_steps} seed {self.config.seed}"
 
-    def _lenses(self, context: JobContext, replicates: int, **options: Any) -> Iterator[tuple[int, Lens]]:
+    def _lenses(self, context: JobContext, replicates: int, **options: Any) -> Iterator[tuple[int, _Lens]]:
         """Every step with its lens; correlations are left to the job itself."""
         split = {"num_envs": self.num_envs, "num_steps": self.num_steps}
         chosen = ProbeOptions(**split, replicates=replicates, correlations=False, **options)
@@ -160,7 +160,7 @@ class Directions(_Batches):
         write_parquet(context.place / "directions.parquet", pl.DataFrame(rows, schema=schema, orient="row"))
         return {"rows": len(rows)}
 
-    def _look(self, lens: Lens, gae_lambda: float) -> Iterator[_Direction]:
+    def _look(self, lens: _Lens, gae_lambda: float) -> Iterator[_Direction]:
         """Everything at the checkpoint of a lens."""
         from trimtab.gradient import bias as biases
         from trimtab.gradient.variance import decompose_rows
@@ -190,7 +190,7 @@ def _between_batches(means: np.ndarray) -> Iterator[_Direction]:
 
 
 def _look_at_pairs(
-    lens: Lens, replicate: int, gae_lambda: float, means: np.ndarray, values: int
+    lens: _Lens, replicate: int, gae_lambda: float, means: np.ndarray, values: int
 ) -> Iterator[_Direction]:
     """How the samples of one replicate agree with each other, with their own mean and with other batches' means."""
     import numpy as np
@@ -287,10 +287,10 @@ class IndependentDraws(_Batches):
             differences = lens.prober.measured(None).differences
             if differences is None:
                 raise RuntimeError(f"{self.config.env_id} cannot be continued past its cuts, so its bias is not known")
-            rows.append({"step": step} | bias_distances(differences, self._single(lens)))
+            rows.append({"step": step} | _bias_distances(differences, self._single(lens)))
         return {"found": rows}
 
-    def _single(self, lens: Lens) -> np.ndarray:
+    def _single(self, lens: _Lens) -> np.ndarray:
         """(A − A_ref) ∇ log π of one sample at a random position of each row of other replicates, [rows, P]."""
         import numpy as np
 
@@ -303,7 +303,7 @@ class IndependentDraws(_Batches):
         return np.concatenate(singles)
 
 
-def bias_distances(rows: np.ndarray, single: np.ndarray) -> dict[str, float]:
+def _bias_distances(rows: np.ndarray, single: np.ndarray) -> dict[str, float]:
     """|E rows|², |E single|² and |E rows − E single|², each without the bias of squaring noise, and a unit to compare.
 
     |E a − E b|² = |E a|² + |E b|² − 2 E a · E b, squares by pairs of different rows only.
@@ -364,7 +364,7 @@ class MinibatchNoise(_Batches):
         write_parquet(context.place / "minibatches.parquet", pl.DataFrame(rows, schema=schema, orient="row"))
         return {"rows": len(rows)}
 
-    def _look(self, lens: Lens) -> Iterator[_MinibatchNumber]:
+    def _look(self, lens: _Lens) -> Iterator[_MinibatchNumber]:
         import numpy as np
 
         from trimtab.gradient import minibatch_effects

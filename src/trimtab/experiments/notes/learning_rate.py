@@ -58,7 +58,7 @@ class LearningRate(Declared):
         settings = [(1, "base"), *((factor, rule) for factor in FACTORS for rule in RULES)]
         return {
             (env_id, factor, rule): [
-                Train(scaled(env_id, factor, rule, STEPS[self.size], self.seed + k), 10) for k in seeds
+                Train(_scaled(env_id, factor, rule, STEPS[self.size], self.seed + k), 10) for k in seeds
             ]
             for env_id in self.environments
             for factor, rule in settings
@@ -79,9 +79,9 @@ class LearningRate(Declared):
         parts: dict[int, list[Evidence]] = {factor: [] for factor in FACTORS if factor <= HOLDS}
         shares = []
         for environment in self.environments:
-            base = learned(tables["learning"], environment, 1, "base")
+            base = _learned(tables["learning"], environment, 1, "base")
             for factor in FACTORS:
-                linear = learned(tables["learning"], environment, factor, "linear")
+                linear = _learned(tables["learning"], environment, factor, "linear")
                 margin = contrast([linear], [[(1 - LOST) * value for value in base]])
                 if factor <= HOLDS:
                     parts[factor].append(Evidence(f"{environment}, {factor} ×", margin, len(linear)))
@@ -110,13 +110,13 @@ class LearningRate(Declared):
         ]
 
 
-def learned(table: pl.DataFrame, environment: str, factor: int, rule: str) -> list[float]:
+def _learned(table: pl.DataFrame, environment: str, factor: int, rule: str) -> list[float]:
     """Areas above an untrained policy's return."""
     here = (pl.col("environment") == environment) & (pl.col("factor") == factor) & (pl.col("rule") == rule)
     return [value - START[environment] for value in table.filter(here)["area"].to_list()]
 
 
-def scaled(env_id: str, factor: int, rule: str, steps: int, seed: int) -> Config:
+def _scaled(env_id: str, factor: int, rule: str, steps: int, seed: int) -> Config:
     """The base configuration at `factor` times its batch."""
     rate = {"base": 1.0, "none": 1.0, "sqrt": math.sqrt(factor), "linear": float(factor)}[rule]
     scaling = env_id == "Pendulum-v1"

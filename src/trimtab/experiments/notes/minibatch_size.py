@@ -73,7 +73,7 @@ class NotesMinibatch(Declared):
         return ("CartPole-v1",) if self.size == "quick" else tuple(OUTPUTS)
 
     def _train(self, env_id: str, split: tuple[int, int], count: int, k: int) -> Train:
-        return Train(learner(env_id, split, count, STEPS[self.size], self.seed + k), 10)
+        return Train(_learner(env_id, split, count, STEPS[self.size], self.seed + k), 10)
 
     def _runs(self) -> dict[tuple[str, str, int], list[Train]]:
         """By environment, split and number of minibatches."""
@@ -184,7 +184,7 @@ class NotesMinibatch(Declared):
         ]
 
 
-def learner(env_id: str, split: tuple[int, int], count: int, steps: int, seed: int) -> Config:
+def _learner(env_id: str, split: tuple[int, int], count: int, steps: int, seed: int) -> Config:
     scaled = env_id == "Pendulum-v1"
     return Config(
         env_id=env_id,

@@ -61,7 +61,7 @@ class RewardToGo(Declared):
         jobs: list[Job] = []
         for env_id in self.environments:
             for k in range(SEEDS[self.size]):
-                config = episodic(env_id, STEPS[self.size], self.seed + k)
+                config = _episodic(env_id, STEPS[self.size], self.seed + k)
                 at = tuple(sorted({step_at(config, share, CHECKPOINTS) for share in STAGES.values()}))
                 jobs.append(EpisodicVariance(Train(config, CHECKPOINTS), at))
         return jobs
@@ -86,7 +86,7 @@ class RewardToGo(Declared):
     def _against(self, claim: Claim, table: pl.DataFrame, above: str, below: str) -> Verdict:
         evidence, ratios = [], []
         for (environment, stage), here in table.group_by("environment", "stage", maintain_order=True):
-            e, seeds = effect_over_seeds(here, lambda own: log_ratio(own, above, below))
+            e, seeds = effect_over_seeds(here, lambda own: _log_ratio(own, above, below))
             evidence.append(Evidence(f"{environment}, {stage}", e, seeds))
             ratios.append(f"{environment} {stage} {math.exp(e.value):.3g}")
         sentence = f"Variance with {above} over that with {below}: {', '.join(ratios)}."
@@ -113,14 +113,14 @@ class RewardToGo(Declared):
         ]
 
 
-def log_ratio(own: pl.DataFrame, above: str, below: str) -> float | None:
+def _log_ratio(own: pl.DataFrame, above: str, below: str) -> float | None:
     pick = lambda name: own.filter(pl.col("estimator") == name)["variance"]
     one, other = pick(above), pick(below)
     usable = len(one) and len(other) and one[0] > 0 and other[0] > 0
     return round(math.log(one[0] / other[0]), 9) if usable else None  # equal ones are equal, whatever the rounding
 
 
-def episodic(env_id: str, steps: int, seed: int) -> Config:
+def _episodic(env_id: str, steps: int, seed: int) -> Config:
     """REINFORCE with a baseline on a finite MDP."""
     return Config(
         env_id=env_id,

@@ -82,7 +82,7 @@ class Learning(Declared):
                 rows.append((row.env_id, row.algo, run.config.seed, run.config.steps, value, first, act))
                 curves.append((row.name, run.config.seed, path))
         returns = pl.DataFrame(rows, schema=RETURNS, orient="row")
-        return summarized(returns, self.rows) | {"curves": learning_frame(curves)}
+        return _summarized(returns, self.rows) | {"curves": learning_frame(curves)}
 
     def joined(self, tables: dict[str, pl.DataFrame], published: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         """Seeds that were published join those of now; rows of which only the summary was published stay."""
@@ -91,7 +91,7 @@ class Learning(Declared):
             earlier = published["returns"].join(returns, on=["env_id", "algo", "steps", "seed"], how="anti")
             past_returns = earlier.with_columns(pl.col("act").cast(pl.String).fill_null(""))  # CSV knows no empty text
             returns = pl.concat([returns, past_returns], how="vertical_relaxed")
-        joined = tables | summarized(returns, FULL)
+        joined = tables | _summarized(returns, FULL)
         if "summary" not in published:
             return joined
         rows = [*joined["summary"].iter_rows(named=True), *published["summary"].iter_rows(named=True)]
@@ -149,7 +149,7 @@ class Learning(Declared):
         ]
 
 
-def summarized(returns: pl.DataFrame, rows: Sequence[Row]) -> dict[str, pl.DataFrame]:
+def _summarized(returns: pl.DataFrame, rows: Sequence[Row]) -> dict[str, pl.DataFrame]:
     """Final returns, what they come to row by row, and which rows are missing."""
     return {"summary": _summary(returns, rows), "not_run": _not_run(returns), "returns": returns}
 

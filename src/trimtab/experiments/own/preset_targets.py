@@ -15,7 +15,7 @@ MINATAR = "gymnax's checkpoints"
 
 
 @dataclass(frozen=True)
-class Bar:
+class _Bar:
     """What a row should reach: at least this on average, or on `on` of its seeds.
 
     With `times_first` it counts in the mean return of the first episodes, of a policy that has learned nothing yet.
@@ -46,7 +46,7 @@ class Row:
     seeds: int = 5
     measure: str = "last 100 episodes"
     published: tuple[str, str] = ("", "")
-    bar: Bar | None = None
+    bar: _Bar | None = None
     changes: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -62,36 +62,38 @@ class Row:
 
 
 def _million(env_id: str, published: tuple[str, str], least: float | None = None, seeds: int = 3) -> Row:
-    bar = None if least is None else Bar(least)
+    bar = None if least is None else _Bar(least)
     return Row(env_id, seeds=seeds, published=published, bar=bar, changes={"total_timesteps": 1_000_000})
 
 
 CLASSIC = (
-    Row("CartPole-v1", seeds=10, published=("490 ± 6 at 500k", CLEANRL), bar=Bar(490)),
-    Row("Pendulum-v1", seeds=10, measure="evaluation", published=("-172 at 100k", ZOO), bar=Bar(-200, on=8)),
-    Row("Acrobot-v1", seeds=10, published=("-86.4 ± 1.3 at 500k", CLEANRL), bar=Bar(-86.4)),
+    Row("CartPole-v1", seeds=10, published=("490 ± 6 at 500k", CLEANRL), bar=_Bar(490)),
+    Row("Pendulum-v1", seeds=10, measure="evaluation", published=("-172 at 100k", ZOO), bar=_Bar(-200, on=8)),
+    Row("Acrobot-v1", seeds=10, published=("-86.4 ± 1.3 at 500k", CLEANRL), bar=_Bar(-86.4)),
     Row(
         "FrozenLake8x8-v1",
         measure="exact greedy value",
         published=("0.412, the optimum", "solved exactly"),
-        bar=Bar(0.37, on=5),
+        bar=_Bar(0.37, on=5),
     ),
-    Row("CartPole-v1", "reinforce", bar=Bar(475, on=4)),
-    *(Row("CartPole-v1", algo, 10, bar=Bar(475, on=9)) for algo in ("ppo-ewma", "ppg", "ppg-ewma")),
+    Row("CartPole-v1", "reinforce", bar=_Bar(475, on=4)),
+    *(Row("CartPole-v1", algo, 10, bar=_Bar(475, on=9)) for algo in ("ppo-ewma", "ppg", "ppg-ewma")),
     *(Row("Pendulum-v1", algo, measure="evaluation") for algo in ("ppo-ewma", "ppg", "ppg-ewma")),
 )
 QUICK = (
     Row("CartPole-v1", seeds=3, published=CLASSIC[0].published, bar=CLASSIC[0].bar),
-    Row("Pendulum-v1", seeds=3, measure="evaluation", published=CLASSIC[1].published, bar=Bar(-200, on=2)),
-    Row("FrozenLake8x8-v1", seeds=3, measure="exact greedy value", published=CLASSIC[3].published, bar=Bar(0.37, on=3)),
+    Row("Pendulum-v1", seeds=3, measure="evaluation", published=CLASSIC[1].published, bar=_Bar(-200, on=2)),
+    Row(
+        "FrozenLake8x8-v1", seeds=3, measure="exact greedy value", published=CLASSIC[3].published, bar=_Bar(0.37, on=3)
+    ),
 )
 CHEAP = (
-    Row("LunarLander-v3", published=("242 at 1M (v2)", ZOO), bar=Bar(200, on=4)),
-    Row("MountainCarContinuous-v0", seeds=3, published=("88.3 at 20k", ZOO), bar=Bar(90)),
+    Row("LunarLander-v3", published=("242 at 1M (v2)", ZOO), bar=_Bar(200, on=4)),
+    Row("MountainCarContinuous-v0", seeds=3, published=("88.3 at 20k", ZOO), bar=_Bar(90)),
     _million("InvertedPendulum-v4", ("963 ± 22 at 1M", CLEANRL), 963),
 )
 BREAKOUT = Row(
-    "Breakout-MinAtar", published=("28 at 10M", MINATAR), bar=Bar(20), changes={"total_timesteps": 2_000_000}
+    "Breakout-MinAtar", published=("28 at 10M", MINATAR), bar=_Bar(20), changes={"total_timesteps": 2_000_000}
 )
 LONG = (
     _million("Hopper-v4", ("2383 ± 272 at 1M; 2410 at 1M (v3)", f"{CLEANRL}; {ZOO}"), 2383),
@@ -106,13 +108,13 @@ LONG = (
     _million("BipedalWalker-v3", ("172 ± 96 at 8M; 288 at 5M", f"{RPO}; {ZOO}"), 172),
     _million("CheetahRun-v1", ("433 ± 83", CLEANRL)),
     _million("WalkerWalk-v1", ("393 ± 56", CLEANRL)),
-    Row("Go1JoystickFlatTerrain-v1", seeds=3, bar=Bar(2, times_first=True), changes={"total_timesteps": 500_000}),
+    Row("Go1JoystickFlatTerrain-v1", seeds=3, bar=_Bar(2, times_first=True), changes={"total_timesteps": 500_000}),
     # Over the 10M steps of its preset the step size would hardly fall in the first million.
     Row(
         "Pong-v5",
         seeds=3,
         published=("-20.7, random play; 20.4 ± 0.2 at 10M", f"Mnih et al. 2015; {CLEANRL}"),
-        bar=Bar(-15.7),
+        bar=_Bar(-15.7),
         changes={"total_timesteps": 1_000_000, "anneal_lr": "constant"},
     ),
 )

@@ -91,11 +91,11 @@ class Reliability(Declared):
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
         fates = tables["fates"]
         out = fates.filter(~pl.col("kept"))
-        wrong, overlap = int(fates["wrong"].sum()), overlapping(fates)
+        wrong, overlap = int(fates["wrong"].sum()), _overlapping(fates)
         return (
             f"Of {out.height} times that a split was ruled out, {wrong} were wrong by the reference; the recommended "
             f"sets of two repetitions overlap in {overlap:.0%} of the pairs; the same split was recommended in "
-            f"{same_recommendation(fates):.0%} of them."
+            f"{_same_recommendation(fates):.0%} of them."
         )
 
 
@@ -139,12 +139,12 @@ def _pairs(fates: pl.DataFrame):
         yield from combinations(sets, 2)
 
 
-def overlapping(fates: pl.DataFrame) -> float:
+def _overlapping(fates: pl.DataFrame) -> float:
     """Share of pairs of repetitions whose recommended sets have a split in common."""
     return float(np.mean([bool(a[0] & b[0]) for a, b in _pairs(fates)]))
 
 
-def same_recommendation(fates: pl.DataFrame) -> float:
+def _same_recommendation(fates: pl.DataFrame) -> float:
     """Share of pairs of repetitions that recommend the same split."""
     return float(np.mean([a[1] == b[1] for a, b in _pairs(fates)]))
 

@@ -83,7 +83,7 @@ class Adam(Declared):
             if not outcome.done:
                 continue
             result, about = outcome.result, {"environment": environment, "stage": stage, "seed": seed}
-            scale = noise_scale(result["variance"], result["grad_sq"])
+            scale = _noise_scale(result["variance"], result["grad_sq"])
             scales.append(about | {"noise_scale": scale, "minibatch": job.config.minibatch})
             for n, square, apart in zip(SIZES, result["square"], result["apart"]):
                 rows.append(about | {"size": n, "rms": math.sqrt(square), "apart": apart})
@@ -157,7 +157,7 @@ class Adam(Declared):
         ]
 
 
-def noise_scale(variance: float, grad_sq: float) -> float:
+def _noise_scale(variance: float, grad_sq: float) -> float:
     """Tr Σ / |G|² in samples; infinite where no signal is resolved."""
     return variance / grad_sq if grad_sq > 0 else math.inf
 

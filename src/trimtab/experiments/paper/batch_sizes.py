@@ -31,7 +31,7 @@ WEAK = "PPG, KL coefficient 1/256"
 SKIPPED = {NO_STEP_SIZE: "learning_rate", NO_NORMALIZATION: "norm_adv", NO_EWMA_ADJUSTMENT: "prox_com"}
 
 
-def smaller(base: Config, num_envs: int, size: Size, **options: Any) -> Config:
+def _smaller(base: Config, num_envs: int, size: Size, **options: Any) -> Config:
     """The configuration at fewer environments; at full size the auxiliary phase as in the paper (workers go first)."""
     if size == "full":
         options |= {"auxiliary": "paper", "workers_before": 4, "workers": max(1, num_envs // 64)}
@@ -39,24 +39,24 @@ def smaller(base: Config, num_envs: int, size: Size, **options: Any) -> Config:
 
 
 def _plain(base: Config, num_envs: int, size: Size) -> Config:
-    return smaller(base, num_envs, size)
+    return _smaller(base, num_envs, size)
 
 
 def _without(adjustment: str) -> Callable[[Config, int, Size], Config]:
-    return lambda base, num_envs, size: smaller(base, num_envs, size, skip=(adjustment,))
+    return lambda base, num_envs, size: _smaller(base, num_envs, size, skip=(adjustment,))
 
 
 def _only_beta2(base: Config, num_envs: int, size: Size) -> Config:
-    return smaller(base, num_envs, size, adam_betas=True).replace(adam_beta1=base.adam_beta1)
+    return _smaller(base, num_envs, size, adam_betas=True).replace(adam_beta1=base.adam_beta1)
 
 
 MADE: dict[str, Callable[[Config, int, Size], Config]] = {
     ADJUSTED: _plain,
     **{variant: _without(name) for variant, name in SKIPPED.items()},
     NO_EWMA: _plain,
-    LINEAR: lambda base, num_envs, size: smaller(base, num_envs, size, rule="linear"),
+    LINEAR: lambda base, num_envs, size: _smaller(base, num_envs, size, rule="linear"),
     ONLY_BETA2: _only_beta2,
-    BOTH_BETAS: lambda base, num_envs, size: smaller(base, num_envs, size, adam_betas=True),
+    BOTH_BETAS: lambda base, num_envs, size: _smaller(base, num_envs, size, adam_betas=True),
 }
 
 

@@ -52,7 +52,7 @@ CLAIMS = (
 )
 
 
-def passes(config: Config) -> float:
+def _passes(config: Config) -> float:
     """Forward passes of one network per environment step, a backward pass counting as two; without the EWMA's own.
 
     PPO: 1 to act and 3 for each epoch. PPG: the same for both networks, and E_aux auxiliary epochs more of both.
@@ -62,14 +62,14 @@ def passes(config: Config) -> float:
     return 1 + BACKWARD * config.update_epochs
 
 
-def extra_passes(config: Config) -> float:
+def _extra_passes(config: Config) -> float:
     """Forward passes that an EWMA adds: its policy is evaluated at every policy gradient step."""
     return float(config.update_epochs)
 
 
-def overhead(config: Config) -> float:
+def _overhead(config: Config) -> float:
     """Cost of the EWMA as a share of the compute without it."""
-    return extra_passes(config) / passes(config)
+    return _extra_passes(config) / _passes(config)
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ class Ewma(Trained):
                 {
                     "algorithm": base,
                     "claimed": PAPER_COST[base],
-                    "counted_paper": overhead(paper),
-                    "counted_here": overhead(mine),
+                    "counted_paper": _overhead(paper),
+                    "counted_here": _overhead(mine),
                     "time": time.value,
                     "time_lo": time.lo,
                     "time_hi": time.hi,

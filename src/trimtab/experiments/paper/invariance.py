@@ -114,7 +114,7 @@ class Invariance(Batches):
         tables = super().measure(outcomes)
         return {
             "finals": tables["finals"],
-            "differences": differences(tables["finals"], self.batches),
+            "differences": _differences(tables["finals"], self.batches),
             "oscillation": deviations,
             "deviations": series,
             "curves": tables["curves"],
@@ -308,7 +308,7 @@ def notes(size: Size) -> list[str]:
     return remarks
 
 
-def differences(finals: pl.DataFrame, batches: tuple[int, ...]) -> pl.DataFrame:
+def _differences(finals: pl.DataFrame, batches: tuple[int, ...]) -> pl.DataFrame:
     """Largest − smallest batch by environment and variant (Figure 3)."""
     groups, rows = grouped(finals), []
     for variant in (ADJUSTED, *ABLATIONS):

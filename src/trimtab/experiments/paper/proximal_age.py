@@ -27,7 +27,7 @@ GAMES: dict[Size, tuple[str, ...]] = {
 }
 
 
-def banding(grid: Sequence[np.ndarray], side: int) -> float:
+def _banding(grid: Sequence[np.ndarray], side: int) -> float:
     """Mean squared step across the diagonals − mean squared step along them, of a grid given row by row.
 
     Along: centre of mass divided and KL coefficient multiplied by the same factor. Noise adds the same to both.
@@ -86,7 +86,7 @@ class ProximalAge(Trained):
             grid = [groups(environment, i, j) for i in range(side) for j in range(side)]
             if not all(grid):
                 continue
-            bands = stats.stratified_bootstrap(grid, lambda cells: banding(cells, side))
+            bands = stats.stratified_bootstrap(grid, lambda cells: _banding(cells, side))
             evidence.append(Evidence(environment, bands, min(map(len, grid))))
             spread = np.ptp([np.mean(cell) for cell in grid])
             words.append(f"{environment}: {bands}, in a grid that spans {spread:.2f}")

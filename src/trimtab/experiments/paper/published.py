@@ -26,7 +26,7 @@ PAIRS = (("PPG", "PPO"), ("PPG, KL penalty", "PPG"), ("PPG", "PPG, single networ
 LAST = 1  # bins of 4 million steps that are "final", as in the paper
 
 
-def published() -> pl.DataFrame:
+def _published() -> pl.DataFrame:
     """The published curves: algorithm, environment, seed, step, return, normalized."""
     raw = pl.read_csv(DATA)
     scale = {game: suite.normalizer(suite.procgen(game)) for game in raw["game"].unique()}
@@ -44,7 +44,7 @@ def published() -> pl.DataFrame:
 
 def reference(algorithm: str, label: str) -> pl.DataFrame:
     """Published curves of an algorithm to draw beside a study's own; the column `label` says "ALGORITHM, published"."""
-    chosen = published().filter(pl.col("algorithm") == algorithm)
+    chosen = _published().filter(pl.col("algorithm") == algorithm)
     return chosen.select(
         pl.col("environment").map_elements(suite.procgen, return_dtype=pl.String),
         pl.lit(f"{algorithm}, published").alias(label),
@@ -55,12 +55,12 @@ def reference(algorithm: str, label: str) -> pl.DataFrame:
     )
 
 
-def finals_of(curves: pl.DataFrame) -> pl.DataFrame:
+def _finals_of(curves: pl.DataFrame) -> pl.DataFrame:
     """The last bin of every run."""
     return curves.sort("step").group_by("algorithm", "environment", "seed", maintain_order=True).tail(LAST)
 
 
-def compared(finals: pl.DataFrame, better: str, worse: str) -> dict[str, float | str]:
+def _compared(finals: pl.DataFrame, better: str, worse: str) -> dict[str, float | str]:
     """Every statistic of one algorithm against another, games as strata."""
     lists = lambda name: _by_game(finals.filter(pl.col("algorithm") == name))
     first, second = lists(better), lists(worse)
@@ -102,10 +102,10 @@ class Published(Declared):
         return []
 
     def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
-        curves = published()
-        finals = finals_of(curves)
+        curves = _published()
+        finals = _finals_of(curves)
         return {
-            "comparisons": pl.DataFrame([compared(finals, *pair) for pair in PAIRS]),
+            "comparisons": pl.DataFrame([_compared(finals, *pair) for pair in PAIRS]),
             "summary": pl.DataFrame([_summary(finals, name) for name in TITLES.values()]),
             "finals": finals,
             "curves": curves,

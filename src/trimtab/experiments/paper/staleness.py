@@ -140,7 +140,12 @@ class Staleness(Trained):
     def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
         tables = super().measure(outcomes)
         finals = tables["finals"]
-        return {"finals": finals, "change": changes(finals), "distance": distances(finals), "curves": tables["curves"]}
+        return {
+            "finals": finals,
+            "change": _changes(finals),
+            "distance": _distances(finals),
+            "curves": tables["curves"],
+        }
 
     # What follows --------------------------------------------------------------------------------------------
 
@@ -151,7 +156,7 @@ class Staleness(Trained):
             self._decoupled(claim("H2"), groups),
             self._behavior(claim("H3"), groups),
         ]
-        return explained(verdicts, f"{why(tables['change'], tables['distance'])} {self.differs}")
+        return explained(verdicts, f"{_why(tables['change'], tables['distance'])} {self.differs}")
 
     def _small(self, regime: str) -> list[int]:
         return [k for k in self.waits[regime] if 0 < k <= SMALL]
@@ -203,7 +208,7 @@ class Staleness(Trained):
         return (
             f"Stale data: weights by the recent policy are unstable: {words['H1']}; the decoupled loss loses little "
             f"up to {FAR} iterations: {words['H2']}; keeping near the behavior policy holds back early and steadies "
-            f"late: {words['H3']}. {by_distance(tables['distance'])}"
+            f"late: {words['H3']}. {_by_distance(tables['distance'])}"
         )
 
     def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
@@ -232,7 +237,7 @@ class Staleness(Trained):
             ),
             "effective_samples": Figure(
                 over(
-                    diagnostic(change, "importance_ess"),
+                    _diagnostic(change, "importance_ess"),
                     "effective share of samples",
                     "What is left of stale data under importance weights",
                     "(Σw)² / Σw² over samples; median over training, mean over environments.",
@@ -242,7 +247,7 @@ class Staleness(Trained):
             ),
             "change": Figure(
                 over(
-                    diagnostic(change, "approx_kl"),
+                    _diagnostic(change, "approx_kl"),
                     "KL to the policy in the weights, nats",
                     "How far the policy is from its data",
                     "Median over training, mean over environments; at staleness 0, what one iteration changes.",
@@ -251,7 +256,7 @@ class Staleness(Trained):
             ),
             "clip_fraction": Figure(
                 over(
-                    diagnostic(change, "clip_fraction"),
+                    _diagnostic(change, "clip_fraction"),
                     "ratios clipped",
                     "How much the proximal policy holds back",
                     "Share of samples outside the clip range; median over training, mean over environments.",
@@ -296,13 +301,13 @@ class Staleness(Trained):
         ]
 
 
-def changes(finals: pl.DataFrame) -> pl.DataFrame:
+def _changes(finals: pl.DataFrame) -> pl.DataFrame:
     """Diagnostics by environment, regime, loss and staleness, mean over seeds."""
     columns = [name for name in ("iterations", "epochs", *WATCHED) if name in finals.columns]
     return finals.group_by(KEYS, maintain_order=True).agg(*(pl.col(name).mean() for name in columns))
 
 
-def distances(finals: pl.DataFrame) -> pl.DataFrame:
+def _distances(finals: pl.DataFrame) -> pl.DataFrame:
     """How far the policy was from stale data (nats), and by how much the score is above that of fresh data."""
     means = finals.group_by(KEYS, maintain_order=True).agg(pl.col("score", "approx_kl").mean())
     fresh = means.filter(pl.col("staleness") == 0).select("environment", "regime", "loss", fresh="score")
@@ -311,7 +316,7 @@ def distances(finals: pl.DataFrame) -> pl.DataFrame:
     return stale.join(fresh, on=["environment", "regime", "loss"]).select(*KEYS, nats="approx_kl", change=change)
 
 
-def by_distance(distance: pl.DataFrame) -> str:
+def _by_distance(distance: pl.DataFrame) -> str:
     """What the decoupled loss loses where its data are near and where they are far.
 
     Cases of one environment share its fresh runs: they are averaged first, and the interval is over environments.
@@ -327,7 +332,7 @@ def by_distance(distance: pl.DataFrame) -> str:
     return f"Under the decoupled loss stale data change the score by {', by '.join(parts)}." if parts else ""
 
 
-def why(change: pl.DataFrame, distance: pl.DataFrame) -> str:
+def _why(change: pl.DataFrame, distance: pl.DataFrame) -> str:
     """What the diagnostics say: how far iterations move the policy, and what distance costs."""
     words = []
     for regime in dict.fromkeys(change["regime"]):
@@ -338,7 +343,7 @@ def why(change: pl.DataFrame, distance: pl.DataFrame) -> str:
             f"in {regime} one changes it by {fresh['approx_kl'].mean():.2g} nats, and data {waits[-1]} iterations old "
             f"are {last['approx_kl'].mean():.2g} nats away and keep an effective {last['importance_ess'].mean():.0%}"
         )
-    return f"How far iterations move the policy: {'; '.join(words)}. {by_distance(distance)}"
+    return f"How far iterations move the policy: {'; '.join(words)}. {_by_distance(distance)}"
 
 
 def summary(finals: pl.DataFrame, panel: str = "regime") -> pl.DataFrame:
@@ -354,7 +359,7 @@ def summary(finals: pl.DataFrame, panel: str = "regime") -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def diagnostic(change: pl.DataFrame, name: str) -> pl.DataFrame:
+def _diagnostic(change: pl.DataFrame, name: str) -> pl.DataFrame:
     """One diagnostic by loss and staleness: mean over environments, and the lowest and highest of them."""
     value = pl.col(name)
     lines = change.group_by("regime", "loss", "staleness", maintain_order=True).agg(

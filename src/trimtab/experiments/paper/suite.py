@@ -24,7 +24,7 @@ from trimtab.experiments.source_study import Size
 
 
 @dataclass(frozen=True)
-class Environment:
+class _Environment:
     """An environment of the suite: its range, how long it is trained by size, and what its configuration changes."""
 
     env_id: str
@@ -37,15 +37,15 @@ class Environment:
 
 PENDULUM: dict[str, Any] = {"learning_rate": 4e-3, "norm_obs": True, "gamma": 0.95, "ent_coef": 0.0}
 SUITE = (
-    Environment("CartPole-v1", 22.0, 500.0, 65_536, 196_608, {"learning_rate": 1.1e-2, "norm_obs": True}),
-    Environment("Catch-bsuite", -0.6, 1.0, 32_768, 131_072, {"learning_rate": 1.1e-2}),
-    Environment("Acrobot-v1", -499.0, -85.0, 131_072, 294_912, {"norm_obs": True}),
-    Environment("Pendulum-v1", -1250.0, -400.0, 196_608, 393_216, PENDULUM),
-    Environment("FrozenLake-v1", 0.015, 0.75, 131_072, 196_608),
-    Environment("FrozenLake8x8-v1", 0.002, 0.9, 131_072, 393_216),
-    Environment("UmbrellaChain-bsuite", 0.0, 1.0, 98_304, 196_608),
-    Environment("Breakout-MinAtar", 0.5, 8.0, 131_072, 393_216, {"learning_rate": 2.8e-3}),
-    Environment("SpaceInvaders-MinAtar", 3.0, 30.0, 131_072, 393_216),
+    _Environment("CartPole-v1", 22.0, 500.0, 65_536, 196_608, {"learning_rate": 1.1e-2, "norm_obs": True}),
+    _Environment("Catch-bsuite", -0.6, 1.0, 32_768, 131_072, {"learning_rate": 1.1e-2}),
+    _Environment("Acrobot-v1", -499.0, -85.0, 131_072, 294_912, {"norm_obs": True}),
+    _Environment("Pendulum-v1", -1250.0, -400.0, 196_608, 393_216, PENDULUM),
+    _Environment("FrozenLake-v1", 0.015, 0.75, 131_072, 196_608),
+    _Environment("FrozenLake8x8-v1", 0.002, 0.9, 131_072, 393_216),
+    _Environment("UmbrellaChain-bsuite", 0.0, 1.0, 98_304, 196_608),
+    _Environment("Breakout-MinAtar", 0.5, 8.0, 131_072, 393_216, {"learning_rate": 2.8e-3}),
+    _Environment("SpaceInvaders-MinAtar", 3.0, 30.0, 131_072, 393_216),
 )
 QUICK = 2  # environments of a quick study
 SEEDS = 3  # of every configuration, as in the paper where it says nothing else
@@ -149,9 +149,9 @@ def _base(env_id: str, size: Size, algo: str, changes: dict[str, Any]) -> Config
         config = config.replace(prox_com=PROX_COM)
     if config.is_ppg:
         config = config.replace(aux_learning_rate=AUX_RATE)
-    return at_batch(config, BATCHES[size][0])
+    return _at_batch(config, BATCHES[size][0])
 
 
-def at_batch(config: Config, num_envs: int) -> Config:
+def _at_batch(config: Config, num_envs: int) -> Config:
     """The same at another number of environments that is to count as the largest: only what it needs is adjusted."""
     return rescale(config, num_envs=num_envs, skip=("prox_com", "norm_adv")).config

@@ -30,7 +30,7 @@ COLUMNS: dict[str, Any] = {
 }
 
 
-def table5(finals: pl.DataFrame, batches: tuple[int, ...]) -> pl.DataFrame:
+def _table5(finals: pl.DataFrame, batches: tuple[int, ...]) -> pl.DataFrame:
     """Effect size, Z and p of every ablation at every smaller batch.
 
     Within an environment the seeds' losses (largest − smaller batch) are ranked: those of the ablation against those
@@ -75,7 +75,7 @@ def _losses(groups: Groups, environment: str, variant: str, largest: int, num_en
     return [large[seed] - small[seed] for seed in large if seed in small]
 
 
-def seeds_for(environments: int, threshold: float = THRESHOLD) -> int:
+def _seeds_for(environments: int, threshold: float = THRESHOLD) -> int:
     """Seeds with which complete separation in every environment would be significant."""
     for seeds in range(2, 10_000):
         if stats.max_attainable_z([([1.0] * seeds, [0.0] * seeds)] * environments) > threshold:
@@ -107,7 +107,7 @@ class Table5(Batches):
 
     def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
         finals = super().measure(outcomes)["finals"]
-        return {"table5": table5(finals, self.batches), "finals": finals}
+        return {"table5": _table5(finals, self.batches), "finals": finals}
 
     def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
         rows = tables["table5"].filter(pl.col("num_envs") == self.batches[-1]).to_dicts()
@@ -174,7 +174,7 @@ def _needed(rows: list[dict], attainable: float) -> str:
         return "runs that finish"
     environments, seeds = min(row["environments"] for row in rows), min(row["seeds"] for row in rows)
     if attainable <= THRESHOLD:
-        fewest = f"at least {seeds_for(environments)} seeds in each of {environments} environments ({seeds} here)"
+        fewest = f"at least {_seeds_for(environments)} seeds in each of {environments} environments ({seeds} here)"
         return f"{fewest}: with fewer the threshold cannot be passed"
     weakest = min(rows, key=lambda row: row["z"])
     if weakest["z"] <= 0:

@@ -77,14 +77,14 @@ class Bias(Declared):
     def _finite_runs(self) -> list[Train]:
         steps = {"quick": 51_200, "default": 204_800, "full": 1_024_000}[self.size]
         return [
-            Train(finite_config(env_id, steps, self.seed + k), FINITE_CHECKPOINTS)
+            Train(_finite_config(env_id, steps, self.seed + k), FINITE_CHECKPOINTS)
             for env_id in self.finite
             for k in range(SEEDS[self.size])
         ]
 
     def _sampled_runs(self) -> list[Train]:
         steps = {"quick": 102_400, "default": 512_000, "full": 512_000}[self.size]
-        carts = [Train(cartpole(steps, self.seed + k), pendulum_runs.CHECKPOINTS) for k in range(SEEDS[self.size])]
+        carts = [Train(_cartpole(steps, self.seed + k), pendulum_runs.CHECKPOINTS) for k in range(SEEDS[self.size])]
         return [*pendulum_runs.trained(self.size, self.seed), *carts]
 
     def jobs(self) -> list[Job]:
@@ -210,7 +210,7 @@ class Bias(Declared):
         ]
 
 
-def finite_config(env_id: str, steps: int, seed: int) -> Config:
+def _finite_config(env_id: str, steps: int, seed: int) -> Config:
     """PPO on a finite MDP; a small network, since exact gradients hold [states, actions, parameters]."""
     return Config(
         env_id=env_id,
@@ -227,7 +227,7 @@ def finite_config(env_id: str, steps: int, seed: int) -> Config:
     )
 
 
-def cartpole(steps: int, seed: int) -> Config:
+def _cartpole(steps: int, seed: int) -> Config:
     """CleanRL's CartPole with the post's batch of 1,024 samples."""
     return Config(
         env_id="CartPole-v1",

@@ -124,10 +124,10 @@ class PostSplit(Declared):
         return evidence
 
     def _large_covariance(self, table: pl.DataFrame) -> Verdict:
-        signed = self._by_stage(table, lambda own: share(own, LONG))
+        signed = self._by_stage(table, lambda own: _share(own, LONG))
         sides = [math.copysign(1.0, e.effect.value or 1.0) for e in signed]
         evidence = [
-            self._by_stage(table, lambda own, side=side: (share(own, LONG) or math.nan) * side)[k]
+            self._by_stage(table, lambda own, side=side: (_share(own, LONG) or math.nan) * side)[k]
             for k, side in enumerate(sides)
         ]
         shares = ", ".join(f"{e.environment.split(', ', 1)[1]} {e.effect.value:+.0%}" for e in signed)
@@ -135,7 +135,7 @@ class PostSplit(Declared):
         return judge(P1, "size of covariance / variance", evidence, sentence, LARGE)
 
     def _ratio(self, claim: Claim, table: pl.DataFrame, quantity: str, above, below, least: float = 0.0) -> Verdict:
-        evidence = self._by_stage(table, lambda own: log_ratio(own, quantity, above, below))
+        evidence = self._by_stage(table, lambda own: _log_ratio(own, quantity, above, below))
         ratios = ", ".join(f"{e.environment.split(', ', 1)[1]} {math.exp(e.effect.value):.2f}" for e in evidence)
         name = "individual term" if quantity == "individual" else "variance"
         sentence = f"The {name} at {words(above)} over that at {words(below)}: {ratios}."
@@ -144,7 +144,7 @@ class PostSplit(Declared):
     def _environments(self, table: pl.DataFrame) -> Verdict:
         """Rows are independent, so 8 × 256 has half the variance of 4 × 256; 4 × 512 is measured."""
         evidence = self._by_stage(
-            table, lambda own: math.log(2) + (log_ratio(own, "variance", MORE_STEPS, LONG) or math.nan)
+            table, lambda own: math.log(2) + (_log_ratio(own, "variance", MORE_STEPS, LONG) or math.nan)
         )
         ratios = ", ".join(f"{e.environment.split(', ', 1)[1]} {math.exp(e.effect.value):.2f}" for e in evidence)
         sentence = f"Variance at 4 × 512 over that at 8 × 256: {ratios}."
@@ -207,19 +207,19 @@ class PostSplit(Declared):
         ]
 
 
-def share(own: pl.DataFrame, split: tuple[int, int]) -> float | None:
+def _share(own: pl.DataFrame, split: tuple[int, int]) -> float | None:
     """Covariance / variance of one seed at one stage."""
-    covariance, variance = value(own, "covariance", split), value(own, "variance", split)
+    covariance, variance = _value(own, "covariance", split), _value(own, "variance", split)
     return None if covariance is None or not variance else covariance / variance
 
 
-def value(own: pl.DataFrame, quantity: str, split: tuple[int, int]) -> float | None:
+def _value(own: pl.DataFrame, quantity: str, split: tuple[int, int]) -> float | None:
     values = own.filter((pl.col("quantity") == quantity) & (pl.col("split") == name_of(split)))["value"]
     return values[0] if len(values) else None
 
 
-def log_ratio(own: pl.DataFrame, quantity: str, above: tuple[int, int], below: tuple[int, int]) -> float | None:
-    one, other = value(own, quantity, above), value(own, quantity, below)
+def _log_ratio(own: pl.DataFrame, quantity: str, above: tuple[int, int], below: tuple[int, int]) -> float | None:
+    one, other = _value(own, quantity, above), _value(own, quantity, below)
     return math.log(one / other) if one and other and one > 0 and other > 0 else None
 
 

@@ -70,7 +70,7 @@ class FrozenLake(Declared):
 
     def _runs(self, split: tuple[int, int]) -> list[Train]:
         count = SEEDS[self.size]
-        return [Train(frozenlake(split, self.seed + k), CHECKPOINTS) for k in range(count)]
+        return [Train(_frozenlake(split, self.seed + k), CHECKPOINTS) for k in range(count)]
 
     def jobs(self) -> list[Job]:
         return [*self._batches(), *self._episodes(), *self._advantages()]
@@ -229,7 +229,7 @@ class FrozenLake(Declared):
         ]
 
 
-def frozenlake(split: tuple[int, int], seed: int) -> Config:
+def _frozenlake(split: tuple[int, int], seed: int) -> Config:
     return Config(
         env_id="FrozenLake8x8-v1",
         num_envs=split[0],

@@ -115,7 +115,7 @@ class Lambda(Declared):
             (pl.col("quantity") == "cosine_within_value") & (pl.col("lag") == LAG)
         )
         return {
-            "numbers": per_sample(numbers),
+            "numbers": _per_sample(numbers),
             "batches": batches.select("seed", "split", "gae_lambda", "i", "j", "value"),
             "values": table.filter(shown).select("seed", "split", "gae_lambda", "quantity", "lag", "value"),
         }
@@ -138,7 +138,7 @@ class Lambda(Declared):
     def _trade(self, numbers: pl.DataFrame) -> Verdict:
         variance, bias = [], []
         for split in (LONG, SHORT):
-            ratio = partial(log_ratio, quantity="variance", above=split, lam_above=1.0, below=split, lam_below=0.0)
+            ratio = partial(_log_ratio, quantity="variance", above=split, lam_above=1.0, below=split, lam_below=0.0)
             effect = effect_over_seeds(numbers, ratio)
             variance.append(Evidence(f"variance, {words(split)}", *effect))
             gap = partial(_bias_gap, more=split, lam_more=0.0, less=split, lam_less=1.0)
@@ -154,7 +154,7 @@ class Lambda(Declared):
         noise = Evidence("T = 16: 0.95 minus the λ of equal variance at T = 256", alike, seeds)
         gap = effect_over_seeds(numbers, lambda own: _bias_gap(own, FAR_BELOW, OWN, LONG, OWN))
         bias = Evidence("T = 16: bias² above that at T = 256", *gap)
-        ratio, seeds = effect_over_seeds(numbers, lambda own: log_ratio(own, "per_sample", BEYOND, OWN, LONG, OWN))
+        ratio, seeds = effect_over_seeds(numbers, lambda own: _log_ratio(own, "per_sample", BEYOND, OWN, LONG, OWN))
         beyond = Evidence("T = 1024: individual variance as at T = 256", ratio.within(UNCHANGED), seeds)
         sentence = f"Rows of 16 steps have the variance of λ = {OWN - alike.value:.2f} at 256 steps."
         measured = "difference of λ; difference of bias²; log 1.1 minus |log ratio|"
@@ -236,7 +236,7 @@ class Lambda(Declared):
         ]
 
 
-def per_sample(numbers: pl.DataFrame) -> pl.DataFrame:
+def _per_sample(numbers: pl.DataFrame) -> pl.DataFrame:
     """Adds the variance of one sample: N T times the individual term, which splits can be compared by."""
     own = numbers.filter(pl.col("quantity") == "individual").with_columns(
         (pl.col("value") * pl.col("num_envs") * pl.col("num_steps")).alias("value"),
@@ -245,12 +245,12 @@ def per_sample(numbers: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([numbers, own])
 
 
-def log_ratio(own: pl.DataFrame, quantity: str, above, lam_above: float, below, lam_below: float) -> float | None:
+def _log_ratio(own: pl.DataFrame, quantity: str, above, lam_above: float, below, lam_below: float) -> float | None:
     one, other = _at(own, quantity, above, lam_above), _at(own, quantity, below, lam_below)
     return math.log(one / other) if one and other and one > 0 and other > 0 else None
 
 
-def equal_lambda(curve: dict[float, float], target: float) -> float:
+def _equal_lambda(curve: dict[float, float], target: float) -> float:
     """The λ at which a curve that grows with λ has a value, between the measured ones; at most its ends."""
     lambdas = sorted(curve)
     values = np.maximum.accumulate([curve[k] for k in lambdas])
@@ -275,8 +275,8 @@ def _difference(one: float | None, other: float | None) -> float | None:
 def _factors_apart(own: pl.DataFrame, gae_lambda: float) -> float | None:
     """The log of λ's factor on the variance at 4 × 256 minus that at 16 × 64."""
     return _difference(
-        log_ratio(own, "variance", LONG, gae_lambda, LONG, OWN),
-        log_ratio(own, "variance", SHORT, gae_lambda, SHORT, OWN),
+        _log_ratio(own, "variance", LONG, gae_lambda, LONG, OWN),
+        _log_ratio(own, "variance", SHORT, gae_lambda, SHORT, OWN),
     )
 
 
@@ -296,4 +296,4 @@ def _below_own(own: pl.DataFrame) -> float | None:
     target = _at(own, "per_sample", FAR_BELOW, OWN)
     if target is None or any(v is None for v in curve.values()):
         return None
-    return OWN - equal_lambda({k: v for k, v in curve.items() if v is not None}, target)
+    return OWN - _equal_lambda({k: v for k, v in curve.items() if v is not None}, target)

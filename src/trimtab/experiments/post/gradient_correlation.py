@@ -89,7 +89,7 @@ class Correlation(Declared):
         values = looks.filter(pl.col("quantity").is_in(["cosine_within_value", "cosine_across_value"]))
         return {
             "cosines": means.group_by(keys, maintain_order=True).agg(pl.col("value").mean()),
-            "covariances": with_noise(by_checkpoint),
+            "covariances": _with_noise(by_checkpoint),
             "distributions": values.select("stage", "seed", "replicate", "quantity", "lag", "value"),
         }
 
@@ -167,7 +167,7 @@ class Correlation(Declared):
         ]
 
 
-def with_noise(table: pl.DataFrame) -> pl.DataFrame:
+def _with_noise(table: pl.DataFrame) -> pl.DataFrame:
     """Means over replicates by checkpoint, and how much of their variance over checkpoints is the estimates' own.
 
     Replicates of one number share their randomness at every checkpoint, so noise is what is left of the values without

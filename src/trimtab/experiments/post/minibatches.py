@@ -98,7 +98,7 @@ class Minibatch(Declared):
         for split in ("4x256", "16x64"):
             for stage in STAGES:
                 here = table.filter((pl.col("split") == split) & (pl.col("stage") == stage))
-                e, seeds = effect_over_seeds(here, lambda own: log_ratio(own, ROWS, SHUFFLED))
+                e, seeds = effect_over_seeds(here, lambda own: _log_ratio(own, ROWS, SHUFFLED))
                 evidence.append(Evidence(f"{split.replace('x', ' × ')}, {stage}", e, seeds))
                 phrases.append(f"{split.replace('x', ' × ')} {stage} {math.exp(e.value):.2f}")
         ratios = ", ".join(phrases)
@@ -139,20 +139,20 @@ class Minibatch(Declared):
         ]
 
 
-def total(own: pl.DataFrame, way: str, size: int) -> float | None:
+def _total(own: pl.DataFrame, way: str, size: int) -> float | None:
     """Variance of a minibatch gradient: between batches, and within one."""
     within = own.filter((pl.col("quantity") == "subsampling") & (pl.col("way") == way) & (pl.col("size") == size))
     between = own.filter(pl.col("quantity") == "batch_variance")
     return within["value"][0] + between["value"][0] if len(within) and len(between) else None
 
 
-def log_ratio(own: pl.DataFrame, above: str, below: str) -> float | None:
-    one, other = total(own, above, OWN), total(own, below, OWN)
+def _log_ratio(own: pl.DataFrame, above: str, below: str) -> float | None:
+    one, other = _total(own, above, OWN), _total(own, below, OWN)
     return math.log(one / other) if one and other else None
 
 
 def _relative_noise(own: pl.DataFrame) -> float | None:
-    both, between = total(own, SHUFFLED, OWN), own.filter(pl.col("quantity") == "batch_variance")["value"]
+    both, between = _total(own, SHUFFLED, OWN), own.filter(pl.col("quantity") == "batch_variance")["value"]
     return None if both is None or not between[0] else both / between[0] - 1
 
 

@@ -17,7 +17,7 @@ NAMED = 50  # runs of one concern that are listed
 
 
 @dataclass(frozen=True)
-class Concern:
+class _Concern:
     """A reason to look at one or several runs of a group.
 
     Args:
@@ -40,16 +40,16 @@ class Concern:
 
 
 @dataclass(frozen=True)
-class Attention:
+class _Attention:
     """What to look at first, in a sentence, and why, most pressing first; `pending` runs wait for the doctor."""
 
     sentence: str
-    concerns: tuple[Concern, ...]
+    concerns: tuple[_Concern, ...]
     diagnosed: int
     pending: int
 
 
-def attention(watch: Watch) -> Attention:
+def attention(watch: Watch) -> _Attention:
     """What needs a person, among all runs under a directory.
 
     Args:
@@ -68,7 +68,7 @@ def attention(watch: Watch) -> Attention:
         *_joined(_not_finite(run, watch) for run in broken),
         *_joined(_interrupted(run, watch) for run in stopped),
     ]
-    return Attention(_sentence(listing, concerns, pending), tuple(concerns), len(found), pending)
+    return _Attention(_sentence(listing, concerns, pending), tuple(concerns), len(found), pending)
 
 
 def _diagnosed(watch: Watch, runs: list[RunEntry]) -> tuple[list[tuple[RunEntry, Diagnosis]], int]:
@@ -84,34 +84,34 @@ def _diagnosed(watch: Watch, runs: list[RunEntry]) -> tuple[list[tuple[RunEntry,
     return found, 0
 
 
-def _finding(run: RunEntry, diagnosis: Diagnosis, watch: Watch) -> Concern | None:
+def _finding(run: RunEntry, diagnosis: Diagnosis, watch: Watch) -> _Concern | None:
     """The first finding to act on."""
     first = next((finding for finding in diagnosis.findings if finding.verdict == "act"), None)
     if first is None:
         return None
     command = diagnosis.command or f"trimtab doctor {_path(run, watch)}"
-    return Concern(first.check, first.seen, first.advice, command, run.group, (run.id,))
+    return _Concern(first.check, first.seen, first.advice, command, run.group, (run.id,))
 
 
-def _not_finite(run: RunEntry, watch: Watch) -> Concern:
+def _not_finite(run: RunEntry, watch: Watch) -> _Concern:
     seen = f"stopped at step {run.step:,} because a number was not finite"
-    return Concern("not finite", seen, "", f"trimtab doctor {_path(run, watch)}", run.group, (run.id,))
+    return _Concern("not finite", seen, "", f"trimtab doctor {_path(run, watch)}", run.group, (run.id,))
 
 
-def _interrupted(run: RunEntry, watch: Watch) -> Concern:
+def _interrupted(run: RunEntry, watch: Watch) -> _Concern:
     seen = f"at step {run.step:,} of {run.total:,}"
     in_study = any(study.id == run.group for study in watch.listing().studies)
     path = quote(str(watch.root / run.group)) if in_study else _path(run, watch)
-    return Concern("interrupted", seen, "resume it", f"trimtab resume {path}", run.group, (run.id,))
+    return _Concern("interrupted", seen, "resume it", f"trimtab resume {path}", run.group, (run.id,))
 
 
 def _path(run: RunEntry, watch: Watch) -> str:
     return quote(str(watch.root / run.id))
 
 
-def _joined(concerns: Iterable[Concern | None]) -> Iterator[Concern]:
+def _joined(concerns: Iterable[_Concern | None]) -> Iterator[_Concern]:
     """One concern for all runs of a group that have the same problem."""
-    first: dict[tuple[str, str], Concern] = {}
+    first: dict[tuple[str, str], _Concern] = {}
     runs: dict[tuple[str, str], list[str]] = {}
     for concern in concerns:
         if concern is not None:
@@ -122,7 +122,7 @@ def _joined(concerns: Iterable[Concern | None]) -> Iterator[Concern]:
         yield replace(concern, runs=tuple(runs[key][:NAMED]), count=len(runs[key]))
 
 
-def _sentence(listing: Listing, concerns: list[Concern], pending: int) -> str:
+def _sentence(listing: Listing, concerns: list[_Concern], pending: int) -> str:
     if not listing.runs:
         return "There are no runs yet; they appear here as they start."
     if concerns:

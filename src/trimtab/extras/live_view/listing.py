@@ -72,7 +72,7 @@ class RunEntry:
 
 
 @dataclass(frozen=True)
-class StudyEntry:
+class _StudyEntry:
     """One study of the list: its kind, how many of its runs are done, and its answer once it has one."""
 
     id: str
@@ -91,7 +91,7 @@ class Listing:
 
     root: str
     runs: tuple[RunEntry, ...]
-    studies: tuple[StudyEntry, ...]
+    studies: tuple[_StudyEntry, ...]
 
     @cached_property
     def json(self) -> str:
@@ -101,7 +101,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Curve:
+class _Curve:
     """Metrics of a run over its steps, and the names of all metrics that it records."""
 
     id: str
@@ -285,7 +285,7 @@ class Watch:
             self._tails[place.id] = (stamp, log)
         return log.last or {}
 
-    def _studies(self, runs: Iterable[RunEntry]) -> list[StudyEntry]:
+    def _studies(self, runs: Iterable[RunEntry]) -> list[_StudyEntry]:
         inside: dict[str, list[RunEntry]] = {}
         for run in runs:
             for study in self._studies_around(run.id):
@@ -293,10 +293,10 @@ class Watch:
         places = (place for place in self._places.values() if not place.is_run)
         return sorted((self._study(place, inside.get(place.id, [])) for place in places), key=lambda s: -s.modified)
 
-    def _study(self, place: Place, runs: list[RunEntry]) -> StudyEntry:
+    def _study(self, place: Place, runs: list[RunEntry]) -> _StudyEntry:
         statuses = [run.status for run in runs]
         answer = self.details.answer(place.path)
-        return StudyEntry(
+        return _StudyEntry(
             id=place.id,
             kind=place.kind,
             status="finished" if answer else "running" if "running" in statuses else "unfinished",
@@ -309,7 +309,7 @@ class Watch:
 
     # Curves ----------------------------------------------------------------------------------------------
 
-    def curve(self, place: Place, names: list[str], small: bool = False) -> Curve:
+    def curve(self, place: Place, names: list[str], small: bool = False) -> _Curve:
         """Some metrics of a run over its steps; `small` for about as many points as a small curve shows."""
         with self._lock:
             log = self._spark(place) if small else self._curve(place)
@@ -318,7 +318,7 @@ class Watch:
             rows = log.curve()
         recorded = sorted({name for row in rows[:1] + rows[-1:] for name in row} - {STEPS, "iteration", "not_finite"})
         metrics = {name: [row.get(name) for row in rows] for name in names or [RETURN]}
-        return Curve(place.id, [row.get(STEPS) for row in rows], metrics, recorded)
+        return _Curve(place.id, [row.get(STEPS) for row in rows], metrics, recorded)
 
     def _spark(self, place: Place) -> Log:
         return self._sparks.setdefault(

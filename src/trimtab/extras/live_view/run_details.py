@@ -28,7 +28,7 @@ UNREADABLE = (UserError, OSError, ValueError)  # half-written, damaged, or of an
 
 
 @dataclass(frozen=True)
-class RunDetails:
+class _RunDetails:
     """Everything the page shows of one run; `problem` says why a part is missing."""
 
     id: str
@@ -64,7 +64,7 @@ class _Known:
 
     stamps: list[FileStamp]
     again: float
-    details: RunDetails
+    details: _RunDetails
 
 
 class Details:
@@ -76,7 +76,7 @@ class Details:
         self._known: dict[str, _Known] = {}
         self._answers: dict[Path, tuple[FileStamp, dict[str, Any]]] = {}
 
-    def of(self, place: Place) -> RunDetails:
+    def of(self, place: Place) -> _RunDetails:
         """Everything the page shows of one run."""
         stamps = [FileStamp.of(place.path / name) for name in READ_FROM]
         with self._lock:
@@ -118,16 +118,16 @@ def _answer(path: Path) -> dict[str, Any]:
     return {"sentence": None, **{name: result[name] for name in ANSWER if name in result}}
 
 
-def _details(place: Place, link: str | None) -> RunDetails:
+def _details(place: Place, link: str | None) -> _RunDetails:
     if link is not None:
         problem = f"{link} is a link to a place outside of the directory shown here, and is not followed"
-        return RunDetails(place.id, None, {}, None, [], [], problem)
+        return _RunDetails(place.id, None, {}, None, [], [], problem)
     with reading.collect_problems() as damaged:
         try:
             run = load(place.path)
             config, manifest = run.config, run.files.manifest().as_dict()
         except UNREADABLE as error:
-            return RunDetails(place.id, None, {}, None, [], [], str(error))
+            return _RunDetails(place.id, None, {}, None, [], [], str(error))
         evaluations = [evaluation.as_dict() for evaluation in run.files.all_evaluations()[-EVALUATIONS:]]
         diagnosis, problem = None, ""
         try:
@@ -135,7 +135,7 @@ def _details(place: Place, link: str | None) -> RunDetails:
         except UNREADABLE as error:
             problem = str(error)
         probes = _probes(run.files)
-    return RunDetails(place.id, config, manifest, diagnosis, evaluations, probes, problem or "; ".join(damaged))
+    return _RunDetails(place.id, config, manifest, diagnosis, evaluations, probes, problem or "; ".join(damaged))
 
 
 def _probes(files: RunDir) -> list[dict[str, Any]]:

@@ -58,7 +58,7 @@ PAGE_POLICY = (
 Query = dict[str, list[str]]
 
 
-class Refused(Exception):
+class _Refused(Exception):
     """A request that is not answered: the status, and one line."""
 
 
@@ -71,7 +71,7 @@ class Viewer(ThreadingHTTPServer):
     def __init__(self, root: Path, port: int):
         self.watch = Watch(root)
         self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
-        super().__init__((LOOPBACK, port), Handler)
+        super().__init__((LOOPBACK, port), _Handler)
 
     @property
     def address(self) -> str:
@@ -102,7 +102,7 @@ class Viewer(ThreadingHTTPServer):
         self.server_name, self.server_port = LOOPBACK, self.server_address[1]
 
 
-class Handler(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler):
     """One request."""
 
     server: Viewer
@@ -114,7 +114,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             self._refuse_strangers()
             self._answer()
-        except Refused as refused:
+        except _Refused as refused:
             status, why = refused.args
             self._send(status, why.encode() + b"\n", "text/plain")
         except (BrokenPipeError, ConnectionResetError):  # the page was closed
@@ -127,10 +127,10 @@ class Handler(BaseHTTPRequestHandler):
         host = self.headers.get("Host", "")
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         if name not in NAMES:
-            raise Refused(HTTPStatus.FORBIDDEN, "only requests for this machine are answered")
+            raise _Refused(HTTPStatus.FORBIDDEN, "only requests for this machine are answered")
         origin = self.headers.get("Origin")
         if origin is not None and urlsplit(origin).hostname not in (LOOPBACK, "localhost", "::1"):
-            raise Refused(HTTPStatus.FORBIDDEN, "requests of other pages are not answered")
+            raise _Refused(HTTPStatus.FORBIDDEN, "requests of other pages are not answered")
         if self.headers.get("Content-Length") or self.headers.get("Transfer-Encoding"):
             self.close_connection = True  # a request's content is not read
 
@@ -139,16 +139,16 @@ class Handler(BaseHTTPRequestHandler):
         if url.path in ASSETS:
             name, kind = ASSETS[url.path]
             data = (resources.files("trimtab.extras.live_view") / "assets" / name).read_bytes()
-            self._send(HTTPStatus.OK, data, kind, tag=etag(data))
+            self._send(HTTPStatus.OK, data, kind, tag=_etag(data))
         elif url.path in self.ROUTES:
             body = self.ROUTES[url.path](self, parse_qs(url.query))
             if isinstance(body, bytes):
                 self._send(HTTPStatus.OK, body, "text/html", policy=PAGE_POLICY)
             else:
-                data = as_json(body)
-                self._send(HTTPStatus.OK, data, "application/json", tag=etag(data))
+                data = _as_json(body)
+                self._send(HTTPStatus.OK, data, "application/json", tag=_etag(data))
         else:
-            raise Refused(HTTPStatus.NOT_FOUND, "no such address")
+            raise _Refused(HTTPStatus.NOT_FOUND, "no such address")
 
     def _runs(self, query: Query) -> object:
         return self.server.watch.listing()
@@ -176,13 +176,15 @@ class Handler(BaseHTTPRequestHandler):
     def _page(self, query: Query) -> object:
         page = self._place(query, "study").path / "page.html"
         if not leads_inside(self.server.watch.root, page):
-            raise Refused(HTTPStatus.NOT_FOUND, "the study has written no page yet, or it is a link to a place outside")
+            raise _Refused(
+                HTTPStatus.NOT_FOUND, "the study has written no page yet, or it is a link to a place outside"
+            )
         try:
             return reading.read_bytes(page, MOST_OF_A_PAGE)
         except UnreadableFile:
-            raise Refused(HTTPStatus.NOT_FOUND, "the study has written no page that can be read") from None
+            raise _Refused(HTTPStatus.NOT_FOUND, "the study has written no page that can be read") from None
 
-    ROUTES: ClassVar[dict[str, Callable[[Handler, Query], object]]] = {
+    ROUTES: ClassVar[dict[str, Callable[[_Handler, Query], object]]] = {
         "/api/runs": _runs,
         "/api/attention": _attention,
         "/api/curve": _curve,
@@ -195,7 +197,7 @@ class Handler(BaseHTTPRequestHandler):
     def _place(self, query: Query, kind: str) -> Place:
         place = self.server.watch.place(query.get("id", [""])[0])
         if place is None or place.is_run != (kind == RUN):
-            raise Refused(HTTPStatus.NOT_FOUND, f"no such {kind}")
+            raise _Refused(HTTPStatus.NOT_FOUND, f"no such {kind}")
         return place
 
     def _send(self, status: int, data: bytes, kind: str, tag: str = "", policy: str = STRICT) -> None:
@@ -220,13 +222,13 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing of every request."""
 
 
-def as_json(body: object) -> bytes:
+def _as_json(body: object) -> bytes:
     """A typed answer as JSON; numbers that are not finite become null."""
     text = body.json if isinstance(body, Listing) else json.dumps(_finite(to_json(body)), allow_nan=False)
     return text.encode()
 
 
-def etag(data: bytes) -> str:
+def _etag(data: bytes) -> str:
     """A name for an answer: equal answers have equal names."""
     return f'"{hashlib.sha256(data).hexdigest()[:20]}"'
 

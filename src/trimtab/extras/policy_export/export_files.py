@@ -29,7 +29,7 @@ Outputs = Callable[[Shaped[np.ndarray, "B ..."]], Float[np.ndarray, "B outputs"]
 
 
 @dataclass(frozen=True)
-class Original:
+class _Original:
     """Observations of the environment, the outputs of the run's network, and the type that observations have."""
 
     observations: Shaped[np.ndarray, "B ..."]
@@ -37,7 +37,7 @@ class Original:
 
 
 @dataclass(frozen=True)
-class Written:
+class _Written:
     """A file, the function that it holds, and the package that this function was computed with."""
 
     file: Path
@@ -46,17 +46,17 @@ class Written:
 
 
 @dataclass(frozen=True)
-class ExportFormat:
+class _ExportFormat:
     """A format: how a policy is written (the last argument is the type of observations), a program that uses it, and
     the packages that writing needs."""
 
-    write: Callable[[Policy, Path, str], Written]
+    write: Callable[[Policy, Path, str], _Written]
     example: Path
     packages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class ExportReport:
+class _ExportReport:
     """What was written, and how far it is from the original."""
 
     run: str
@@ -71,7 +71,7 @@ class ExportReport:
     largest_output: float
 
 
-def export(run: RunDir, to: str, out: Path, step: int | None = None, force: bool = False) -> ExportReport:
+def export(run: RunDir, to: str, out: Path, step: int | None = None, force: bool = False) -> _ExportReport:
     """Write the policy of a checkpoint and check it.
 
     Args:
@@ -96,7 +96,7 @@ def export(run: RunDir, to: str, out: Path, step: int | None = None, force: bool
     written = FORMATS[to].write(policy, out, str(original.observations.dtype))
     example = out / "policy.py"
     write_atomically(example, FORMATS[to].example.read_bytes())
-    report = ExportReport(
+    report = _ExportReport(
         run=str(run.path),
         step=policy.step,
         env_id=policy.env_id,
@@ -120,22 +120,22 @@ def export(run: RunDir, to: str, out: Path, step: int | None = None, force: bool
 # NumPy and ONNX --------------------------------------------------------------------------------------------
 
 
-def _write_numpy(policy: Policy, out: Path, obs_dtype: str) -> Written:
+def _write_numpy(policy: Policy, out: Path, obs_dtype: str) -> _Written:
     data = io.BytesIO()
     np.savez(data, **policy.weights)  # type: ignore[arg-type]  # a name could be that of another parameter
     write_atomically(out / "policy.npz", data.getvalue())
     weights = standalone_numpy.load(out / "policy.npz")
-    return Written(out / "policy.npz", lambda obs: standalone_numpy.outputs(weights, obs), "NumPy")
+    return _Written(out / "policy.npz", lambda obs: standalone_numpy.outputs(weights, obs), "NumPy")
 
 
-def _write_onnx(policy: Policy, out: Path, obs_dtype: str) -> Written:
+def _write_onnx(policy: Policy, out: Path, obs_dtype: str) -> _Written:
     from trimtab.extras.policy_export import standalone_onnx
     from trimtab.extras.policy_export.onnx_graph import to_onnx
 
     write_atomically(out / "policy.onnx", to_onnx(policy.weights, obs_dtype).SerializeToString())
     session = standalone_onnx.load(out / "policy.onnx")
     outputs = lambda obs: session.run(["outputs"], {"observation": obs})[0]
-    return Written(out / "policy.onnx", outputs, "onnxruntime")
+    return _Written(out / "policy.onnx", outputs, "onnxruntime")
 
 
 # PyTorch: dense weights are [outputs, inputs], convolutions [outputs, inputs, height, width] ---------------
@@ -143,24 +143,24 @@ def _write_onnx(policy: Policy, out: Path, obs_dtype: str) -> Written:
 _HEADER = ("obs.shape", "obs.parts", "strides", "choices", "switches")  # whole numbers that describe the module
 
 
-def _write_torch(policy: Policy, out: Path, obs_dtype: str) -> Written:
+def _write_torch(policy: Policy, out: Path, obs_dtype: str) -> _Written:
     from safetensors.numpy import load, save
 
-    tensors, header = to_torch(policy.weights)
+    tensors, header = _to_torch(policy.weights)
     path = out / "policy.safetensors"
     write_atomically(path, save(tensors, metadata=header))
     if importlib.util.find_spec("torch") is None:
-        weights = from_torch(load(path.read_bytes()), header)
-        return Written(path, lambda obs: standalone_numpy.outputs(weights, obs), "NumPy (PyTorch is not installed)")
+        weights = _from_torch(load(path.read_bytes()), header)
+        return _Written(path, lambda obs: standalone_numpy.outputs(weights, obs), "NumPy (PyTorch is not installed)")
     import torch
 
     from trimtab.extras.policy_export.standalone_torch import Policy as Module
 
     module = Module.load(path)
-    return Written(path, lambda obs: module(torch.from_numpy(np.array(obs))).detach().numpy(), "PyTorch")
+    return _Written(path, lambda obs: module(torch.from_numpy(np.array(obs))).detach().numpy(), "PyTorch")
 
 
-def to_torch(weights: Weights) -> tuple[Weights, dict[str, str]]:
+def _to_torch(weights: Weights) -> tuple[Weights, dict[str, str]]:
     """Tensors under the names of standalone_torch.Policy's state_dict, and the header of the file."""
     tensors = {
         name.replace("obs.", "obs_"): _transposed(value, {2: (1, 0), 4: (3, 2, 0, 1)})
@@ -172,8 +172,8 @@ def to_torch(weights: Weights) -> tuple[Weights, dict[str, str]]:
     return tensors, {"activation": str(weights["activation"]), **header}
 
 
-def from_torch(tensors: Weights, header: dict[str, str]) -> Weights:
-    """The inverse of `to_torch`, to check a file where PyTorch is not installed."""
+def _from_torch(tensors: Weights, header: dict[str, str]) -> Weights:
+    """The inverse of `_to_torch`, to check a file where PyTorch is not installed."""
     weights = {
         name.replace("obs_", "obs."): _transposed(value, {2: (1, 0), 4: (2, 3, 1, 0)})
         for name, value in tensors.items()
@@ -191,15 +191,15 @@ def _transposed(value: np.ndarray, axes: dict[int, tuple[int, ...]]) -> np.ndarr
 
 _HERE = Path(__file__).parent
 FORMATS = {
-    "numpy": ExportFormat(_write_numpy, Path(standalone_numpy.__file__)),
-    "onnx": ExportFormat(_write_onnx, _HERE / "standalone_onnx.py", ("onnx", "onnxruntime")),
-    "torch": ExportFormat(_write_torch, _HERE / "standalone_torch.py"),
+    "numpy": _ExportFormat(_write_numpy, Path(standalone_numpy.__file__)),
+    "onnx": _ExportFormat(_write_onnx, _HERE / "standalone_onnx.py", ("onnx", "onnxruntime")),
+    "torch": _ExportFormat(_write_torch, _HERE / "standalone_torch.py"),
 }
 
 # The original ----------------------------------------------------------------------------------------------
 
 
-def _original(path: Path, step: int) -> Original:
+def _original(path: Path, step: int) -> _Original:
     """Observations of new episodes that the run's own network plays, compiled as in training, and its outputs."""
     import jax
 
@@ -229,4 +229,4 @@ def _original(path: Path, step: int) -> Original:
     finally:
         engine.close()
     flat = lambda x: np.asarray(x).reshape(-1, *x.shape[2:])
-    return Original(flat(rows.obs), flat(rows.dist)[:, : algorithm.dist.num_outputs])
+    return _Original(flat(rows.obs), flat(rows.dist)[:, : algorithm.dist.num_outputs])
