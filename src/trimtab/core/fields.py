@@ -28,10 +28,10 @@ class ConfigError(UserError, ValueError):
 
     def __init__(self, name: str, value: Any, problem: str):
         self.field = name
-        super().__init__(f"{name}={shortened(value)}: {problem}")
+        super().__init__(f"{name}={_shortened(value)}: {problem}")
 
 
-def shortened(value: Any) -> str:
+def _shortened(value: Any) -> str:
     """A value as Python writes it, cut where a message would become longer than a line."""
     text = repr(value)
     return text if len(text) <= 120 else f"{text[:117]}..."
@@ -145,10 +145,10 @@ def as_written(name: str, value: Any) -> Any:
 def check_types(instance: Any) -> None:
     """Every field of a dataclass holds a value of its type."""
     for name, kind in types_of(instance.__class__).items():
-        check_type(name, kind, getattr(instance, name))
+        _check_type(name, kind, getattr(instance, name))
 
 
-def check_type(name: str, kind: Any, value: Any) -> None:
+def _check_type(name: str, kind: Any, value: Any) -> None:
     """Types by hand: values come from YAML and from code, and a wrong one must be named, not crash later."""
     _, may_be_none = optional(kind)
     choices, base = choices_of(kind), base_of(kind)

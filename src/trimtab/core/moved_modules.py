@@ -68,7 +68,7 @@ class _Alias(importlib.abc.Loader):
         sys.modules[module.__name__] = importlib.import_module(self.target)
 
 
-class MovedModules(importlib.abc.MetaPathFinder):
+class _MovedModules(importlib.abc.MetaPathFinder):
     """Finds modules by the paths of earlier versions; the last finder, so that it only sees what no file has."""
 
     def find_spec(
@@ -85,5 +85,5 @@ class MovedModules(importlib.abc.MetaPathFinder):
 
 def install() -> None:
     """Make the old paths importable."""
-    if not any(isinstance(finder, MovedModules) for finder in sys.meta_path):
-        sys.meta_path.append(MovedModules())
+    if not any(isinstance(finder, _MovedModules) for finder in sys.meta_path):
+        sys.meta_path.append(_MovedModules())

@@ -144,7 +144,7 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def read_json(path: Path, most: int = MOST_TEXT) -> Any:
+def _read_json(path: Path, most: int = MOST_TEXT) -> Any:
     """The value of a JSON file."""
     try:
         return parse_json(read_text(path, most))
@@ -154,7 +154,7 @@ def read_json(path: Path, most: int = MOST_TEXT) -> Any:
 
 def read_json_object(path: Path, most: int = MOST_TEXT) -> dict[str, Any]:
     """The object of a JSON file."""
-    value = read_json(path, most)
+    value = _read_json(path, most)
     if not isinstance(value, dict):
         raise UnreadableFile(f"{path} cannot be read: not a JSON object")
     return value

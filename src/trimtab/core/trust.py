@@ -66,7 +66,7 @@ def refuse_untrusted(name: str) -> None:
 # Runs and studies of this user ------------------------------------------------------------------------------
 
 
-def state_dir() -> Path:
+def _state_dir() -> Path:
     """Where the runs and studies of this user are listed (TRIMTAB_STATE overrides)."""
     default = Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local" / "state")) / "trimtab"
     return Path(os.environ.get("TRIMTAB_STATE", default))
@@ -88,7 +88,7 @@ def enlist(content: Any) -> str:
 
 def enlist_again(identity: str, content: Any) -> None:
     """List what another process of this user made, such as a worker on another machine."""
-    place = state_dir() / "made"
+    place = _state_dir() / "made"
     if _IDENTITY.fullmatch(identity):
         with suppress(OSError):
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -100,7 +100,7 @@ def is_ours(identity: Any, content: Any) -> bool:
     if not isinstance(identity, str) or not _IDENTITY.fullmatch(identity):
         return False
     try:
-        return (state_dir() / "made" / identity).read_text() == _digest(content)
+        return (_state_dir() / "made" / identity).read_text() == _digest(content)
     except (OSError, ValueError):
         return False
 

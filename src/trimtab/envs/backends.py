@@ -92,7 +92,7 @@ class Backend:
         return environment
 
 
-def gymnasium_ids() -> list[str]:
+def _gymnasium_ids() -> list[str]:
     """Every id registered with Gymnasium; none if it is not installed."""
     if importlib.util.find_spec("gymnasium") is None:
         return []
@@ -199,7 +199,7 @@ _ALL = (
         "gymnasium",
         "gymnasium_backend",
         ("gymnasium",),
-        gymnasium_ids,
+        _gymnasium_ids,
         "gymnasium",
         compiled=False,
         tabulated=False,

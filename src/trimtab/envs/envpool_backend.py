@@ -76,7 +76,7 @@ class PoolEnv:
         self._seed = seed
         self._pools: list[Any] = []
         self._direct: list[_Direct] = []
-        self._stream: PoolStream | None = None
+        self._stream: _PoolStream | None = None
         options = dict(env_kwargs or {})
         if self._task in _CANNOT:
             raise EnvError(f"env_id: {env_id} {_CANNOT[self._task]}")
@@ -172,9 +172,9 @@ class PoolEnv:
         numbers = isinstance(self._layout, Layout) or not any(leaf.choices for leaf in self._layout.leaves)
         return here and _family(self._task).startswith(_STREAMED_FAMILIES) and resets and not lives and numbers
 
-    def stream(self) -> PoolStream | None:
+    def stream(self) -> _PoolStream | None:
         if self._streamed and self._stream is None:
-            self._stream = PoolStream(self)
+            self._stream = _PoolStream(self)
         return self._stream
 
     def close(self) -> None:
@@ -212,7 +212,7 @@ class _Direct:
         return obs, reward, done & ~truncated, truncated, {"elapsed_step": elapsed}
 
 
-class PoolStream:
+class _PoolStream:
     """A `Stream` of EnvPool's own functions for compiled programs, which carry the address of their pool.
 
     An episode cut by the limit kept here cannot be reset in such a program. It runs one step too far, where EnvPool

@@ -42,7 +42,7 @@ Options = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
-class NativeEnv:
+class _NativeEnv:
     """One gymnax environment as a `CompiledEnv`.
 
     `options` are constructor arguments or fields of gymnax's parameters. `time_limit` overrides the
@@ -96,7 +96,7 @@ class NativeEnv:
         obs = jnp.where(done, fresh_obs, next_obs)
         return following, Step(obs, next_obs, jnp.asarray(reward, jnp.float32), terminated, truncated)
 
-    def without_time_limit(self) -> NativeEnv:
+    def without_time_limit(self) -> _NativeEnv:
         """The same dynamics and the same state, never truncated."""
         return dataclasses.replace(self, truncates=False)
 
@@ -105,10 +105,10 @@ class NativeEnv:
         return jax.tree.map(lambda leaf, dtype: jnp.asarray(leaf, dtype), state, self._state_types)
 
 
-def make(request: EnvRequest) -> NativeEnv:
+def make(request: EnvRequest) -> _NativeEnv:
     """The environment of an id."""
     options = tuple(sorted((name, _hashable(value)) for name, value in request.options.items()))
-    return NativeEnv(request.env_id, options, request.time_limit)
+    return _NativeEnv(request.env_id, options, request.time_limit)
 
 
 def _gymnax_habits() -> AbstractContextManager:

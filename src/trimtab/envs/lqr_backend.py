@@ -20,7 +20,7 @@ from trimtab.envs.lqr_system import SYSTEMS, LinearQuadratic
 from trimtab.envs.time_limit import Timed
 
 
-class LQRState(NamedTuple):
+class _LQRState(NamedTuple):
     """The state of the system, and the steps taken."""
 
     x: Float[Array, " n"]
@@ -28,7 +28,7 @@ class LQRState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LQREnv(Timed):
+class _LQREnv(Timed):
     """One system as a `CompiledEnv`; `time_limit` truncates before the horizon."""
 
     env_id: str
@@ -46,26 +46,28 @@ class LQREnv(Timed):
         spec = Spec(self.env_id, "lqr", (self.system.num_states,), "float32", action, limit, True)
         object.__setattr__(self, "spec", spec)
 
-    def first(self, key: PRNGKeyArray) -> tuple[LQRState, Float[Array, " n"]]:
+    def first(self, key: PRNGKeyArray) -> tuple[_LQRState, Float[Array, " n"]]:
         x = self.system.start * jax.random.normal(key, (self.system.num_states,))
-        return LQRState(x, jnp.zeros((), jnp.int32)), x
+        return _LQRState(x, jnp.zeros((), jnp.int32)), x
 
-    def following(self, key: PRNGKeyArray, game: LQRState, action: Num[Array, " m"]) -> tuple[Any, Array, Array, Array]:
+    def following(
+        self, key: PRNGKeyArray, game: _LQRState, action: Num[Array, " m"]
+    ) -> tuple[Any, Array, Array, Array]:
         A, B, Q, R = (jnp.asarray(self.system.matrix(name), jnp.float32) for name in "ABQR")
         x, control = game.x, action.astype(jnp.float32)
         reward = -(x @ Q @ x + control @ R @ control)
         new = A @ x + B @ control + self.system.noise * jax.random.normal(key, x.shape)
-        return LQRState(new, game.t + 1), new, reward, game.t + 1 >= self.system.horizon
+        return _LQRState(new, game.t + 1), new, reward, game.t + 1 >= self.system.horizon
 
-    def without_time_limit(self) -> LQREnv:
+    def without_time_limit(self) -> _LQREnv:
         """The same dynamics and the same state, never truncated."""
         return dataclasses.replace(self, truncates=False)
 
 
-def make(request: EnvRequest) -> LQREnv:
+def make(request: EnvRequest) -> _LQREnv:
     """The system of an id, with `env_kwargs` in place of its own fields."""
     valid = {item.name for item in dataclasses.fields(LinearQuadratic)}
     refuse_unknown_options(request.env_id, request.options, valid)
     if request.env_id not in SYSTEMS:
         raise EnvError(f"env_id: there is no linear-quadratic system {request.env_id}; nearest: {', '.join(SYSTEMS)}")
-    return LQREnv(request.env_id, SYSTEMS[request.env_id].with_options(request.options), request.time_limit)
+    return _LQREnv(request.env_id, SYSTEMS[request.env_id].with_options(request.options), request.time_limit)

@@ -19,7 +19,7 @@ from trimtab.envs.time_limit import Timed
 
 
 @dataclass(frozen=True)
-class PgxEnv(Timed):
+class _PgxEnv(Timed):
     """One game as a `CompiledEnv`. Games have no limit of their own; `time_limit` sets one."""
 
     env_id: str
@@ -48,12 +48,12 @@ class PgxEnv(Timed):
         state = self._game.step(game, action, key)
         return state, state.observation.astype(jnp.float32), state.rewards[0].astype(jnp.float32), state.terminated
 
-    def without_time_limit(self) -> PgxEnv:
+    def without_time_limit(self) -> _PgxEnv:
         """The same dynamics and the same state, never truncated."""
         return dataclasses.replace(self, time_limit=None)
 
 
-def make(request: EnvRequest) -> PgxEnv:
+def make(request: EnvRequest) -> _PgxEnv:
     """The game of an id."""
     refuse_unknown_options(request.env_id, request.options, ())
-    return PgxEnv(request.env_id, request.time_limit)
+    return _PgxEnv(request.env_id, request.time_limit)

@@ -27,7 +27,7 @@ Options = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
-class PlaygroundEnv(Timed):
+class _PlaygroundEnv(Timed):
     """One task as a `CompiledEnv`; `options` are fields of its configuration, nested ones with dots.
 
     Actions lie within ±1 and are repeated as the task says (`action_repeat`), rewards added up. `impl` is jax unless
@@ -88,7 +88,7 @@ class PlaygroundEnv(Timed):
     def _seen(self, state: Any) -> Float[Array, " numbers"]:
         return self._layout.convert(jax.tree.map(lambda x: x[None], state.obs))[0]
 
-    def without_time_limit(self) -> PlaygroundEnv:
+    def without_time_limit(self) -> _PlaygroundEnv:
         """The same dynamics and the same state, never truncated."""
         return dataclasses.replace(self, truncates=False)
 
@@ -109,7 +109,7 @@ def _layout(obs_shapes: Any) -> FlatLayout:
     return FlatLayout(tuple(Leaf(path, math.prod(array.shape)) for path, array in zip(paths, arrays)))
 
 
-def make(request: EnvRequest) -> PlaygroundEnv:
+def make(request: EnvRequest) -> _PlaygroundEnv:
     """The task of an id."""
     pairs = ((name, tuple(value) if isinstance(value, list) else value) for name, value in request.options.items())
-    return PlaygroundEnv(request.env_id, tuple(sorted(pairs)), request.time_limit)
+    return _PlaygroundEnv(request.env_id, tuple(sorted(pairs)), request.time_limit)

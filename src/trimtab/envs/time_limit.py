@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, Num, PRNGKeyArray
 from trimtab.envs.base import Fresh, Spec, Step, reset_key
 
 
-class TimedState(NamedTuple):
+class _TimedState(NamedTuple):
     """A game and the steps since its reset."""
 
     game: Any
@@ -36,19 +36,19 @@ class Timed:
         """(game, observation, reward, terminated) after an action."""
         raise NotImplementedError
 
-    def reset(self, key: PRNGKeyArray) -> tuple[TimedState, Float[Array, " ..."]]:
+    def reset(self, key: PRNGKeyArray) -> tuple[_TimedState, Float[Array, " ..."]]:
         with jax.numpy_rank_promotion("allow"):
             game, obs = self.first(key)
-        return TimedState(game, jnp.zeros((), jnp.int32)), obs
+        return _TimedState(game, jnp.zeros((), jnp.int32)), obs
 
     def step(
-        self, key: PRNGKeyArray, env_state: TimedState, action: Num[Array, " ..."], fresh: Fresh | None = None
-    ) -> tuple[TimedState, Step]:
+        self, key: PRNGKeyArray, env_state: _TimedState, action: Num[Array, " ..."], fresh: Fresh | None = None
+    ) -> tuple[_TimedState, Step]:
         with jax.numpy_rank_promotion("allow"):
             game, next_obs, reward, terminated = self.following(key, env_state.game, action)
         time, limit = env_state.time + 1, self.spec.time_limit
         truncated = jnp.zeros((), bool) if limit is None else (time >= limit) & ~terminated
         new_state, new_obs = self.reset(reset_key(key)) if fresh is None else fresh
         done = terminated | truncated
-        state = jax.tree.map(lambda new, old: jnp.where(done, new, old), new_state, TimedState(game, time))
+        state = jax.tree.map(lambda new, old: jnp.where(done, new, old), new_state, _TimedState(game, time))
         return state, Step(jnp.where(done, new_obs, next_obs), next_obs, reward, terminated, truncated)

@@ -21,7 +21,7 @@ Options = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
-class XMiniGridEnv(Timed):
+class _XMiniGridEnv(Timed):
     """One task as a `CompiledEnv`; `options` are fields of its parameters, such as view_size.
 
     Its own limit also scales its reward, 1 - 0.9 t / limit; `time_limit` replaces both.
@@ -68,7 +68,7 @@ class XMiniGridEnv(Timed):
             timestep.discount == 0.0,
         )
 
-    def without_time_limit(self) -> XMiniGridEnv:
+    def without_time_limit(self) -> _XMiniGridEnv:
         """The same dynamics and the same state, never truncated."""
         return dataclasses.replace(self, truncates=False)
 
@@ -85,6 +85,6 @@ def _one_hot(view: UInt8[Array, "size size 2"]) -> Float[Array, "size size chann
     return jnp.concatenate([tiles, colours], axis=-1)
 
 
-def make(request: EnvRequest) -> XMiniGridEnv:
+def make(request: EnvRequest) -> _XMiniGridEnv:
     """The task of an id."""
-    return XMiniGridEnv(request.env_id, tuple(sorted(request.options.items())), request.time_limit)
+    return _XMiniGridEnv(request.env_id, tuple(sorted(request.options.items())), request.time_limit)

@@ -19,7 +19,7 @@ Scalar = float | Float[Array, ""]
 class Moments(NamedTuple):
     """Count, mean and sum of squared deviations, merged batch by batch (Chan et al. 1983)."""
 
-    count: Float[Array, ""]
+    count: Float[Array, ""]  # type: ignore[assignment]  # tuples have a method of this name
     mean: Float[Array, "*shape"]
     deviation: Float[Array, "*shape"]
 
@@ -100,7 +100,7 @@ class AdvantageMoments(NamedTuple):
     Deviations from the mean, not squares: E[x²] − mean² has no digits left where the mean is large.
     """
 
-    count: Float[Array, ""]
+    count: Float[Array, ""]  # type: ignore[assignment]  # tuples have a method of this name
     mean: Float[Array, ""]
     deviation: Float[Array, ""]
 

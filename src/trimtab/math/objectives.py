@@ -69,7 +69,7 @@ def value_loss(
 ) -> Samples:
     """(V - target)², or the larger of it and the same with V's change clipped to ± `clip_vloss`."""
     squared = (value - target) ** 2
-    if clip_vloss is None:
+    if clip_vloss is None or value_behav is None:
         return squared
     near = value_behav + jnp.clip(value - value_behav, -clip_vloss, clip_vloss)
     return jnp.maximum(squared, (near - target) ** 2)

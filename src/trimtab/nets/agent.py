@@ -30,10 +30,10 @@ class Params(NamedTuple):
     value: Float[Array, " V"]
 
 
-class PolicyNet(eqx.Module):
+class _PolicyNet(eqx.Module):
     """Trunk, action head, free log standard deviations (Gaussian), auxiliary value head (PPG)."""
 
-    trunk: eqx.Module
+    trunk: Any  # a module of the network family
     head: Dense
     log_std: Float[Array, " d"] | None
     auxiliary: Dense | None
@@ -44,10 +44,10 @@ class PolicyNet(eqx.Module):
         return outputs if self.log_std is None else jnp.concatenate([outputs, self.log_std])
 
 
-class ValueNet(eqx.Module):
+class _ValueNet(eqx.Module):
     """A trunk of its own (dual) or none, and the value head (none: there is no critic)."""
 
-    trunk: eqx.Module | None
+    trunk: Any
     head: Dense | None
 
 
@@ -90,30 +90,30 @@ class Agent:
         self._policy_unravel, self.policy_layout = _layout(policy)
         self._value_unravel, self.value_layout = _layout(value)
 
-    def _trunk(self, key: PRNGKeyArray, parts: Parts) -> eqx.Module:
+    def _trunk(self, key: PRNGKeyArray, parts: Parts) -> Any:
         inputs = sum(stop - start for start, stop in parts) if parts else math.prod(self._obs_shape)
         sizes, start = (self._hidden, self._channels, self._scale), (self._activation, self._ortho_init)
         return self._family.module.trunk(key, TrunkShape(self._obs_shape, inputs, *sizes, *start))
 
-    def _build(self, key: PRNGKeyArray) -> tuple[PolicyNet, ValueNet]:
+    def _build(self, key: PRNGKeyArray) -> tuple[_PolicyNet, _ValueNet]:
         trunk_key, head_key, value_key, value_head_key, aux_key = jax.random.split(key, 5)
         trunk = self._trunk(trunk_key, self._actor_parts)
         features = self._features(self._actor_parts)
         log_std = jnp.full(self.dist.d, self._log_std_init) if isinstance(self.dist, Gaussian) else None
         action_gain, value_gain = (0.01, 1.0) if self._ortho_init else (None, None)
         auxiliary = Dense(aux_key, features, 1, value_gain) if self.auxiliary else None
-        policy = PolicyNet(trunk, Dense(head_key, features, self.dist.num_outputs, action_gain), log_std, auxiliary)
+        policy = _PolicyNet(trunk, Dense(head_key, features, self.dist.num_outputs, action_gain), log_std, auxiliary)
         if not self.critic:
-            return policy, ValueNet(None, None)
+            return policy, _ValueNet(None, None)
         value_trunk = self._trunk(value_key, self._critic_parts) if self.arch == "dual" else None
         head = Dense(value_head_key, self._features(self._critic_parts), 1, value_gain)
-        return policy, ValueNet(value_trunk, head)
+        return policy, _ValueNet(value_trunk, head)
 
     def _features(self, parts: Parts) -> int:
         if self._hidden:
             return self._hidden[-1]
         one = self._view(jnp.zeros((1, *self._obs_shape)), parts)
-        return jax.eval_shape(lambda key: features_of(self._trunk(key, parts), one), jax.random.key(0)).shape[1]
+        return jax.eval_shape(lambda key: _features_of(self._trunk(key, parts), one), jax.random.key(0)).shape[1]
 
     def _view(self, obs: Array, parts: Parts) -> Array:
         """What a trunk sees: its parts; for dense trunks as floats (image trunks scale for themselves)."""
@@ -142,7 +142,7 @@ class Agent:
         policy, value = self._build(key)
         return Params(ravel_pytree(policy)[0], ravel_pytree(value)[0].astype(jnp.float32))
 
-    def policy_net(self, policy: Float[Array, " P"]) -> PolicyNet:
+    def policy_net(self, policy: Float[Array, " P"]) -> _PolicyNet:
         """The policy network with these parameters, as a module."""
         return self._policy_unravel(policy)
 
@@ -153,12 +153,12 @@ class Agent:
     def acting(self, policy: Float[Array, " P"]) -> Callable[[Num[Array, "B ..."]], Float[Array, "B outputs"]]:
         """`policy` with its weights cut out of the vector once: what a loop over steps calls."""
         net = self._policy_unravel(policy)
-        return lambda obs: jax.vmap(net.act)(features_of(net.trunk, self.policy_view(obs)))
+        return lambda obs: jax.vmap(net.act)(_features_of(net.trunk, self.policy_view(obs)))
 
     def value(self, params: Params, obs: Num[Array, "B ..."]) -> Float[Array, " B"]:
         net = self._value_unravel(params.value)
         trunk = net.trunk if net.trunk is not None else self._policy_unravel(params.policy).trunk
-        return jax.vmap(net.head)(features_of(trunk, self._view(obs, self._critic_parts)))[:, 0]
+        return jax.vmap(net.head)(_features_of(trunk, self._view(obs, self._critic_parts)))[:, 0]
 
     def rescale_value(
         self, value: Float[Array, " V"], scale: Float[Array, ""], shift: Float[Array, ""]
@@ -189,7 +189,7 @@ class Agent:
         policy_net, value_net = self._policy_unravel(params.policy), self._value_unravel(params.value)
 
         def judged(obs):
-            features = features_of(policy_net.trunk, self.policy_view(obs))
+            features = _features_of(policy_net.trunk, self.policy_view(obs))
             value_features = jax.lax.stop_gradient(features) if self.arch == "detach" else features
             return jax.vmap(policy_net.act)(features), jax.vmap(value_net.head)(value_features)[:, 0]
 
@@ -200,11 +200,11 @@ class Agent:
     ) -> tuple[Float[Array, "B outputs"], Float[Array, " B"]]:
         """Distribution parameters and the auxiliary value of the policy network (PPG)."""
         net = self._policy_unravel(policy)
-        features = features_of(net.trunk, self.policy_view(obs))
+        features = _features_of(net.trunk, self.policy_view(obs))
         return jax.vmap(net.act)(features), jax.vmap(net.auxiliary)(features)[:, 0]
 
 
-def features_of(trunk: Any, obs: Num[Array, "B ..."]) -> Float[Array, "B features"]:
+def _features_of(trunk: Any, obs: Num[Array, "B ..."]) -> Float[Array, "B features"]:
     """A trunk's features of a batch: image networks take batches, dense ones single observations."""
     return trunk(obs) if trunk.takes_batches else jax.vmap(trunk)(obs)
 

@@ -34,7 +34,7 @@ class TrunkShape(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Family:
+class _Family:
     """One family of networks."""
 
     name: str
@@ -104,10 +104,10 @@ def _nature_kernels(weights: dict[str, Any]) -> dict[str, Any]:
 
 
 _ALL = (
-    Family("mlp", "dense layers", (64, 64), ("activation", "ortho_init"), None, _dense),
+    _Family("mlp", "dense layers", (64, 64), ("activation", "ortho_init"), None, _dense),
     # 36 pixels leave one cell after its convolutions.
-    Family("nature", "the convolutional network of Mnih et al. 2015", (512,), (), 36, _nature, _nature_kernels),
-    Family("impala", "the residual network of Espeholt et al. 2018", (256,), ("impala_channels",), 1, _impala),
+    _Family("nature", "the convolutional network of Mnih et al. 2015", (512,), (), 36, _nature, _nature_kernels),
+    _Family("impala", "the residual network of Espeholt et al. 2018", (256,), ("impala_channels",), 1, _impala),
 )
 FAMILIES = {family.name: family for family in _ALL}
 AUTOMATIC = ("nature", "mlp")  # what `auto` takes: the first that fits

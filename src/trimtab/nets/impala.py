@@ -24,7 +24,7 @@ from trimtab.nets.mlp import Dense
 CPU_GROUP, GROUP = 16, 2048
 
 
-class Conv(eqx.Module):
+class _Conv(eqx.Module):
     """3 × 3 convolution with zero padding."""
 
     weight: Float[Array, "3 3 inputs outputs"]
@@ -191,18 +191,18 @@ def _pool_blocks(x: Array) -> Array:
 # The network -----------------------------------------------------------------------------------------------
 
 
-class Stack(eqx.Module):
+class _Stack(eqx.Module):
     """Convolution, pooling and two residual blocks."""
 
-    entry: Conv
-    residual: tuple[tuple[Conv, Conv], tuple[Conv, Conv]]
+    entry: _Conv
+    residual: tuple[tuple[_Conv, _Conv], tuple[_Conv, _Conv]]
 
     def __init__(self, key: PRNGKeyArray, inputs: int, outputs: int):
         keys = jax.random.split(key, 5)
-        self.entry = Conv(keys[0], inputs, outputs)
+        self.entry = _Conv(keys[0], inputs, outputs)
         self.residual = (
-            (Conv(keys[1], outputs, outputs, 2**0.5), Conv(keys[2], outputs, outputs, 0.5)),
-            (Conv(keys[3], outputs, outputs, 2**0.5), Conv(keys[4], outputs, outputs, 0.5)),
+            (_Conv(keys[1], outputs, outputs, 2**0.5), _Conv(keys[2], outputs, outputs, 0.5)),
+            (_Conv(keys[3], outputs, outputs, 2**0.5), _Conv(keys[4], outputs, outputs, 0.5)),
         )
 
     def __call__(self, x: Float[Array, "B H W inputs"]) -> Float[Array, "B h w outputs"]:
@@ -220,7 +220,7 @@ class Impala(eqx.Module):
     """Stacks, then dense layers; a batch at a time, because gradients of weights are fastest over a whole batch."""
 
     takes_batches: ClassVar[bool] = True
-    stacks: tuple[Stack, ...]
+    stacks: tuple[_Stack, ...]
     layers: tuple[Dense, ...]
     scale: float = eqx.field(static=True)
 
@@ -236,7 +236,7 @@ class Impala(eqx.Module):
         last_key, *stack_keys = jax.random.split(key, len(channels) + 1)
         stacks = []
         for k, outputs in zip(stack_keys, channels):
-            stacks.append(Stack(k, inputs, outputs))
+            stacks.append(_Stack(k, inputs, outputs))
             inputs, height, width = outputs, -(-height // 2), -(-width // 2)
         self.stacks = tuple(stacks)
         sizes = [height * width * inputs, *widths]

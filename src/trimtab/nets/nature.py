@@ -22,7 +22,7 @@ GROUP = 1024  # images at a time: 0.7 GB of patches for those of Atari
 CPU_GROUP = 32  # of a gradient: so few stay in the caches
 
 
-def convolve(
+def _convolve(
     x: Float[Array, "B H W inputs"], weight: Float[Array, "patch outputs"], kernel: int, stride: int
 ) -> Float[Array, "B h w outputs"]:
     """No padding; the kernel is a whole number m of strides wide, its weights in the order of a patch.
@@ -51,7 +51,7 @@ def _cells(x: Float[Array, "B H W C"], size: int) -> Float[Array, "B h w cell"]:
     return x.transpose(0, 1, 3, 2, 4, 5).reshape(batch, height // size, width // size, -1)
 
 
-class Conv(eqx.Module):
+class _Conv(eqx.Module):
     """Convolution without padding, orthogonal times √2."""
 
     weight: Float[Array, "patch outputs"]
@@ -72,14 +72,14 @@ class Conv(eqx.Module):
         return by_cell.transpose(0, 2, 1, 3, 4, 5).reshape(self.size, self.size, -1, outputs)
 
     def __call__(self, x: Float[Array, "B H W inputs"]) -> Float[Array, "B h w outputs"]:
-        return convolve(x, self.weight, self.size, self.stride) + self.bias[None, None, None]
+        return _convolve(x, self.weight, self.size, self.stride) + self.bias[None, None, None]
 
 
 class Nature(eqx.Module):
     """Three convolutions and dense layers, each followed by a relu; a batch at a time."""
 
     takes_batches: ClassVar[bool] = True
-    convolutions: tuple[Conv, ...]
+    convolutions: tuple[_Conv, ...]
     layers: tuple[Dense, ...]
     scale: float = eqx.field(static=True)
 
@@ -88,7 +88,7 @@ class Nature(eqx.Module):
         last_key, *conv_keys = jax.random.split(key, len(NATURE_LAYERS) + 1)
         convolutions = []
         for k, (outputs, kernel, stride) in zip(conv_keys, NATURE_LAYERS):
-            convolutions.append(Conv(k, inputs, outputs, kernel, stride))
+            convolutions.append(_Conv(k, inputs, outputs, kernel, stride))
             height, width, inputs = (height - kernel) // stride + 1, (width - kernel) // stride + 1, outputs
         self.convolutions = tuple(convolutions)
         sizes = [height * width * inputs, *widths]

@@ -112,7 +112,7 @@ class Algorithm:
         config, spec = self.config, self.env.spec
         size = config.batch
         obs_dtype = jnp.float32 if config.norm_obs else spec.obs_dtype
-        array = jax.ShapeDtypeStruct
+        array: Any = jax.ShapeDtypeStruct  # in place of arrays
         scalar = array((size,), jnp.float32)
         return Batch(
             obs=array((size, *spec.obs_shape), obs_dtype),
@@ -173,14 +173,15 @@ class Algorithm:
 
     def acting(self, params: Params, obs_stats: Moments | None, hypers: Hypers) -> rollout.Act:
         """`act` for many calls with the same weights."""
+        both: Callable[[Array], tuple[Array, Array | None]]
         if self.values_while_acting:
-            judged = self.agent.acting_and_judging(params)
+            both = self.agent.acting_and_judging(params)
         else:
             policy = self.agent.acting(params.policy)
-            judged = lambda obs: (policy(obs), None)
+            both = lambda obs: (policy(obs), None)
 
         def act(obs: Array, noise: Array) -> Acted:
-            dist, value = judged(self.normalized_obs(obs_stats, obs, hypers))
+            dist, value = both(self.normalized_obs(obs_stats, obs, hypers))
             return Acted(self.dist.sample(dist, noise), dist, value)
 
         return act
@@ -229,10 +230,9 @@ class Algorithm:
             reward = normalize.scale_reward(reward, state.reward_scale, hypers["clip_reward"])
         value = next_value = None
         if self.config.needs_value:
-            has_value = rows.value is not None
-            value = self._in_units_of_rewards(state, rows.value) if has_value else self.critic(state, obs)
+            value = self.critic(state, obs) if rows.value is None else self._in_units_of_rewards(state, rows.value)
             next_value = self._next_values(state, rows, value, hypers)
-        if not self.config.uses_gae:
+        if value is None or next_value is None or not self.config.uses_gae:
             advantage, target, valid = reinforce.advantages(rows, reward, value, next_value, hypers["gamma"])
         else:
             valid = rows.valid
@@ -385,7 +385,7 @@ class Algorithm:
         }
         if config.clip_anneal != "constant":
             metrics["train/clip_range"] = hypers["clip_coef"]
-        if config.is_ewma:
+        if learner.prox is not None:
             age = learner.prox.age
             metrics["train/prox_age_updates"] = age
             metrics["train/prox_age_steps"] = age * (config.batch / (config.minibatches * config.update_epochs))
@@ -426,8 +426,9 @@ class Algorithm:
         units = phase._replace(target=self.in_units_of_values(state, phase.target))
 
         def run(state: State):
+            optimizer: Any = state.auxiliary  # PPG has one
             params, optimizer, watched = auxiliary_phase.auxiliary_phase(
-                config, self.agent, hypers, state.params, state.auxiliary, units, key, share
+                config, self.agent, hypers, state.params, optimizer, units, key, share
             )
             # The weights have moved a lot: the average starts over with the next policy phase.
             prox = ewma.init(params.policy) if config.is_ewma else None

@@ -16,7 +16,7 @@ from trimtab.training.state import Hypers, Optimizer, Phase
 METRICS = ("value_loss", "aux_value_loss", "clone_kl", "value_error_before", "value_error_after")
 
 
-def auxiliary_loss(agent: Agent, hypers: Hypers, params: Params, obs, target, weight, dist_before):
+def _auxiliary_loss(agent: Agent, hypers: Hypers, params: Params, obs, target, weight, dist_before):
     """½ (V_aux - target)² + β_clone KL[π_before, π] on the policy network, ½ (V - target)² on the value network."""
     dist, aux_value = agent.policy_and_auxiliary(params.policy, obs)
     value = agent.value(params, obs)
@@ -51,7 +51,7 @@ def auxiliary_phase(
     def step(carry, index):
         params, optimizer = carry
         obs, target, weight = jax.tree.map(lambda x: x[index], flat)
-        loss = lambda p: auxiliary_loss(agent, hypers, p, obs, target, weight, before[index])
+        loss = lambda p: _auxiliary_loss(agent, hypers, p, obs, target, weight, before[index])
         (_, watched), gradient = jax.value_and_grad(loss, has_aux=True)(params)
         gradient, watched = across_devices.pmean_tree((gradient, watched))
         if config.max_grad_norm is not None:

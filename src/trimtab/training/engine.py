@@ -70,8 +70,8 @@ class CompiledEngine:
         self.algorithm, self.hypers = algorithm, hypers_of(algorithm.config)
         self.chunk = max(1, min(1024, 65_536 // algorithm.config.batch))
         self.compile_seconds = 0.0
-        self._init: Callable | None = None
-        self._run: Callable | None = None
+        self._init: Any = None  # compiled when first needed
+        self._run: Any = None
 
     def reconfigure(self, config: Config) -> None:
         """Serve another configuration of the same shape: its numbers are swapped in, nothing compiles again."""
@@ -141,6 +141,8 @@ class HostEngine:
 
     exact = ahead = reusable = False
     chunk = 1
+    _draw: Callable[..., Any]  # compiled by `compile`, as is `_learn`
+    _learn: Callable[..., Any]
 
     def __init__(self, algorithm: Algorithm):
         self.algorithm, self.hypers = algorithm, hypers_of(algorithm.config)
@@ -167,7 +169,8 @@ class HostEngine:
         longest = env.spec.time_limit or config.num_steps
         phase = np.random.default_rng(seed).integers(0, longest, env.num_envs)
         sample = jax.jit(lambda key: self.algorithm.dist.uniform(key, env.num_envs))
-        total, length = carry.episode_return, carry.episode_length
+        sums: tuple[Any, Any] = carry.episode_return, carry.episode_length
+        total, length = sums
         for t in range(longest):
             out = env.step(np.asarray(sample(jax.random.fold_in(jax.random.key(seed), t))))
             obs, over = out.obs, out.terminated | out.truncated | (phase == t)
@@ -231,7 +234,7 @@ class HostEngine:
         """Shapes and types of a rollout, to compile before the first one is there."""
         config, batch = self.algorithm.config, self.algorithm.abstract_batch()
         lead = (config.num_steps, config.num_envs)
-        array = jax.ShapeDtypeStruct
+        array: Any = jax.ShapeDtypeStruct  # in place of arrays
         obs = array((*lead, *batch.obs.shape[1:]), self.algorithm.env.spec.obs_dtype)
         action, dist = (array((*lead, *x.shape[1:]), x.dtype) for x in (batch.action, batch.dist))
         number, flag = array(lead, jnp.float32), array(lead, jnp.bool_)

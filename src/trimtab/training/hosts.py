@@ -96,7 +96,7 @@ def meet(name: str) -> None:
         multihost_utils.sync_global_devices(name)
 
 
-class ReadOnlyRunDir(RunDir):
+class _ReadOnlyRunDir(RunDir):
     """A run directory that another process writes: what is there is read, nothing is written."""
 
     def __init__(self, path: str | PathLike[str]):
@@ -136,7 +136,7 @@ class ReadOnlyRunDir(RunDir):
 
 def run_dir_class() -> type[RunDir]:
     """How this process sees run directories."""
-    return RunDir if is_first() else ReadOnlyRunDir
+    return RunDir if is_first() else _ReadOnlyRunDir
 
 
 # Ending together -------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ of independent rows; `trimtab probe` draws replicates instead.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -101,7 +103,7 @@ def _position_squares(factors: Factors, counted: Float[Array, "T N"]) -> Float[A
 
 def _squares(factors: Factors) -> Float[Array, " B"]:
     """|g_i|² = Σ (|x_i|² + 1)|d_i|² + |free_i|²."""
-    total = sum(((x**2).sum(1) + 1.0) * (d**2).sum(1) for x, d in factors.layers)
+    total: Any = sum(((x**2).sum(1) + 1.0) * (d**2).sum(1) for x, d in factors.layers)
     return total if factors.free is None else total + (factors.free**2).sum(1)
 
 
@@ -111,7 +113,7 @@ def _along(factors: Factors, mean: Float[Array, " P"], agent: Agent) -> Float[Ar
     total = jnp.zeros(())
     for (x, d), layer in zip(factors.layers, (*net.trunk.layers, net.head)):
         total = total + ((x @ layer.weight) * d).sum(1) + d @ layer.bias
-    return total if factors.free is None else total + factors.free @ net.log_std
+    return total if factors.free is None or net.log_std is None else total + factors.free @ net.log_std
 
 
 def _cosine_at(factors: Factors, shift: int, along, centred, mean, valid, episode, lag: int) -> Float[Array, ""]:

@@ -422,7 +422,7 @@ class _Loop:
         t, env = np.nonzero(info.done[k])
         if not len(t):
             return
-        returns, lengths = info.episode_return[k][t, env], info.episode_length[k][t, env]
+        returns, lengths = (np.asarray(x[k])[t, env] for x in (info.episode_return, info.episode_length))
         self.window.extend(zip(returns.tolist(), lengths.tolist()))
         step = iteration * self.config.batch + (t + 1) * self.config.num_envs
         columns = {"return": returns.astype(np.float64), "length": lengths.astype(np.int64)}

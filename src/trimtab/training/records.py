@@ -310,7 +310,7 @@ class Manifest(Record):
         """A manifest from its JSON form, and the entries that are damaged and left out."""
         known: dict[str, Any] = {}
         damaged = []
-        for name, kind in types_of(cls).items():
+        for name, kind in types_of(cls).items():  # type: ignore[arg-type]  # mypy doubts that a class is hashable
             if values.get(name) is not None:
                 try:
                     known[name] = from_json(kind, values[name])

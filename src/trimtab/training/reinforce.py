@@ -21,7 +21,7 @@ def advantages(
     start from reset and are at least as long as the time limit, so those episodes are whole, and long ones are not
     left out more often than short ones.
     """
-    if value is not None:
+    if value is not None and next_value is not None:
         advantage, target = returns.gae(
             reward, value, next_value, rollout.terminated, rollout.truncated, gamma, 1.0, rollout.valid
         )

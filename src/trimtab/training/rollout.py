@@ -53,6 +53,7 @@ class Carry(NamedTuple):
     episode_length: Float[Array, " N"]
 
 
+_LATER: Any = None  # computed for all steps at once, after the loop over steps
 Policy = Callable[[Array], Float[Array, "N outputs"]]
 Act = Callable[[Array, Array], Acted]  # of observations and noise
 
@@ -65,7 +66,8 @@ def start(env, key: PRNGKeyArray, num_envs: int) -> Carry:
 
 def begun(obs: Shaped[np.ndarray, "N ..."]) -> Carry:
     """Host environments whose episodes begin with these observations."""
-    return Carry((), obs, np.zeros(len(obs), np.float32), np.zeros(len(obs), np.float32))
+    sums: tuple[Any, Any] = np.zeros(len(obs), np.float32), np.zeros(len(obs), np.float32)
+    return Carry((), obs, *sums)  # type: ignore[arg-type]  # NumPy's arrays, until a program takes them
 
 
 def stagger(env, dist: Distribution, carry: Carry, key: PRNGKeyArray, longest: int) -> Carry:
@@ -78,12 +80,16 @@ def stagger(env, dist: Distribution, carry: Carry, key: PRNGKeyArray, longest: i
         action_key, step_key = jax.random.split(jax.random.fold_in(key, t))
         action = dist.uniform(action_key, num_envs)
         env_state, out = jax.vmap(env.step)(jax.random.split(step_key, num_envs), carry.env_state, action)
-        moving, done = t < phase, out.terminated | out.truncated
-        total, length = carry.episode_return + out.reward, carry.episode_length + 1.0
-        moved = Carry(env_state, out.obs, jnp.where(done, 0.0, total), jnp.where(done, 0.0, length))
-        return jax.tree.map(lambda new, old: where_rows(moving, new, old), moved, carry)
+        moved = _carried(env_state, out, carry.episode_return + out.reward, carry.episode_length + 1.0)
+        return jax.tree.map(lambda new, old: where_rows(t < phase, new, old), moved, carry)
 
     return jax.lax.fori_loop(0, longest, step, carry)
+
+
+def _carried(env_state: Any, out: Any, total: Float[Array, " N"], length: Float[Array, " N"]) -> Carry:
+    """What environments keep after a step: the sums of an episode that ended start over."""
+    done = out.terminated | out.truncated
+    return Carry(env_state, out.obs, jnp.where(done, 0.0, total), jnp.where(done, 0.0, length))
 
 
 def where_rows(mask: Bool[Array, " N"], new: Array, old: Array) -> Array:
@@ -105,27 +111,30 @@ def collect(
         params = policy(carry.obs)
         action = dist.sample(params, noise)
         env_state, out = jax.vmap(env.step)(key, carry.env_state, clip_action(dist, action), fresh)
-        done = out.terminated | out.truncated
         total, length = carry.episode_return + out.reward, carry.episode_length + 1.0
-        row = Rollout(
-            obs=carry.obs,
-            next_obs=out.next_obs,
-            action=action,
-            dist=params,
-            logp=None,
-            reward=out.reward,
-            terminated=out.terminated,
-            truncated=out.truncated,
-            valid=None,
-            episode_return=total,
-            episode_length=length,
-        )
-        carry = Carry(env_state, out.obs, jnp.where(done, 0.0, total), jnp.where(done, 0.0, length))
-        return carry, row
+        row = _row(carry.obs, Acted(action, params), out, _LATER, total, length)
+        return _carried(env_state, out, total, length), row
 
     carry, rows = jax.lax.scan(step, carry, (noise, keys, fresh), unroll=2)
-    # What needs no stepping is computed for all steps at once.
     return carry, rows._replace(logp=dist.logp(rows.dist, rows.action), valid=jnp.ones_like(rows.terminated))
+
+
+def _row(obs: Any, acted: Acted, out: Any, valid: Any, total: Any, length: Any) -> Rollout:
+    """One step of N environments, as NumPy's arrays or JAX's; its log-probabilities are computed later."""
+    return Rollout(
+        obs=obs,
+        next_obs=out.next_obs,
+        action=acted.action,
+        dist=acted.dist,
+        logp=_LATER,
+        reward=out.reward,
+        terminated=out.terminated,
+        truncated=out.truncated,
+        valid=valid,
+        episode_return=total,
+        episode_length=length,
+        value=acted.value,
+    )
 
 
 def collect_stream(
@@ -145,9 +154,7 @@ def collect_stream(
     def recv(part: int, carry: Carry, acted: Acted) -> tuple[Carry, Rollout]:
         handle, out = stream.recv(part, carry.env_state)
         total, length = carry.episode_return + jnp.where(out.valid, out.reward, 0.0), carry.episode_length + out.valid
-        row = Rollout(carry.obs, out.next_obs, acted.action, acted.dist, None, *out[2:], total, length, acted.value)
-        done = out.terminated | out.truncated
-        return Carry(handle, out.obs, jnp.where(done, 0.0, total), jnp.where(done, 0.0, length)), row
+        return _carried(handle, out, total, length), _row(carry.obs, acted, out, out.valid, total, length)
 
     if len(parts) == 1:  # nothing to overlap, and no rows to put together: images would fill memory twice
         step = lambda carry, noise: recv(0, *send(0, carry, noise))
@@ -164,10 +171,10 @@ def collect_stream(
 
     carries = map(Carry, stream.handles, *map(split, carry[1:]))
     sent = [send(part, *inputs) for part, inputs in zip(parts, zip(carries, split(noise[0])))]
-    sent, rows = jax.lax.scan(step_parts, sent, noise[1:])
+    sent, but_last = jax.lax.scan(step_parts, sent, noise[1:])
     carries, last = zip(*(recv(part, *sent[part]) for part in parts))
-    rows = [jax.tree.map(lambda xs, x: jnp.concatenate([xs, x[None]]), *pair) for pair in zip(rows, last)]
-    rows = jax.tree.map(lambda *xs: jnp.concatenate(xs, axis=1), *rows)
+    by_part = [jax.tree.map(lambda xs, x: jnp.concatenate([xs, x[None]]), *pair) for pair in zip(but_last, last)]
+    rows = jax.tree.map(lambda *xs: jnp.concatenate(xs, axis=1), *by_part)
     carry = jax.tree.map(lambda *xs: jnp.concatenate(xs), *(carry._replace(env_state=()) for carry in carries))
     return carry, rows._replace(logp=logp(rows))
 
@@ -184,20 +191,23 @@ def collect_host(
     Samples that are not experience (`valid` false) count nothing. A step is written while the environments take the
     next.
     """
-    obs, book = np.asarray(carry.obs), _Book(len(noise), carry)
-    row: tuple | None = None
-    for t in range(len(noise)):
-        acted = act(obs, noise[t])
-        acted = acted._replace(action=np.asarray(acted.action))
-        finished = env.begin(clip_action(dist, acted.action))
+    obs: Any = np.asarray(carry.obs)
+    book = _Book(len(noise), carry)
+    row: tuple[int, Any, Acted, HostStep] | None = None
+    for t, step_noise in enumerate(noise):
+        acted = act(obs, step_noise)
+        action: Any = np.asarray(acted.action)
+        finished = env.begin(clip_action(dist, action))
         if row is not None:
             book.write(*row)
         out = finished()
-        row = t, obs, acted, out
+        row = t, obs, acted._replace(action=action), out
         obs = out.obs
-    book.write(*row)
+    if row is not None:
+        book.write(*row)
     rows = book.rollout
-    return Carry((), obs, book.total, book.length), rows._replace(logp=np.asarray(_logp(dist, rows.dist, rows.action)))
+    logp: Any = np.asarray(_logp(dist, rows.dist, rows.action))
+    return Carry((), obs, book.total, book.length), rows._replace(logp=logp)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -206,20 +216,20 @@ def _logp(dist: Distribution, params: Float[Array, "T N outputs"], action: Array
 
 
 class _Book:
-    """The rollout of host environments as it grows, and the sums of their episodes under way."""
+    """The rollout of host environments as it grows, and the sums of their episodes under way: NumPy's arrays."""
 
-    rollout: Rollout | None = None
+    rollout: Any = None
 
     def __init__(self, num_steps: int, carry: Carry):
         self.num_steps = num_steps
-        self.total, self.length = np.array(carry.episode_return), np.array(carry.episode_length)
+        self.total: Any = np.array(carry.episode_return)
+        self.length: Any = np.array(carry.episode_length)
 
     def write(self, t: int, obs: np.ndarray, acted: Acted, out: HostStep) -> None:
         """Row t."""
         self.total += np.where(out.valid, out.reward, 0.0)
         self.length += out.valid
-        ends = out.reward, out.terminated, out.truncated, out.valid
-        row = Rollout(obs, out.next_obs, acted.action, acted.dist, None, *ends, self.total, self.length, acted.value)
+        row = _row(obs, acted, out, out.valid, self.total, self.length)
         if self.rollout is None:
             self.rollout = jax.tree.map(lambda x: np.empty((self.num_steps, *x.shape), x.dtype), row)
         for column, x in zip(self.rollout, row):

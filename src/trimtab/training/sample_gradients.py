@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +41,7 @@ class Samples(NamedTuple):
     target: Float[Array, " B"]
 
 
-class Layer(NamedTuple):
+class _Layer(NamedTuple):
     """A dense layer's inputs and the objective's sensitivity to its outputs, per sample."""
 
     inputs: Float[Array, "B i"]
@@ -51,7 +51,7 @@ class Layer(NamedTuple):
 class Factors(NamedTuple):
     """All layers in the order of the flat vector, the free vector (log σ) if there is one, and unused parameters."""
 
-    layers: tuple[Layer, ...]
+    layers: tuple[_Layer, ...]
     free: Float[Array, "B d"] | None
     unused: int
 
@@ -77,7 +77,7 @@ class PerSample:
     ):
         self.agent, self.full = agent, full
         self.num_parameters = sum(int(np.prod(s)) for s in agent.policy_layout.values())
-        self.method = choose(agent, method, full, self.num_parameters)
+        self.method = _choose(agent, method, full, self.num_parameters)
         self.width = min(sketch, self.num_parameters) if self.method == "projection" else self.num_parameters
         self._sketch_key = jax.random.key(seed)
 
@@ -112,7 +112,7 @@ class PerSample:
     def vectors(self, params: Params, samples: Samples) -> Float[Array, "B width"]:
         """g_i as rows, exact or sketched."""
         if self.method == "layers":
-            return assemble(self.factors(params, samples))
+            return _assemble(self.factors(params, samples))
         one = lambda s: jax.grad(lambda policy: self.objective(params._replace(policy=policy), s))(params.policy)
         if self.method == "chunks":
             return jax.vmap(one)(samples)
@@ -149,17 +149,17 @@ class PerSample:
         gradient = jax.vmap(jax.grad(forward, argnums=(0, 1), has_aux=True), in_axes=(None, None, 0))
         (sensitivity, free), inputs = gradient(taps, net.log_std, samples)
         unused = 0 if net.auxiliary is None else net.auxiliary.weight.size + net.auxiliary.bias.size
-        return Factors(tuple(map(Layer, inputs, sensitivity)), free, unused)
+        return Factors(tuple(map(_Layer, inputs, sensitivity)), free, unused)
 
     def gram(self, params: Params, samples: Samples) -> Float[Array, "B B"]:
         """All pairwise inner products."""
         if self.method == "layers":
-            return factor_gram(self.factors(params, samples))
+            return _factor_gram(self.factors(params, samples))
         rows = chunked_vectors(self, params, samples)
         return rows @ rows.T
 
 
-def choose(agent: Agent, method: str, full: FullObjective | None, num_parameters: int) -> str:
+def _choose(agent: Agent, method: str, full: FullObjective | None, num_parameters: int) -> str:
     """The method to use: as asked, or by network and size."""
     dense = isinstance(jax.eval_shape(agent.policy_net, jnp.zeros(num_parameters)).trunk, MLP) and full is None
     if method == "auto":
@@ -173,7 +173,7 @@ def choose(agent: Agent, method: str, full: FullObjective | None, num_parameters
     return method
 
 
-def assemble(factors: Factors) -> Float[Array, "B P"]:
+def _assemble(factors: Factors) -> Float[Array, "B P"]:
     """g_i from its factors: for each layer x dᵀ and d, then the free vector, then zeros."""
     count = factors.layers[0].inputs.shape[0]
     parts = []
@@ -187,9 +187,9 @@ def assemble(factors: Factors) -> Float[Array, "B P"]:
     return jnp.concatenate(parts, axis=1)
 
 
-def factor_gram(factors: Factors) -> Float[Array, "B B"]:
+def _factor_gram(factors: Factors) -> Float[Array, "B B"]:
     """g_i·g_j = Σ_layers (x_i·x_j + 1)(d_i·d_j) + free_i·free_j: the 1 is the bias."""
-    free = 0.0 if factors.free is None else _products(factors.free)
+    free: Any = 0.0 if factors.free is None else _products(factors.free)
     return sum(((_products(x) + 1.0) * _products(d) for x, d in factors.layers), start=free)
 
 

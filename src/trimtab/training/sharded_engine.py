@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -143,7 +143,7 @@ class ShardedHostEngine(HostEngine):
         self._learn = self._compile_learn(state)
         self.compile_seconds += time.perf_counter() - start_time
 
-    def _compile_act(self, state: State, noise: jax.ShapeDtypeStruct) -> Callable[..., Sequence[Any]]:
+    def _compile_act(self, state: State, noise: jax.ShapeDtypeStruct) -> Callable[..., Any]:
         """One step's actions in this process's environments, by its devices."""
         everywhere, cut = (sharding.placed(self._here, part) for part in (sharding.EVERYWHERE, sharding.along(0)))
         count = self.algorithm.env.num_envs

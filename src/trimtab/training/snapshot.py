@@ -94,7 +94,7 @@ def _restore(leaf: jax.Array, value: np.ndarray):
     return jnp.asarray(value, leaf.dtype)
 
 
-def needed_shards(config, iteration: int) -> dict[str, range]:
+def _needed_shards(config, iteration: int) -> dict[str, range]:
     """The iterations whose data a state before `iteration` still holds, by buffer."""
     needed = {}
     if config.staleness:
@@ -110,18 +110,18 @@ def _slots(config) -> dict[str, int]:
 
 def save_buffers(run: RunDir, config, state: State, oldest_resumable: int) -> None:
     """Write the shards that are not on disk yet, and drop what no resumable checkpoint needs."""
-    for kind, iterations in needed_shards(config, int(state.iteration)).items():
+    for kind, iterations in _needed_shards(config, int(state.iteration)).items():
         for iteration in iterations:
             if not run.has_buffer(kind, iteration):
                 slot = iteration % _slots(config)[kind]
                 run.write_buffer(kind, iteration, {p: _plain(leaf[slot]) for p, leaf in paths(getattr(state, kind))})
-        still = needed_shards(config, oldest_resumable)[kind]
+        still = _needed_shards(config, oldest_resumable)[kind]
         run.prune_buffers(kind, still.start if len(still) else oldest_resumable)
 
 
 def load_buffers(run: RunDir, config, state: State) -> State:
     """Fill the buffers of `state` from their shards."""
-    for kind, iterations in needed_shards(config, int(state.iteration)).items():
+    for kind, iterations in _needed_shards(config, int(state.iteration)).items():
         buffer = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), getattr(state, kind))
         for iteration in iterations:
             shard = run.read_buffer(kind, iteration)

@@ -49,7 +49,7 @@ def measure(config: Config, seconds: float = 1.0) -> dict[str, Any]:
             "machine_load": psutil.cpu_percent() / 100,
             "memory": process.memory_info().rss,
         }
-        return measurements | parts_of(engine.algorithm, state, seconds / 3)
+        return measurements | _parts_of(engine.algorithm, state, seconds / 3)
     finally:
         engine.close()
 
@@ -66,7 +66,7 @@ def _processor_seconds(process: Any) -> float:
     return total
 
 
-def parts_of(algorithm: Algorithm, state: Any, seconds: float) -> dict[str, float]:
+def _parts_of(algorithm: Algorithm, state: Any, seconds: float) -> dict[str, float]:
     """Shares of an iteration's time: stepping environments, the policy acting, the update."""
     config, hypers = algorithm.config, hypers_of(algorithm.config)
     if algorithm.env.spec.compiled:

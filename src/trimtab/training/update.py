@@ -64,7 +64,7 @@ class Proximal(NamedTuple):
     logp: Float[Array, " B"]
 
 
-def policy_objective(
+def _policy_objective(
     config: Config, agent: Agent, hypers: Hypers, dist, batch: Batch, proximal: Proximal
 ) -> Float[Array, " B"]:
     """Per sample, to maximise, given the current distribution parameters `dist`; the one the trainer averages."""
@@ -82,7 +82,7 @@ def _terms(agent: Agent, hypers: Hypers, dist, logp: Float[Array, " B"], batch: 
 
 def mean_objective(config: Config, agent: Agent, hypers: Hypers, dist, batch: Batch, proximal: Proximal):
     """The weighted mean of the policy objective over a minibatch."""
-    return (batch.weight * policy_objective(config, agent, hypers, dist, batch, proximal)).mean()
+    return (batch.weight * _policy_objective(config, agent, hypers, dist, batch, proximal)).mean()
 
 
 def loss(
@@ -98,12 +98,14 @@ def loss(
     """Minus the objective and entropy bonus, plus the value loss; `which` networks take part (policy, value)."""
     train_policy, train_value = which
     total, watched = jnp.zeros(()), {}
+    dist: Any = None
+    value: Any = None
     if train_policy and train_value:
         dist, value = agent.both(params, batch.obs)
     elif train_policy:
-        dist, value = agent.policy(params.policy, batch.obs), None
+        dist = agent.policy(params.policy, batch.obs)
     else:
-        dist, value = None, agent.value(params, batch.obs)
+        value = agent.value(params, batch.obs)
     if train_policy:
         objective = mean_objective(config, agent, hypers, dist, batch, proximal)
         entropy = (batch.weight * agent.dist.entropy(dist)).mean()
@@ -144,9 +146,9 @@ def _watch_policy(config: Config, agent: Agent, hypers: Hypers, dist, batch: Bat
     return watched
 
 
-def proximal_now(config: Config, agent: Agent, learner: Learner, batch: Batch, placed: Proximal) -> Proximal:
+def _proximal_now(agent: Agent, learner: Learner, batch: Batch, placed: Proximal) -> Proximal:
     """The proximal policy at this gradient step: the EWMA as it stands, or where the iteration placed it."""
-    if not config.is_ewma:
+    if learner.prox is None:
         return placed
     dist = agent.policy(learner.prox.value, batch.obs)
     return Proximal(dist, agent.dist.logp(dist, batch.action))
@@ -158,7 +160,7 @@ def prepare_minibatch(
     """A minibatch as the objective takes it: advantages normalized over it if asked, the proximal policy of now."""
     if config.norm_adv == "minibatch":
         batch = batch._replace(advantage=_standardize_minibatch(batch))
-    return batch, proximal_now(config, agent, learner, batch, placed)
+    return batch, _proximal_now(agent, learner, batch, placed)
 
 
 def minibatch_step(
@@ -198,7 +200,7 @@ def minibatch_step(
         value, value_state = descend(hypers, params.value, gradient.value, value_state, value_rate)
 
     prox = learner.prox
-    if config.is_ewma and train_policy:
+    if prox is not None and train_policy:
         prox = ewma.update(prox, policy, ewma.decay_from_com(hypers["prox_com"]))
     stopped = learner.stopped
     new = Learner(
@@ -325,7 +327,7 @@ def run_epochs(
     return learner, jnp.concatenate(tables), jax.tree.map(lambda *parts: jnp.concatenate(parts), *looks)
 
 
-def epoch_order(config: Config, key: PRNGKeyArray, samples: int) -> Int[Array, "minibatches size"]:
+def _epoch_order(config: Config, key: PRNGKeyArray, samples: int) -> Int[Array, "minibatches size"]:
     """The samples of each minibatch of one pass over a batch, or over a device's share of one."""
     if config.minibatch_by == "rows":
         return minibatch.epoch_of_rows(key, samples // config.num_steps, config.num_steps, config.minibatches)
@@ -349,5 +351,5 @@ def _epochs(config, agent, hypers, rates, which, learner, batch, proximal, key, 
         return jax.lax.cond(learner.stopped, nothing, take, learner)
 
     keys = jax.random.split(unrolled(key), epochs)
-    order = jax.vmap(lambda k: epoch_order(config, k, batch.weight.shape[0]))(keys)
+    order = jax.vmap(lambda k: _epoch_order(config, k, batch.weight.shape[0]))(keys)
     return jax.lax.scan(step, learner, order.reshape(epochs * config.minibatches, -1))
