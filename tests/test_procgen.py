@@ -125,14 +125,14 @@ def test_starpilot_trains_checkpoints_and_resumes(algo, runs):
     config = tiny(algo, env_id="procgen/starpilot-easy", time_limit=6)
     run = loop.train(config, "r", checkpoints=3)
     rows = RunDir.open("r").metrics()
-    assert [row["iteration"] for row in rows] == [1, 2, 3]
+    assert [row.iteration for row in rows] == [1, 2, 3]
     last = rows[-1].numbers
     mean = last["rollout/ep_rew_mean"]
     assert last["rollout/normalized_return"] == pytest.approx((mean - 2.5) / 61.5)
-    assert rows[0]["train/first_ratio_error"] < 1e-4  # acting and learning see the same network
+    assert rows[0].numbers["train/first_ratio_error"] < 1e-4  # acting and learning see the same network
     assert last["train/grad_norm"] > 0
     if algo == "ppg-ewma":
-        assert rows[1]["aux/value_loss"] > 0
+        assert rows[1].numbers["aux/value_loss"] > 0
     tensors = run.files.read_checkpoint(run.files.checkpoints()[-1])
     # A run that lost its last checkpoint goes on from the one before, in new episodes.
     newest = run.files.checkpoints()[-1].path

@@ -61,6 +61,11 @@ def test_links_within_the_directory_are_followed(tmp_path):
         assert fetch(viewer, "/page?id=study")[1] == b"its page"
 
 
+def _append(run, row):
+    with open(run.log, "a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
 def damage(run, how: str) -> None:
     """What a stranger or a broken disk may leave of a run."""
     if how == "pipe":
@@ -71,7 +76,7 @@ def damage(run, how: str) -> None:
         os.truncate(run.log, 2_000_000_000)
     elif how == "types":
         (run.path / "config.yaml").write_text("env_id: [1]\nnum_envs: a\nnum_steps: {}\ntotal_timesteps: [2]\n")
-        run.append_metrics([{"iteration": [1], STEPS: "many", RETURN: {}}])
+        _append(run, {"iteration": [1], STEPS: "many", RETURN: {}})
     elif how == "digits":
         (run.path / "config.yaml").write_text(f"env_id: {'9' * 5000}\nseed: {'9' * 5000}\nnum_envs: -3\n")
     elif how == "aliases":
@@ -79,7 +84,7 @@ def damage(run, how: str) -> None:
         (run.path / "config.yaml").write_text(f"a0: &a0 [x, x]\n{nested}")
     elif how == "json":
         (run.path / "manifest.json").write_bytes(b"\xff")
-        run.append_metrics([{"iteration": 5}])
+        _append(run, {"iteration": 5})
     elif how == "lock":
         os.mkfifo(run.lock)
     else:

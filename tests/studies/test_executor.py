@@ -16,6 +16,7 @@ import tiny
 from studies.jobs import Add, Count, Die, Fail, Greedy, Needy, Wide
 from trimtab import config as configuration
 from trimtab.config import ConfigError
+from trimtab.core import trust
 from trimtab.gradient.probe_options import ProbeOptions
 from trimtab.studies import local_workers as local
 from trimtab.studies.executor import Inline, Queue, executor
@@ -85,6 +86,7 @@ def test_jobs_on_several_devices_take_as_many_places_and_have_workers_of_their_o
 def test_a_job_survives_being_written_and_read():
     train = Train(tiny.config(hidden_sizes=(8, 8), env_kwargs={"a": 1}), checkpoints=3)
     probe = Probe(train, (16, 32), ProbeOptions(replicates=4, blocks=(2,)), (0.0, 0.95))
+    trust.trust("studies.jobs")
     for job in (train, probe, Add(Count(2), Count(3))):
         again = from_dict(json.loads(json.dumps(job.as_dict())))
         assert again == job and again.identity == job.identity
