@@ -364,6 +364,19 @@ def test_weights_that_lie_deeper_are_found_and_counters_are_not_taken_for_them()
     assert networks.library.title == "Stable-Baselines3" and networks.hidden_sizes == (6, 5)
 
 
+@pytest.mark.parametrize("place", ["", "Pendulum-v1"])
+def test_a_vecnormalize_beside_a_policy_is_said_and_not_opened(place, tmp_path, capsys):
+    """RL Zoo keeps it in a folder of the environment's name."""
+    np.savez(tmp_path / "Pendulum-v1.npz", **sb3())
+    (tmp_path / place).mkdir(exist_ok=True)
+    (tmp_path / place / "vecnormalize.pkl").write_bytes(b"no pickle that would load")
+    words = ["adopt", str(tmp_path / "Pendulum-v1.npz"), "Pendulum-v1", "--run-dir", str(tmp_path / "run"), "n_envs=1"]
+    assert cli.main([*words, "--json"]) == 0
+    said = capsys.readouterr().err
+    assert "vecnormalize.pkl is beside the policy" in said and "--normalizer vecnormalize.npz" in said
+    assert f"VecNormalize.load({str(tmp_path / place / 'vecnormalize.pkl')!r}" in said
+
+
 def test_the_command_makes_the_run_that_python_makes(tmp_path, capsys):
     file = tmp_path / "policy.npz"
     np.savez(file, **sb3())
@@ -377,6 +390,9 @@ def test_the_command_makes_the_run_that_python_makes(tmp_path, capsys):
     capsys.readouterr()
     assert cli.main(["adopt", str(file), *words, *named]) == 0 and not capsys.readouterr().err
     assert trimtab.load(tmp_path / "c").config == run.config
+    last = ["--gamma", "0.9", "--run-dir", str(tmp_path / "d"), "n-steps=32", "n_envs=2", "batch_size=32", "--quiet"]
+    assert cli.main(["adopt", str(file), "Pendulum-v1", *last]) == 0, "hyperparameters may follow options"
+    assert trimtab.load(tmp_path / "d").config == run.config
     for options, message in ((words, "name its environment"), (["CartPole-v1", *named], "given twice")):
         with pytest.raises(SystemExit):
             cli.main(["adopt", str(file), *options])

@@ -107,6 +107,70 @@ def test_a_file_of_the_zoo(tmp_path, capsys):
     assert fields["norm_obs"] is True and fields["norm_reward"] is False and "use_sde" in pole["left_out"]
 
 
+MERGED = """
+PendulumBulletEnv-v0: &bullet
+  normalize: true
+  n_envs: 8
+  n_timesteps: !!float 2e6
+  policy: 'MlpPolicy'
+  n_steps: 512
+  batch_size: 128
+  learning_rate: &rate !!float 3e-5
+AntBulletEnv-v0:
+  <<: *bullet
+  n_steps: 256
+  batch_size: 64
+  learning_rate: *rate
+"""
+RSL_RL_5 = """
+num_steps_per_env: 24
+max_iterations: 300
+obs_groups: {actor: [policy], critic: [policy]}
+actor:
+  class_name: MLPModel
+  hidden_dims: [128, 64]
+  activation: elu
+  obs_normalization: true
+  distribution_cfg: {class_name: GaussianDistribution, init_std: 0.5}
+critic: {class_name: MLPModel, hidden_dims: [128, 64], activation: elu}
+algorithm: {class_name: PPO, num_learning_epochs: 5, num_mini_batches: 4, clip_param: 0.2, lam: 0.95, gamma: 0.98,
+  learning_rate: 1.0e-3, schedule: adaptive, desired_kl: 0.01, use_clipped_value_loss: true}
+"""
+
+
+def test_merge_keys_and_anchors_of_the_zoo(tmp_path, capsys):
+    (tmp_path / "ppo.yml").write_text(MERGED)
+    for words in (["sb3", "--file", str(tmp_path / "ppo.yml")], [str(tmp_path / "ppo.yml")]):
+        fields = said([*words, "--env-id", "AntBulletEnv-v0"], capsys)["fields"]
+        assert (fields["num_envs"], fields["num_steps"], fields["minibatch_size"]) == (8, 256, 64)
+        assert fields["learning_rate"] == 3e-5 and fields["norm_obs"] is True
+
+
+def test_the_tables_of_rsl_rl_5(tmp_path, capsys):
+    (tmp_path / "agent.yaml").write_text(RSL_RL_5)
+    found = said([str(tmp_path / "agent.yaml"), "num_envs=64"], capsys)
+    fields = found["fields"]
+    assert found["library"] == "rsl_rl" and fields["hidden_sizes"] == [128, 64] and fields["norm_obs"] is True
+    assert (fields["num_envs"], fields["gamma"], fields["clip_vloss"]) == (64, 0.98, 0.2)
+    assert fields["log_std_init"] == pytest.approx(-0.6931, abs=1e-3)
+
+
+def test_hyperparameters_as_users_of_cleanrl_type_them(capsys):
+    words = [
+        "cleanrl",
+        "--num-envs",
+        "4",
+        "num-steps=64",
+        "--no-anneal-lr",
+        "--ent-coef",
+        "-0.0",
+        "--learning-rate=1e-3",
+    ]
+    fields = said([*words, "--env-id", "CartPole-v1", "--norm-adv"], capsys)["fields"]
+    given = {"num_envs": 4, "num_steps": 64, "anneal_lr": "constant", "learning_rate": 1e-3, "norm_adv": "minibatch"}
+    assert {name: fields[name] for name in given} == given
+
+
 def test_what_is_printed_can_be_trained_from(tmp_path, capsys):
     argv = ["sb3", "n_envs=4", "n_steps=64", "batch_size=32", "learning_rate=1e-3", "--env-id", "CartPole-v1"]
     assert cli.main(["translate", *argv]) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trimtab.config import Config
 from trimtab.core.answers import print_json
 from trimtab.operations import flags
-from trimtab.operations.shared import Output, filled, pairs, parser, refuse_two_environments
+from trimtab.operations.shared import Output, filled, parser, refuse_two_environments
 
 
 def adopt(argv: list[str]) -> int:
@@ -23,15 +23,14 @@ def adopt(argv: list[str]) -> int:
         "--normalizer", metavar="FILE", help=".npz with obs_mean, obs_var and reward_var, where it has one"
     )
     command_parser.add_argument("--run-dir", metavar="DIR", help="where to (default: runs/ENV/ALGO-seedS-K)")
-    arguments = command_parser.parse(argv)
-    if arguments.env is not None and "=" in arguments.env:
-        arguments.fields, arguments.env = [arguments.env, *arguments.fields], None
+    arguments, words = command_parser.parse_with_words(argv)
     if arguments.env is not None:
         refuse_two_environments(arguments)
     fields, output = flags.values(Config, arguments), filled(Output, arguments)
     env_id = arguments.env or fields.get("env_id")
     if env_id is None:
         flags.fail("name its environment, for example: trimtab adopt model.zip CartPole-v1")
+    from trimtab.libraries.common.translation import parse_hyperparameters
     from trimtab.operations.adopt_policy import adopt as make
 
     run = make(
@@ -39,7 +38,7 @@ def adopt(argv: list[str]) -> int:
         env_id,
         arguments.run_dir,
         normalizer=arguments.normalizer,
-        hyperparameters=pairs(arguments.fields),
+        hyperparameters=parse_hyperparameters([*arguments.fields, *words]),
         quiet=output.quiet,
         **{name: value for name, value in fields.items() if name != "env_id"},
     )

@@ -58,6 +58,34 @@ class Parser(argparse.ArgumentParser):
         trust.trust(*(getattr(arguments, "trust", None) or ()))
         return arguments
 
+    def parse_with_words(self, argv: list[str], foreign: bool = False) -> tuple[argparse.Namespace, list[str]]:
+        """Parse, and set aside the hyperparameters of another library, which may stand anywhere.
+
+        Args:
+            argv: the words of the command.
+            foreign: also set aside options that the command does not have, with the word that follows each.
+
+        Returns:
+            The options of the command, and the words that were set aside, in order.
+        """
+        own: list[str] = []
+        words: list[str] = []
+        rest = list(argv)
+        while rest:
+            word = rest.pop(0)
+            name = word.partition("=")[0]
+            action = self._option_string_actions.get(_dashed(name))
+            if action is not None:
+                own += [word, *(_values_of(action, rest) if "=" not in word else [])]
+            elif foreign and word.startswith("--"):
+                has_value = rest and "=" not in word and "=" not in rest[0] and not rest[0].startswith("--")
+                words += [word, *([rest.pop(0)] if has_value else [])]
+            elif "=" in word and not word.startswith("-") and name.replace("-", "_").replace(".", "_").isidentifier():
+                words.append(word)
+            else:
+                own.append(word)
+        return self.parse(own), words
+
     def format_help(self) -> str:
         """Sixty options are listed below, not in the usage line too."""
         needed = [a for a in self._actions if a.required and a.option_strings]
@@ -89,6 +117,20 @@ class Parser(argparse.ArgumentParser):
             self.error = stopped  # type: ignore[method-assign]
             for action in required:
                 action.required = True
+
+
+def _values_of(action: argparse.Action, rest: list[str]) -> list[str]:
+    """The words that belong to an option, taken off the front of `rest`."""
+    if action.metavar == "true|false":
+        most = 1 if rest and rest[0].lower() in _TRUTH else 0
+    else:
+        most = {None: 1, 0: 0, "?": 1}.get(action.nargs, len(rest))  # type: ignore[call-overload]
+    taken: list[str] = []
+    while rest and len(taken) < most:
+        if action.nargs is not None and (rest[0].startswith("-") or "=" in rest[0]):
+            break
+        taken.append(rest.pop(0))
+    return taken
 
 
 def _placeholder(action: argparse.Action) -> str:

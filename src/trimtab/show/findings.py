@@ -13,6 +13,8 @@ from trimtab.core.wording import plain
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from trimtab.advise.diagnosis import FolderDiagnosis
+
 SPARKS = "▁▂▃▄▅▆▇█"
 STYLES = {
     "solved": "bold green",
@@ -39,6 +41,15 @@ def print_findings(findings: list[Any], title: str) -> None:
     console.print(styled((title, "bold"), "\n"))
     console.print(grid)
     console.print()
+
+
+def print_folder(folder: FolderDiagnosis) -> None:
+    """One line for each run of a folder, then what could not be read, then the sentence."""
+    for run in folder.runs:
+        print(f"{run.run}: {run.sentence}")
+    for problem in folder.problems:
+        print(f"not read: {problem}")
+    print(folder.sentence)
 
 
 def _text(finding: Any) -> Text:

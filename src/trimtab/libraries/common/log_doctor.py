@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 from trimtab.advise import solved
 from trimtab.advise.diagnosis import Diagnosis, FolderDiagnosis, diagnose, find, sentence_of
 from trimtab.advise.rules import RULES, Rule, observe
+from trimtab.advise.run_summary import described
 from trimtab.config import ConfigError
 from trimtab.core.errors import RunError, UserError
 from trimtab.core.finding import Finding, ordered
@@ -31,8 +34,19 @@ WANTED = (
 )
 
 
-def diagnose_place(place: str | PathLike[str], hyperparameters: Values | None = None) -> Diagnosis | FolderDiagnosis:
-    """Judge whatever is at a path.
+@dataclass(frozen=True)
+class Examined:
+    """What was found at a path, and what a page of it is made of."""
+
+    diagnosis: Diagnosis | FolderDiagnosis
+    folder: Path
+    """Where its page goes."""
+    described: Callable[[], dict[str, Any]] | None = None
+    """The run as a plain dictionary; None for a folder of runs."""
+
+
+def examine(place: str | PathLike[str], hyperparameters: Values | None = None) -> Examined:
+    """Judge whatever is at a path, and keep what a page of it needs.
 
     Args:
         place: a run of trimtab, a log of another library, or a folder of any of them.
@@ -47,9 +61,31 @@ def diagnose_place(place: str | PathLike[str], hyperparameters: Values | None = 
             name = next(iter(hyperparameters))
             problem = "a run of trimtab has its own hyperparameters; they are for logs of other libraries"
             raise ConfigError(name, hyperparameters[name], problem)
-        return diagnose(load(path))
+        run = load(path)
+        return Examined(diagnose(run), run.path, partial(described, run))
     if is_log(path):
-        return diagnose_log(read_log(path, hyperparameters))
+        log = read_log(path, hyperparameters)
+        diagnosis = diagnose_log(log)
+        folder = log.path if log.path.is_dir() else log.path.parent
+        return Examined(diagnosis, folder, partial(described_log, log, diagnosis))
+    return Examined(_diagnose_folder(path, hyperparameters), path)
+
+
+def diagnose_place(place: str | PathLike[str], hyperparameters: Values | None = None) -> Diagnosis | FolderDiagnosis:
+    """Judge whatever is at a path; arguments of `examine`.
+
+    Args:
+        place: a run of trimtab, a log of another library, or a folder of any of them.
+        hyperparameters: of a log, by their names there.
+
+    Returns:
+        A diagnosis, or those of all runs in a folder.
+    """
+    return examine(place, hyperparameters).diagnosis
+
+
+def _diagnose_folder(path: Path, hyperparameters: Values | None) -> FolderDiagnosis:
+    """All runs and logs in a folder; one that cannot be read is listed as a problem."""
     if not path.exists():
         raise RunError(f"{path}: no such file or directory; `trimtab doctor` takes {WANTED}")
     runs = list(islice(_runs_below(path, DEPTH), MOST_RUNS)) if path.is_dir() else []

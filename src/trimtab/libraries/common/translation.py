@@ -248,6 +248,11 @@ def translate_file(
     return translate(theirs.name, theirs.settings(values, env_id))
 
 
+def library_of_file(file: str | PathLike[str]) -> Library:
+    """The library whose hyperparameters a file holds, recognized by their names."""
+    return _recognized(reading.read_yaml_mapping(Path(file), python_tags=True), file)
+
+
 def _recognized(values: Values, file: str | PathLike[str]) -> Library:
     """The library that most of these names are options of."""
     scores = {name: _options_in(values, library) for name, library in LIBRARIES.items()}
