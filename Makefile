@@ -7,10 +7,10 @@ STAMP := $(VENV)/.installed
 PROCGEN_PACKAGES := libqt5gui5
 CHROMIUM_PACKAGES := chromium
 
-.PHONY: help demo test check setup debian bench envs learn results mutations calibrate house quick lint docs dist clean
+.PHONY: help demo test check setup debian bench envs learn results mutations calibrate calibrate-groups house quick lint docs dist clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 demo: $(BASE)  ## how should 1,024 Pendulum samples be split into N × T? (a few minutes)
 	$(BIN)/python -m benchmarks.demo
@@ -83,6 +83,9 @@ mutations: setup  ## break estimators on purpose and see which test goes red
 
 calibrate: setup  ## check every interval against exact answers and write docs/results/calibration.md
 	$(BIN)/python -m benchmarks.calibrate
+
+calibrate-groups: setup  ## check the intervals of groups against enumerated strings and write docs/results/calibration-groups.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.calibrate_groups
 
 house: setup  ## the size and shape of the source (BEFORE=REV for a commit beside it)
 	$(BIN)/python -m benchmarks.house $(if $(BEFORE),--before $(BEFORE))

@@ -246,6 +246,36 @@ MUTANTS = [
         (("g * (size / count)", "g * 1.0"),),
         "tests/test_algos.py::test_a_gradient_group_by_group_is_that_of_the_whole_minibatch",
     ),
+    Mutant(
+        "samples with a common baseline count as independent",
+        "gradient/group_baselines.py",
+        (("[4 * (sizes - 2) / pairs, 2 / pairs]", "[4 / sizes, 0 / pairs]"),),
+        "tests/gradient/test_groups.py",
+    ),
+    Mutant(
+        "pairs with a common sample count as different pairs",
+        "gradient/group_baselines.py",
+        (("total_sq * pairs**2 - 4 * square_sums + 2 * pair_squares", "total_sq * pairs**2 - 4 * square_sums"),),
+        "tests/gradient/test_groups.py",
+    ),
+    Mutant(
+        "what varies within groups also counts as between",
+        "gradient/groups.py",
+        (("self.parts.row_terms - np.array([t.excess for t in self.terms])", "self.parts.row_terms"),),
+        "tests/gradient/test_groups.py",
+    ),
+    Mutant(
+        "halves of a group are not disjoint",
+        "gradient/group_baselines.py",
+        (("products[:, 0], weights[:, 1]", "products[:, 0], weights[:, 0]"),),
+        "tests/gradient/test_groups.py",
+    ),
+    Mutant(
+        "iterations share a direction",
+        "gradient/streams.py",
+        (("found.grad_sq.times(count)", "found.grad_sq"),),
+        "tests/gradient/test_streams.py",
+    ),
 ]
 
 

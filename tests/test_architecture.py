@@ -1,6 +1,7 @@
 """Which module may import which: the arrows of the design, read from the source."""
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ ROOMS = (
     ("presets",),
     ("training",),
     ("gradient",),
+    ("anatomy",),
     ("advise",),
     ("libraries",),
     ("studies",),
@@ -41,6 +43,11 @@ LIGHT = (
     *("api", "cli", "__main__"),
 )
 NEVER_JAX = ("core", "config", "show")
+# The estimators of `trimtab.anatomy`, for other people's loops: NumPy, SciPy and the shapes in signatures, no more.
+ESTIMATORS = (
+    *("bias", "bootstrap", "correlation", "enumerated_strings", "group_baselines", "groups", "inner_products", "noise"),
+    *("sketches", "squared_means", "streams", "variance"),
+)
 LIGHT_MODULES = (
     "math.stats",
     "training.records",
@@ -109,6 +116,18 @@ def test_light_modules_import_no_jax(module):
     assert not {name for name in imports(module, deep=False) if name.split(".")[0] in heavy}
     if package(module) in NEVER_JAX:
         assert not {name for name in imports(module) if name.split(".")[0] in heavy}
+
+
+@pytest.mark.parametrize("module", ["anatomy", *(f"gradient.{name}" for name in ESTIMATORS)])
+def test_estimators_need_numpy_and_scipy_only(module):
+    """Nor any part of trimtab but themselves and the light core."""
+    outside = {name.split(".")[0] for name in imports(module)} - set(sys.stdlib_module_names)
+    assert outside <= {"numpy", "scipy", "jaxtyping", "trimtab"}
+    own = {f"trimtab.gradient.{name}" for name in ESTIMATORS}
+    assert {n for n in imports(module) if n.startswith("trimtab")} <= own | {
+        "trimtab.core.estimate",
+        "trimtab.core.errors",
+    }
 
 
 @pytest.mark.parametrize("module", MODULES)

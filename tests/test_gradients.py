@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from trimtab.gradient import decompose
+from trimtab.anatomy import decompose
 from trimtab.gradient.moments import lag_sums
 from trimtab.nets.agent import Agent
 from trimtab.nets.heads import Bernoullis, Categorical, Gaussian, MultiCategorical

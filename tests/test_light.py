@@ -69,3 +69,22 @@ def test_a_printed_preset_is_yaml_that_validates(capsys):
         config = from_dict(fields)
         assert name.startswith(f"{config.algo}/")
         assert "env_id" not in fields or presets.find(config.env_id, config.algo) == name
+
+
+ESTIMATE = """
+import sys
+import numpy as np
+import trimtab.anatomy as anatomy
+for name in anatomy.__all__:
+    getattr(anatomy, name)
+gradients = np.random.default_rng(0).normal(size=(9, 4, 3))
+assert anatomy.decompose(gradients, num_envs=3).variance.value > 0
+assert anatomy.groups(gradients.reshape(-1, 3), np.arange(36) // 4).within.value > 0
+heavy = [name for name in ("jax", "jaxlib", "equinox", "polars", "altair", "torch", "gymnasium") if name in sys.modules]
+assert not heavy, heavy
+"""
+
+
+def test_the_estimators_do_not_import_jax():
+    result = subprocess.run([sys.executable, "-c", ESTIMATE], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

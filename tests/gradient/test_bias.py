@@ -3,8 +3,8 @@ import dataclasses
 import naive
 import numpy as np
 import pytest
-import trimtab.anatomy as anatomy
 
+import trimtab.anatomy as anatomy
 from trimtab.gradient.bias import bias_sq, difference_statistics, mse, squared_norm_of_mean
 from trimtab.gradient.correlation import gram_matrix
 from trimtab.gradient.variance import decompose, gradient_statistics
@@ -48,7 +48,7 @@ def test_mean_squared_error_is_variance_plus_squared_bias():
     assert max(widths) * 0.9 < result.hi - result.lo < sum(widths)
 
 
-def test_names_load_lazily():
+def test_the_public_names_are_there():
     assert anatomy.decompose is decompose and "bias_sq" in dir(anatomy)
     assert all(getattr(anatomy, name) for name in anatomy.__all__)
     with pytest.raises(AttributeError, match="nothing"):

@@ -90,7 +90,7 @@ def test_subsampling_by_rows_over_all_minibatches(minibatches):
 
 
 def test_noise_scale_and_error_take_plain_arrays():
-    from trimtab.gradient import mse
+    from trimtab.anatomy import mse
 
     rng = np.random.default_rng(0)
     gradients = 1.0 + rng.normal(size=(64, 4, 3))

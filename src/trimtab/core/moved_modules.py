@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from types import ModuleType
 
 PUBLIC = {  # part of the public API under these names
-    "anatomy": "gradient",
     "ewma": "math.ewma",
     "objectives": "math.objectives",
     "returns": "math.returns",

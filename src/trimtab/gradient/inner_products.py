@@ -61,3 +61,33 @@ class Products:
         for start in range(0, len(self.vectors), size):
             rows = slice(start, start + size)
             yield rows, np.asarray(self.vectors[rows], np.float64)
+
+
+@dataclass(frozen=True)
+class BlockProducts:
+    """Those of rows that only meet rows of their own block: equal, consecutive blocks, 0 between them."""
+
+    blocks: Float[np.ndarray, "blocks N N"]
+    scale: float = 1.0
+
+    def __len__(self) -> int:
+        return self.blocks.shape[0] * self.blocks.shape[1]
+
+    def scaled(self, factor: float) -> BlockProducts:
+        """Those of rows times `factor`."""
+        return BlockProducts(self.blocks, self.scale * factor)
+
+    @cached_property
+    def diagonal(self) -> Float[np.ndarray, " rows"]:
+        """|r_m|²."""
+        return self.scale**2 * np.einsum("bmm->bm", self.blocks).ravel()
+
+    def times(self, weights: Float[np.ndarray, "... rows"]) -> Float[np.ndarray, "... rows"]:
+        """Σ_m w_m r_m·r_m' for every m'."""
+        split = weights.reshape(*weights.shape[:-1], *self.blocks.shape[:2])
+        return self.scale**2 * np.einsum("...bm,bmn->...bn", split, self.blocks, optimize=True).reshape(weights.shape)
+
+    @cached_property
+    def sum_of_squares(self) -> float:
+        """Σ_{m,m'} (r_m·r_m')²."""
+        return self.scale**4 * float(np.vdot(self.blocks, self.blocks))

@@ -45,13 +45,13 @@ def noise_scale(rows: RowStatistics | ArrayLike, seed: int = 0) -> NoiseScale:
     columns = resample(terms, weights, rows.num_strata)
     sample, row = (positive_estimate(columns, column, rows.num_rows) for column in (0, 1))
     simple, trajectory = (
-        _quotient(top, grad_sq, correlation(columns.means[:, column], square.at_estimate))
+        quotient(top, grad_sq, correlation(columns.means[:, column], square.at_estimate))
         for column, top in enumerate((sample, row))
     )
     return NoiseScale(simple, trajectory, trajectory.times(1 / steps), sample, row, grad_sq)
 
 
-def _quotient(top: Estimate, bottom: Estimate, rho: float) -> Estimate:
+def quotient(top: Estimate, bottom: Estimate, rho: float) -> Estimate:
     """top / bottom, whose errors have correlation ρ: the distances to the ends of their logarithms combine."""
     if not bottom.resolved or top.lo <= 0:
         return UNRESOLVED
