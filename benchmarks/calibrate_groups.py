@@ -146,7 +146,8 @@ def write(found: list[Coverage], repetitions: int) -> None:
         f"Made by `make calibrate-groups`: {repetitions} repetitions of every cell. A policy writes strings short "
         "enough to enumerate, so the variance between groups, within groups, |G|² and the best group size are exact. "
         "The table shows the share of 95% intervals that hold them. `grpo` is measured on halves of a group, and its "
-        "terms are compared with the enumerated terms of that size. The best size is a whole number, so its share is often above 95%.",
+        "terms are compared with the enumerated terms of that size. The best size is a whole number, so its share is "
+        "often above 95%.",
         "",
         "| task | advantages | groups | size | between | within | \\|G\\|² | best size |",
         "|---|---|---|---|---|---|---|---|",
