@@ -86,7 +86,7 @@ def test_playground_refuses_in_one_line(monkeypatch):
     with pytest.raises(EnvError, match=r"^env_id: PendulumSwingup cannot be made by MuJoCo Playground: .*impl"):
         envs.make("PendulumSwingup", num_envs=1, env_kwargs={"impl": 3})
     monkeypatch.setattr(playground_backend, "has_robots", lambda: False)
-    with pytest.raises(EnvError, match=r"needs the MuJoCo Menagerie, .*; EnvPool has Go1JoystickFlatTerrain-v1$"):
+    with pytest.raises(EnvError, match=r"needs the MuJoCo Menagerie, .*; envpool has Go1JoystickFlatTerrain-v1$"):
         envs.make("Go1JoystickFlatTerrain", num_envs=1)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
@@ -52,6 +53,8 @@ class Backend:
     """Its environments' family in lists, where the table has none."""
     install: str = ""
     """What to type where a package is missing; by default `pip install` of the package."""
+    distributions: tuple[str, ...] = ()
+    """What its environments are computed by, as their packages are installed; `packages` if not given."""
     compiled: bool = True
     """Whether its environments are compiled with the training loop."""
     tabulated: bool = True
@@ -86,6 +89,11 @@ class Backend:
         if self.missing:
             raise EnvError(f"backend: {self.name} {self.missing}")
 
+    @property
+    def versions(self) -> dict[str, str]:
+        """The installed distributions that its environments are computed by, with their versions."""
+        return installed_versions(self.distributions or self.packages)
+
     def make(self, request: EnvRequest) -> CompiledEnv | HostEnv:
         """Make an environment; imports the backend's module."""
         environment: CompiledEnv | HostEnv = import_module(f"trimtab.envs.{self.module}").make(request)
@@ -94,7 +102,7 @@ class Backend:
 
 def _gymnasium_ids() -> list[str]:
     """Every id registered with Gymnasium; none if it is not installed."""
-    if importlib.util.find_spec("gymnasium") is None:
+    if GYMNASIUM.missing:
         return []
     import gymnasium
 
@@ -112,8 +120,7 @@ def _newer_envpool_has(env_id: str) -> bool:
     from trimtab.envs.id_table import ENVPOOL_VERSION
 
     known = any(env_id in backend.ids() for backend in BACKENDS.values() if backend.tabulated or backend.exact)
-    absent = importlib.util.find_spec("envpool") is None
-    if known or absent or metadata.version("envpool") == ENVPOOL_VERSION:
+    if known or ENVPOOL.missing or ENVPOOL_VERSION in ENVPOOL.versions.values():
         return False
     from trimtab.envs.envpool_backend import pool_ids
 
@@ -154,6 +161,7 @@ _ALL = (
         ("gymnax", "six"),
         lambda: known_ids.NATIVE_IDS,
         "gymnax",
+        distributions=("gymnax",),
         reserve=True,
         unavailable=lambda: known_ids.NATIVE_LEFT_OUT,
     ),
@@ -181,6 +189,7 @@ _ALL = (
         lambda: (*known_ids.PLAYGROUND_IDS, *known_ids.PLAYGROUND_ROBOTS),
         "robots",
         _extra("playground"),
+        distributions=("playground", "mujoco", "mujoco-mjx"),
         options_change_spaces=True,
         unavailable=_absent_robots,
     ),
@@ -208,11 +217,21 @@ _ALL = (
     ),
 )
 BACKENDS = {backend.name: backend for backend in _ALL}
+ENVPOOL = BACKENDS["envpool"]
 GYMNASIUM = BACKENDS["gymnasium"]  # which makes what users bring
 if TYPE_CHECKING:
     BackendName = str
 else:
     BackendName = Literal[("auto", *BACKENDS)]
+
+
+def installed_versions(distributions: Iterable[str]) -> dict[str, str]:
+    """The versions of distributions, without those that are not installed."""
+    versions = {}
+    for name in distributions:
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def choose(env_id: str, backend: str = "auto") -> str:

@@ -13,9 +13,9 @@ import inspect
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
-from functools import cache, partial
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,100 +24,60 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
-from trimtab.envs.backends import EnvRequest
-from trimtab.envs.base import (
-    Continuous,
-    Discrete,
-    EnvError,
-    Fresh,
-    Spec,
-    Step,
-    refuse_bad_time_limit,
-    refuse_unknown_options,
-    reset_key,
-)
+from trimtab.envs.base import Continuous, Discrete, EnvError, Fresh, Spec, Step, refuse_unknown_options, reset_key
+from trimtab.envs.jax_game import JaxGame, any_rank, end_step
 from trimtab.envs.known_ids import NATIVE_IDS, NATIVE_LEFT_OUT, NATIVE_MODULES
-
-Options = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
-class _NativeEnv:
-    """One gymnax environment as a `CompiledEnv`.
+class _NativeEnv(JaxGame):
+    """One gymnax environment, whose own state counts the steps.
 
-    `options` are constructor arguments or fields of gymnax's parameters. `time_limit` overrides the
-    environment's own; `truncates` false never cuts an episode. Two with equal fields are equal.
+    `options` are constructor arguments or fields of gymnax's parameters.
     """
 
-    env_id: str
-    options: Options = ()
-    time_limit: int | None = None
-    truncates: bool = True
-    spec: Spec = field(init=False, compare=False, repr=False)
-    _game: Any = field(init=False, compare=False, repr=False)
-    _params: Any = field(init=False, compare=False, repr=False)
-    _state_types: Any = field(init=False, compare=False, repr=False)
+    @cached_property
+    def _built(self) -> tuple[Any, Any]:
+        """gymnax's environment and parameters: arrays, which must not belong to a trace."""
+        with jax.ensure_compile_time_eval(), any_rank():
+            return _build(self.env_id, dict(self.options), self.time_limit)
 
-    def __post_init__(self) -> None:
-        refuse_bad_time_limit(self.env_id, self.time_limit)
-        # gymnax builds arrays; they must not belong to a trace
-        with jax.ensure_compile_time_eval(), _gymnax_habits():
-            game, params = _build(self.env_id, dict(self.options), self.time_limit)
-            action = _action_of(game, params)
-        with _gymnax_habits():
-            obs, state = jax.eval_shape(lambda: _first_transition(game, params))
-        limit = int(params.max_steps_in_episode) if self.truncates else None
-        spec = Spec(self.env_id, "native", obs.shape, "float32", action, limit, compiled=True)
-        object.__setattr__(self, "spec", spec)
-        object.__setattr__(self, "_game", game)
-        object.__setattr__(self, "_params", params)
-        object.__setattr__(self, "_state_types", jax.tree.map(lambda leaf: leaf.dtype, state))
+    @cached_property
+    def _after_step(self) -> tuple[Any, Any]:
+        """Shapes and types of an observation and of a state after a step."""
+        with any_rank():
+            return jax.eval_shape(lambda: _first_transition(*self._built))
+
+    @cached_property
+    def spec(self) -> Spec:
+        with jax.ensure_compile_time_eval(), any_rank():
+            action = _action_of(*self._built)
+        limit = int(self._built[1].max_steps_in_episode) if self.truncates else None
+        return Spec(self.env_id, "native", self._after_step[0].shape, "float32", action, limit, compiled=True)
 
     def reset(self, key: PRNGKeyArray) -> tuple[Any, Float[Array, " ..."]]:
-        with _gymnax_habits():
-            obs, state = self._game.reset_env(key, self._params)
+        game, params = self._built
+        with any_rank():
+            obs, state = game.reset_env(key, params)
         return self._settled(state), jnp.asarray(obs, jnp.float32)
 
     def step(
         self, key: PRNGKeyArray, env_state: Any, action: Num[Array, " ..."], fresh: Fresh | None = None
     ) -> tuple[Any, Step]:
-        with _gymnax_habits():
-            outcome = self._game.step_env(key, env_state, action, self._params)
-        next_obs, stepped, reward, terminated, _ = outcome
-        stepped = self._settled(stepped)
-        next_obs = jnp.asarray(next_obs, jnp.float32)
-        terminated = jnp.asarray(terminated, bool)
-        limit = self.spec.time_limit
-        truncated = jnp.zeros((), bool) if limit is None else (stepped.time >= limit) & ~terminated
-
-        fresh_state, fresh_obs = self.reset(reset_key(key)) if fresh is None else fresh
-        done = terminated | truncated
-        following = jax.tree.map(lambda new, old: jnp.where(done, new, old), fresh_state, stepped)
-        obs = jnp.where(done, fresh_obs, next_obs)
-        return following, Step(obs, next_obs, jnp.asarray(reward, jnp.float32), terminated, truncated)
-
-    def without_time_limit(self) -> _NativeEnv:
-        """The same dynamics and the same state, never truncated."""
-        return dataclasses.replace(self, truncates=False)
+        game, params = self._built
+        with any_rank():
+            obs, stepped, reward, terminated, _ = game.step_env(key, env_state, action, params)
+        next_obs, terminated = jnp.asarray(obs, jnp.float32), jnp.asarray(terminated, bool)
+        fresh = self.reset(reset_key(key)) if fresh is None else fresh
+        reward = jnp.asarray(reward, jnp.float32)
+        return end_step(self.spec.time_limit, self._settled(stepped), next_obs, reward, terminated, fresh)
 
     def _settled(self, state: Any) -> Any:
         """Give every leaf the type it has after a step: some resets give Python numbers and weak types."""
-        return jax.tree.map(lambda leaf, dtype: jnp.asarray(leaf, dtype), state, self._state_types)
+        return jax.tree.map(lambda leaf, like: jnp.asarray(leaf, like.dtype), state, self._after_step[1])
 
 
-def make(request: EnvRequest) -> _NativeEnv:
-    """The environment of an id."""
-    options = tuple(sorted((name, _hashable(value)) for name, value in request.options.items()))
-    return _NativeEnv(request.env_id, options, request.time_limit)
-
-
-def _gymnax_habits() -> AbstractContextManager:
-    """gymnax broadcasts arrays of different rank; a caller may have forbidden that for its own code."""
-    return jax.numpy_rank_promotion("allow")
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
+make = _NativeEnv.of
 
 
 def _build(env_id: str, options: dict[str, Any], time_limit: int | None) -> tuple[Any, Any]:

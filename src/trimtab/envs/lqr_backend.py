@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -14,10 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Num, PRNGKeyArray
 
-from trimtab.envs.backends import EnvRequest
-from trimtab.envs.base import Continuous, EnvError, Spec, refuse_bad_time_limit, refuse_unknown_options
+from trimtab.envs.base import Continuous, EnvError, Spec, refuse_unknown_options
+from trimtab.envs.jax_game import JaxGame
 from trimtab.envs.lqr_system import SYSTEMS, LinearQuadratic
-from trimtab.envs.time_limit import Timed
 
 
 class _LQRState(NamedTuple):
@@ -28,23 +28,24 @@ class _LQRState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _LQREnv(Timed):
-    """One system as a `CompiledEnv`; `time_limit` truncates before the horizon."""
+class _LQREnv(JaxGame):
+    """One system; `options` take the place of its own fields, and `time_limit` truncates before the horizon."""
 
-    env_id: str
-    system: LinearQuadratic
-    time_limit: int | None = None
-    truncates: bool = True
-    spec: Spec = field(init=False, compare=False, repr=False)
+    @cached_property
+    def system(self) -> LinearQuadratic:
+        valid = {item.name for item in dataclasses.fields(LinearQuadratic)}
+        refuse_unknown_options(self.env_id, dict(self.options), valid)
+        if self.env_id not in SYSTEMS:
+            raise EnvError(f"env_id: there is no linear-quadratic system {self.env_id}; nearest: {', '.join(SYSTEMS)}")
+        return SYSTEMS[self.env_id].with_options(dict(self.options))
 
-    def __post_init__(self) -> None:
-        refuse_bad_time_limit(self.env_id, self.time_limit)
+    @cached_property
+    def spec(self) -> Spec:
         unbounded = (np.inf,) * self.system.num_controls
         action = Continuous(tuple(-bound for bound in unbounded), unbounded)
         horizon = self.system.horizon
         limit = min(self.time_limit or horizon, horizon) if self.truncates else None
-        spec = Spec(self.env_id, "lqr", (self.system.num_states,), "float32", action, limit, True)
-        object.__setattr__(self, "spec", spec)
+        return Spec(self.env_id, "lqr", (self.system.num_states,), "float32", action, limit, True)
 
     def first(self, key: PRNGKeyArray) -> tuple[_LQRState, Float[Array, " n"]]:
         x = self.system.start * jax.random.normal(key, (self.system.num_states,))
@@ -59,15 +60,5 @@ class _LQREnv(Timed):
         new = A @ x + B @ control + self.system.noise * jax.random.normal(key, x.shape)
         return _LQRState(new, game.t + 1), new, reward, game.t + 1 >= self.system.horizon
 
-    def without_time_limit(self) -> _LQREnv:
-        """The same dynamics and the same state, never truncated."""
-        return dataclasses.replace(self, truncates=False)
 
-
-def make(request: EnvRequest) -> _LQREnv:
-    """The system of an id, with `env_kwargs` in place of its own fields."""
-    valid = {item.name for item in dataclasses.fields(LinearQuadratic)}
-    refuse_unknown_options(request.env_id, request.options, valid)
-    if request.env_id not in SYSTEMS:
-        raise EnvError(f"env_id: there is no linear-quadratic system {request.env_id}; nearest: {', '.join(SYSTEMS)}")
-    return _LQREnv(request.env_id, SYSTEMS[request.env_id].with_options(request.options), request.time_limit)
+make = _LQREnv.of

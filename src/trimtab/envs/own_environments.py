@@ -195,7 +195,7 @@ def _is_environment(value: Any) -> bool:
     import gymnasium
 
     is_class = isinstance(value, type) and issubclass(value, gymnasium.Env | gymnasium.vector.VectorEnv)
-    return is_class and value.__module__.split(".")[0] != "gymnasium"
+    return is_class and value.__module__.split(".")[0] != gymnasium.__name__
 
 
 def close_quietly(env_id: str, close: Callable[[], Any]) -> None:

@@ -5,40 +5,39 @@ A move that pgx calls illegal (one that moves no tile in 2048) ends the game wit
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
-from trimtab.envs.backends import EnvRequest
-from trimtab.envs.base import Discrete, EnvError, Spec, refuse_bad_time_limit, refuse_unknown_options
-from trimtab.envs.time_limit import Timed
+from trimtab.envs.base import Discrete, EnvError, Spec, refuse_unknown_options
+from trimtab.envs.jax_game import JaxGame, any_rank
 
 
 @dataclass(frozen=True)
-class _PgxEnv(Timed):
-    """One game as a `CompiledEnv`. Games have no limit of their own; `time_limit` sets one."""
+class _PgxEnv(JaxGame):
+    """One game. Games have no limit of their own and take no options."""
 
-    env_id: str
-    time_limit: int | None = None
-    spec: Spec = field(init=False, compare=False, repr=False)
-    _game: Any = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        refuse_bad_time_limit(self.env_id, self.time_limit)
+    @cached_property
+    def _game(self) -> Any:
         import pgx
 
-        with jax.ensure_compile_time_eval(), jax.numpy_rank_promotion("allow"):
-            game = pgx.make(self.env_id)
-            shape = jax.eval_shape(lambda: game.init(jax.random.key(0)).observation).shape
+        with jax.ensure_compile_time_eval(), any_rank():
+            return pgx.make(self.env_id)
+
+    @cached_property
+    def spec(self) -> Spec:
+        refuse_unknown_options(self.env_id, dict(self.options), ())
+        game = self._game
         if game.num_players > 1:
             raise EnvError(f"env_id: {self.env_id} has several players; one is supported")
-        action = Discrete(int(game.num_actions))
-        object.__setattr__(self, "spec", Spec(self.env_id, "pgx", shape, "float32", action, self.time_limit, True))
-        object.__setattr__(self, "_game", game)
+        with any_rank():
+            shape = jax.eval_shape(lambda: game.init(jax.random.key(0)).observation).shape
+        limit = self.time_limit if self.truncates else None
+        return Spec(self.env_id, "pgx", shape, "float32", Discrete(int(game.num_actions)), limit, True)
 
     def first(self, key: PRNGKeyArray) -> tuple[Any, Float[Array, " ..."]]:
         state = self._game.init(key)
@@ -48,12 +47,5 @@ class _PgxEnv(Timed):
         state = self._game.step(game, action, key)
         return state, state.observation.astype(jnp.float32), state.rewards[0].astype(jnp.float32), state.terminated
 
-    def without_time_limit(self) -> _PgxEnv:
-        """The same dynamics and the same state, never truncated."""
-        return dataclasses.replace(self, time_limit=None)
 
-
-def make(request: EnvRequest) -> _PgxEnv:
-    """The game of an id."""
-    refuse_unknown_options(request.env_id, request.options, ())
-    return _PgxEnv(request.env_id, request.time_limit)
+make = _PgxEnv.of

@@ -6,70 +6,71 @@ would clone with git when one is first asked for; here nothing is fetched behind
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
-from trimtab.envs.backends import EnvRequest, has_robots
-from trimtab.envs.base import Continuous, EnvError, Spec, refuse_bad_time_limit, refuse_unknown_options
-from trimtab.envs.id_table import by_id
+from trimtab.envs.backends import BACKENDS, has_robots
+from trimtab.envs.base import Continuous, EnvError, Spec, refuse_unknown_options
+from trimtab.envs.jax_game import JaxGame, any_rank, like
 from trimtab.envs.known_ids import PLAYGROUND_ROBOTS
 from trimtab.envs.layout import FlatLayout, Leaf
-from trimtab.envs.time_limit import Timed, like
 
 FETCH = "python -c 'from mujoco_playground._src.mjx_env import ensure_menagerie_exists as fetch; fetch()'"
-Options = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
-class _PlaygroundEnv(Timed):
-    """One task as a `CompiledEnv`; `options` are fields of its configuration, nested ones with dots.
+class _PlaygroundEnv(JaxGame):
+    """One task; `options` are fields of its configuration, nested ones with dots.
 
     Actions lie within ±1 and are repeated as the task says (`action_repeat`), rewards added up. `impl` is jax unless
     another is given: warp, Playground's own choice, needs an Nvidia GPU.
     """
 
-    env_id: str
-    options: Options = ()
-    time_limit: int | None = None
-    truncates: bool = True
-    spec: Spec = field(init=False, compare=False, repr=False)
-    _task: Any = field(init=False, compare=False, repr=False)
-    _repeat: int = field(init=False, compare=False, repr=False)
-    _layout: FlatLayout = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        refuse_bad_time_limit(self.env_id, self.time_limit)
+    @cached_property
+    def _config(self) -> Any:
         from mujoco_playground import registry
 
         if self.env_id not in registry.ALL_ENVS:
             raise EnvError(f"env_id: this version of MuJoCo Playground does not have {self.env_id}")
         if self.env_id in PLAYGROUND_ROBOTS and not has_robots():
-            also = f"; EnvPool has {self.env_id}-v1" if f"{self.env_id}-v1" in by_id("envpool") else ""
-            raise EnvError(f"env_id: {self.env_id} needs the MuJoCo Menagerie, fetched with git by {FETCH}{also}")
-        config = registry.get_default_config(self.env_id)
-        refuse_unknown_options(self.env_id, dict(self.options), _flat(config.to_dict()))
+            raise EnvError(f"env_id: {self.env_id} needs the MuJoCo Menagerie, fetched with git by {FETCH}{self._also}")
+        return registry.get_default_config(self.env_id)
+
+    @property
+    def _also(self) -> str:
+        """The backend that has the same task under another id, for messages."""
+        other = f"{self.env_id}-v1"
+        return next((f"; {b.name} has {other}" for b in BACKENDS.values() if other in b.ids()), "")
+
+    @cached_property
+    def _task(self) -> Any:
+        from mujoco_playground import registry
+
+        refuse_unknown_options(self.env_id, dict(self.options), _flat(self._config.to_dict()))
         try:
-            with jax.ensure_compile_time_eval(), jax.numpy_rank_promotion("allow"):
-                task = registry.load(self.env_id, config, {"impl": "jax"} | dict(self.options))
+            with jax.ensure_compile_time_eval(), any_rank():
+                return registry.load(self.env_id, self._config, {"impl": "jax"} | dict(self.options))
         except Exception as error:  # whatever its libraries raise for an option or a model they cannot take
             raise EnvError(f"env_id: {self.env_id} cannot be made by MuJoCo Playground: {error}") from error
-        with jax.numpy_rank_promotion("allow"):
-            obs_shapes = jax.eval_shape(task.reset, jax.random.key(0)).obs
+
+    @cached_property
+    def _layout(self) -> FlatLayout:
+        with any_rank():
+            return _layout(jax.eval_shape(self._task.reset, jax.random.key(0)).obs)
+
+    @cached_property
+    def spec(self) -> Spec:
+        config, task, layout = self._config, self._task, self._layout
         limit = -(-config.episode_length // config.action_repeat) if self.time_limit is None else self.time_limit
         bounds = Continuous((-1.0,) * task.action_size, (1.0,) * task.action_size)
-        layout = _layout(obs_shapes)
         limit = limit if self.truncates else None
-        spec = Spec(self.env_id, "playground", layout.shape, layout.dtype, bounds, limit, True, layout.parts)
-        object.__setattr__(self, "spec", spec)
-        object.__setattr__(self, "_task", task)
-        object.__setattr__(self, "_repeat", config.action_repeat)
-        object.__setattr__(self, "_layout", layout)
+        return Spec(self.env_id, "playground", layout.shape, layout.dtype, bounds, limit, True, layout.parts)
 
     def first(self, key: PRNGKeyArray) -> tuple[Any, Float[Array, " ..."]]:
         key = jax.random.wrap_key_data(jax.random.key_data(key))  # a task keeps it: one kind, whoever draws
@@ -82,15 +83,11 @@ class _PlaygroundEnv(Timed):
             state = jax.tree.map(like, self._task.step(copied, action), state)
             return state, state.reward
 
-        state, rewards = jax.lax.scan(once, game, length=self._repeat)
+        state, rewards = jax.lax.scan(once, game, length=self._config.action_repeat)
         return state, self._seen(state), rewards.sum().astype(jnp.float32), state.done > 0
 
     def _seen(self, state: Any) -> Float[Array, " numbers"]:
         return self._layout.convert(jax.tree.map(lambda x: x[None], state.obs))[0]
-
-    def without_time_limit(self) -> _PlaygroundEnv:
-        """The same dynamics and the same state, never truncated."""
-        return dataclasses.replace(self, truncates=False)
 
 
 def _flat(config: dict[str, Any]) -> list[str]:
@@ -109,7 +106,4 @@ def _layout(obs_shapes: Any) -> FlatLayout:
     return FlatLayout(tuple(Leaf(path, math.prod(array.shape)) for path, array in zip(paths, arrays)))
 
 
-def make(request: EnvRequest) -> _PlaygroundEnv:
-    """The task of an id."""
-    pairs = ((name, tuple(value) if isinstance(value, list) else value) for name, value in request.options.items())
-    return _PlaygroundEnv(request.env_id, tuple(sorted(pairs)), request.time_limit)
+make = _PlaygroundEnv.of

@@ -29,6 +29,7 @@ from trimtab.envs.base import (
     refuse_unknown_options,
     reset_key,
 )
+from trimtab.envs.jax_game import end_step
 from trimtab.envs.known_ids import TABULAR_IDS
 
 
@@ -199,16 +200,9 @@ class TabularEnv:
         next_state = jnp.asarray(self.mdp.next_state, jnp.int32)[pair][outcome]
         reward = jnp.asarray(self.mdp.reward, jnp.float32)[pair][outcome]
         terminated = jnp.asarray(self.mdp.terminated)[pair][outcome]
-        time = env_state.time + 1
-        limit = self.spec.time_limit
-        truncated = jnp.zeros((), bool) if limit is None else (time >= limit) & ~terminated
-
-        first, first_obs = self.reset(reset_key(key)) if fresh is None else fresh
-        done = terminated | truncated
-        next_obs = self._observe(next_state)
-        following = TabularState(jnp.where(done, first.state, next_state), jnp.where(done, first.time, time))
-        obs = jnp.where(done, first_obs, next_obs)
-        return following, Step(obs, next_obs, reward, terminated, truncated)
+        state = TabularState(next_state, env_state.time + 1)
+        fresh = self.reset(reset_key(key)) if fresh is None else fresh
+        return end_step(self.spec.time_limit, state, self._observe(next_state), reward, terminated, fresh)
 
     def without_time_limit(self) -> TabularEnv:
         """The same dynamics and the same state, never truncated."""

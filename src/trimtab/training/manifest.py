@@ -6,7 +6,6 @@ import math
 import os
 import platform
 import sys
-from importlib import metadata
 from pathlib import Path
 
 import jax
@@ -17,6 +16,7 @@ from trimtab.envs.base import ActionSpace, Continuous, MultiDiscrete, Spec, kind
 from trimtab.nets.families import choose_network
 from trimtab.training import device
 from trimtab.training.engine import Engine
+from trimtab.training.program_cache import package_versions
 from trimtab.training.records import (
     ActionRecord,
     Bounds,
@@ -27,8 +27,6 @@ from trimtab.training.records import (
     Segment,
     StartedFrom,
 )
-
-PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "gymnax", "gymnasium", "envpool")
 
 
 def make_manifest(config: Config, engine: Engine, started_from: StartedFrom | None) -> Manifest:
@@ -46,7 +44,7 @@ def make_manifest(config: Config, engine: Engine, started_from: StartedFrom | No
     return Manifest(
         trimtab=trimtab.__version__,
         python=platform.python_version(),
-        packages=_versions(),
+        packages=package_versions(),
         machine=Machine(
             platform.platform(), device.processor(), str(jax.devices()[0]), config.devices, jax.process_count()
         ),
@@ -86,14 +84,3 @@ def _bounds(action: ActionSpace) -> Bounds | None:
         return None
     low, high = (tuple(x if math.isfinite(x) else None for x in side) for side in (action.low, action.high))
     return Bounds(low, high)
-
-
-def _versions() -> dict[str, str]:
-    """Versions of the packages that are installed."""
-    versions = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions

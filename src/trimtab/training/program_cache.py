@@ -12,7 +12,6 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,11 +22,11 @@ from jaxtyping import Array
 
 import trimtab
 from trimtab.core.writing import write_atomically
+from trimtab.envs.backends import BACKENDS, installed_versions
 from trimtab.training.compilation_cache import with_digest, without_digest
 from trimtab.training.device import cache_dir
 
-PLAYGROUND = ("mujoco", "mujoco-mjx", "playground")
-MADE_WITH = ("jax", "jaxlib", "equinox", "gymnax", "gymnasium", "numpy", "pgx", "xminigrid", *PLAYGROUND)
+FOUNDATIONS = ("jax", "jaxlib", "equinox", "numpy")  # what every program is made with
 
 
 @cache
@@ -38,12 +37,18 @@ def _source() -> str:
     for room in ("core", "math", "config", "envs", "nets", "training"):
         for file in sorted((root / room).rglob("*.py")):
             digest.update(file.read_bytes())
-    for package in MADE_WITH:
-        try:
-            digest.update(f"{package} {metadata.version(package)}".encode())
-        except metadata.PackageNotFoundError:
-            continue
+    for package, version in package_versions(compiled=True).items():
+        digest.update(f"{package} {version}".encode())
     return digest.hexdigest()
+
+
+def package_versions(compiled: bool = False) -> dict[str, str]:
+    """The versions of what runs are computed with; `compiled`: only of what is part of compiled programs."""
+    versions = installed_versions(FOUNDATIONS)
+    for backend in BACKENDS.values():
+        if backend.compiled or not compiled:
+            versions |= backend.versions
+    return versions
 
 
 class Flat:

@@ -9,6 +9,7 @@ from typing import ClassVar
 import polars as pl
 
 from trimtab.config import Config
+from trimtab.envs import BACKENDS, choose
 from trimtab.experiments.claims import Claim, Evidence, Verdict, judge_all
 from trimtab.experiments.jobs import Throughput
 from trimtab.experiments.source_study import Declared, Figure, Size
@@ -73,7 +74,8 @@ class NotesThroughput(Declared):
         for job in self.jobs():
             assert isinstance(job, Throughput)
             outcome = outcomes[job.identity]
-            name = job.config.env_id + (" (Python)" if job.config.backend == "gymnasium" else " (compiled)")
+            compiled = BACKENDS[choose(job.config.env_id, job.config.backend)].compiled
+            name = f"{job.config.env_id} ({'compiled' if compiled else 'Python'})"
             rows += [{"environment": name} | row for row in outcome.result.get("found", []) if outcome.done]
         return {"throughput": pl.DataFrame(rows)}
 
