@@ -83,7 +83,7 @@ class Fields(TypedDict, total=False):
     aux_minibatch_size: int | None
     aux_learning_rate: float
     beta_clone: float
-    eval_every: int
+    eval_every: int | None
     eval_episodes: int
     eval_threshold: float | None
     probe_every: int

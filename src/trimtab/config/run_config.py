@@ -76,7 +76,8 @@ EWMA = Need(lambda c: c.is_ewma, f"needs algo={those(lambda a: a.ewma)}")
 PPG = Need(lambda c: c.is_ppg, f"needs algo={those(lambda a: a.phasic)}")
 STALE = Need(lambda c: c.traits.may_be_stale, f"needs algo={those(lambda a: a.may_be_stale)}")
 STALENESS = Need(lambda c: c.staleness > 0, "needs staleness above 0")
-EVALUATED = Need(lambda c: c.eval_every > 0, "needs eval_every above 0")
+EVALUATIONS = 20  # of a run, where it does not say
+EVALUATED = Need(lambda c: c.eval_every != 0, "needs eval_every above 0")
 
 
 @dataclass(frozen=True)
@@ -224,10 +225,10 @@ class Config:
     beta_clone: float = traced(1.0, PPG, low=0.0, high=1e6)
     """PPG: weight of the KL that keeps the policy during the auxiliary phase."""
 
-    eval_every: int = around(0, low=0, high=MANY)
-    """Evaluate every this many environment steps (0: only on request)."""
+    eval_every: int | None = around(None, low=0, high=MANY)
+    """Evaluate the policy every this many environment steps, and before the first; 20 times if not given, 0: never."""
     eval_episodes: int = around(10, EVALUATED, low=1, high=100_000)
-    """Episodes per evaluation, exploration off."""
+    """Episodes per evaluation with sampled actions, for the learning curve, and as many with exploration off."""
     eval_threshold: float | None = around(None, EVALUATED)
     """Start evaluating only once the training return has passed this."""
     probe_every: int = static(0, low=0, high=MANY)
@@ -329,6 +330,20 @@ class Config:
     def steps(self) -> int:
         """Environment steps really taken: whole iterations only."""
         return self.iterations * self.batch
+
+    def evaluation_iterations(self) -> dict[int, int]:
+        """The iterations after which the policy is evaluated, each with its number; 0 is before the first.
+
+        Runs of one length have evaluations with the same numbers at the same steps, as far as their batches allow.
+        """
+        if self.eval_every == 0:
+            return {}
+        if self.eval_every is None:
+            ends = (-(-k * self.iterations // EVALUATIONS) for k in range(EVALUATIONS + 1))
+        else:
+            count = -(-self.steps // self.eval_every)
+            ends = (min(-(-k * self.eval_every // self.batch), self.iterations) for k in range(count + 1))
+        return {end: number for number, end in enumerate(ends)}
 
     @property
     def epochs_of_value(self) -> int:

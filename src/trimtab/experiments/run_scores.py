@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from trimtab.core.errors import RunError
 from trimtab.studies.job import Train
 from trimtab.studies.store import Outcome
-from trimtab.training.run import Curve, learning_curve
+from trimtab.training.learning_curve import LearningCurve
 from trimtab.training.run_dir import RunDir
 
 BROKEN = (
@@ -16,23 +14,21 @@ BROKEN = (
 )
 
 
-def course(outcome: Outcome) -> Curve | None:
-    """The curve of a training job; None where no episode ended, or it failed for another reason than its numbers.
+def course(outcome: Outcome) -> LearningCurve | None:
+    """The curve of a training job; None where no return is known, or it failed for other reasons than its numbers.
 
     A run that stopped because its numbers were not finite any more has, from there on, the return it began with: left
     out, it would flatter whatever broke it.
     """
     try:
         run = RunDir.open(outcome.path)
-        rows, episodes = run.metrics(), run.episodes()
+        rows, curve = run.metrics(), run.learning_curve()
     except (OSError, RunError):
         return None
     if not rows or not (outcome.done or rows[-1].not_finite):
         return None
     stop = rows[-1].step
     assert isinstance(outcome.job, Train)
-    whole = stop if outcome.done else max(stop, outcome.job.config.total_timesteps)
-    curve = learning_curve(episodes["step"].to_numpy(), episodes["return"].to_numpy(), whole)
-    if not curve.ended.any():
+    if not curve.seen.any():
         return None
-    return curve._replace(value=np.where(curve.step < stop, curve.value, curve.value[0]))
+    return curve if outcome.done else curve.broken_at(stop, max(stop, outcome.job.config.total_timesteps))

@@ -10,6 +10,8 @@ FLAT = 1 / 3  # share of a curve's points that repeat the one before, from which
 def _steps_of(curve: pl.DataFrame) -> int | None:
     """Environment steps from one change of a curve (step, return, one seed) to the next; None if it is no staircase."""
     curve = curve.sort("step")
+    if "measure" in curve.columns:
+        return None  # evaluated, or credited to the steps in which returns were earned: neither waits for an end
     if "ended" in curve.columns:
         return _by_ends(curve)
     changes = curve.filter(pl.col("return").diff() != 0)

@@ -227,6 +227,19 @@ def over_steps(ticks: int = 6) -> alt.X:
     return alt.X("step:Q", title="environment steps", axis=axis, scale=alt.Scale(nice=False, domainMin=0))
 
 
+MEASURES = {
+    "evaluated": "return of the current policy (evaluated)",
+    "credited": "return of training episodes, where they were played",
+}
+
+
+def _measure_of(frame: pl.DataFrame) -> str:
+    """What the returns of learning curves are, as the title of their axis."""
+    if "measure" in frame.columns:
+        return "; ".join(MEASURES.get(name, name) for name in frame["measure"].unique(maintain_order=True))
+    return "mean return of the episodes that end" if "ended" in frame.columns else "return of the last 100 episodes"
+
+
 def learning_curves(
     frame: pl.DataFrame, title: str, subtitle: str | None = None, order: list[str] | None = None
 ) -> alt.TopLevelMixin:
@@ -246,8 +259,7 @@ def learning_curves(
     labels = order or sorted(frame["series"].unique())
     color = of_lines(labels) if several else alt.value(BLUE)
     base = alt.Chart(summary).encode(x=x, color=color)
-    binned = "ended" in frame.columns  # the curve whose area is told: see `trimtab.training.run`
-    title_y = "mean return of the episodes that end" if binned else "return of the last 100 episodes"
+    title_y = _measure_of(frame)
     y = alt.Y("mean:Q", title=title_y, scale=alt.Scale(zero=False))
     band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q"), y2="high:Q")
     tooltip = [

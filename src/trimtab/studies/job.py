@@ -26,7 +26,7 @@ from trimtab.training.run import load
 if TYPE_CHECKING:
     from trimtab.training.engine_cache import EngineCache
 
-VERSION = 1  # of what identities mean; a new one makes every job new
+VERSION = 2  # of what identities mean; a new one makes every job new (2: runs are evaluated)
 
 
 @dataclass
@@ -169,7 +169,8 @@ class Train(Job):
             tick=context.tick,
             engines=context.engines,
         )
-        summary = run.summary().as_dict() | {"area": run.area}
+        curve = run.curve
+        summary = run.summary().as_dict() | {"area": curve.area, "measure": curve.measure}
         del summary["run"]  # where it was done is not what came of it
         return summary
 

@@ -31,7 +31,7 @@ from trimtab.studies.job import Probe, Train
 from trimtab.studies.study_engine import Answer, Outcomes, Study, Work
 from trimtab.training.device import cores
 from trimtab.training.resource_estimates import checkpoint_iterations
-from trimtab.training.run import learning_frame, load, return_rise
+from trimtab.training.run import Run, learning_frame, load
 from trimtab.training.run_dir import RunDir
 
 ESTIMATES = ("variance", "individual", "covariance", "bias_sq", "mse", "grad_sq", "ess")
@@ -316,7 +316,7 @@ class Split(Study):
             "fps": _over_seeds(speeds),
             "auc": _over_seeds(areas),
             "final_return": _over_seeds(finals),
-            "improved": any(_improved(o.path) for o in runs),
+            "improved": any(Run(o.path).improved for o in runs),
             "seeds": len(runs),
             "failed": seeds - len(runs),
             "asked": seeds,
@@ -409,12 +409,6 @@ class Split(Study):
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _improved(path: Path) -> bool:
-    """Whether the last quarter of a run's episodes returned more than the first, by three standard errors."""
-    change = return_rise(RunDir.open(path).episodes()["return"].to_numpy())
-    return change is not None and change.lo > 0
 
 
 def _over_seeds(values: list[float]) -> dict[str, Any]:

@@ -11,12 +11,20 @@ measures of J exist, and every curve says which one it is:
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
+
+from trimtab.core.estimate import Estimate
+from trimtab.training.records import Evaluation
+
+if TYPE_CHECKING:
+    import polars as pl
 
 BINS = 50
 Measure = Literal["evaluated", "credited"]
@@ -47,10 +55,64 @@ class LearningCurve:
             return float(self.value.mean())
         return float(np.trapezoid(self.value, self.step) / (self.step[-1] - self.step[0]))
 
+    def final(self, share: float) -> float | None:
+        """The mean of J over the last `share` of training; at least its last point."""
+        if not self.seen.any():
+            return None
+        last = self.value[self.step > (1 - share) * self.step[-1]]
+        return float(last.mean() if len(last) else self.value[-1])
+
+    def broken_at(self, stop: float, end: float) -> LearningCurve:
+        """The curve of a run that broke down at step `stop` of `end`: from there on its return is the first one."""
+        kept = self.step < stop
+        step = np.concatenate([self.step[kept], [stop, end]])
+        value = np.concatenate([self.value[kept], [self.value[0]] * 2])
+        return LearningCurve(step, value, np.ones(len(step), bool), self.measure)
+
     @property
     def unseen(self) -> float:
         """The share of training for which the curve repeats an earlier value."""
         return float(1 - self.seen.mean())
+
+
+def curve_of(evaluations: Sequence[Evaluation], episodes: pl.DataFrame, num_envs: int, steps: int) -> LearningCurve:
+    """The learning curve of a run.
+
+    Args:
+        evaluations: those that training made.
+        episodes: finished training episodes (step, return, length).
+        num_envs: N.
+        steps: environment steps of the run so far.
+
+    Returns:
+        The evaluated curve where evaluations cover training from its start; else the credited one.
+    """
+    known = [row for row in evaluations if row.sampled_reward is not None]
+    if len(known) > 1 and known[0].step == 0:
+        return evaluated_curve([row.step for row in known], [row.sampled_reward for row in known])
+    columns = (episodes[name].to_numpy() for name in ("step", "length", "return"))
+    return credited_curve(*columns, num_envs, steps)
+
+
+def evaluated_rise(evaluations: Sequence[Evaluation]) -> Estimate | None:
+    """How much more the policy returned in the last quarter of its evaluations than in the first, ± 3 standard errors.
+
+    Args:
+        evaluations: those that training made.
+
+    Returns:
+        The rise; None where training was not evaluated from its start.
+    """
+    known = [row for row in evaluations if row.sampled_reward is not None and row.sampled_std is not None]
+    if len(known) < 2 or known[0].step != 0:
+        return None
+    first, last = known[:1], known[-max(1, len(known) // 4) :]
+    means = [float(np.mean([row.sampled_reward for row in part])) for part in (first, last)]
+    errors = [np.mean([(row.sampled_std or 0.0) ** 2 for row in part]) for part in (first, last)]
+    counts = [sum(max((row.episodes or 1) - 1, 1) for row in part) for part in (first, last)]
+    error = 3 * math.sqrt(sum(square / count for square, count in zip(errors, counts)))
+    rise = means[1] - means[0]
+    return Estimate(rise, rise - error, rise + error)
 
 
 def evaluated_curve(steps: ArrayLike, means: ArrayLike) -> LearningCurve:

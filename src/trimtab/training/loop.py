@@ -19,7 +19,7 @@ import numpy as np
 
 from trimtab.config import Config, ConfigError
 from trimtab.config.device_shares import check_move, with_devices
-from trimtab.core.errors import RunError
+from trimtab.core.errors import EnvError, RunError
 from trimtab.core.writing import numbered_path
 from trimtab.envs.base import Spec, derived_seed
 from trimtab.envs.own_environments import Constructor, hand_over, name_of
@@ -27,7 +27,7 @@ from trimtab.envs.procgen import normalized_return
 from trimtab.training import hosts, resource_estimates, snapshot
 from trimtab.training.engine import Engine, Waiting
 from trimtab.training.engine_setup import build_engine_checked, count_parameters, prepare_jax, restore_newest
-from trimtab.training.evaluation import EVALUATION_SEEDS, evaluate
+from trimtab.training.evaluation import EVALUATION_SEEDS, Evaluator
 from trimtab.training.manifest import make_manifest
 from trimtab.training.progress import Progress, Sink, TensorBoard, WandB, require_packages
 from trimtab.training.records import MetricsRow, StartedFrom, Timing, extend_segments
@@ -277,13 +277,13 @@ class _Loop:
         self.passed_threshold = config.eval_threshold is None
         self.sinks: list[Sink] = []
         self.start_time, self.first, self.outside_seconds = 0.0, 0, 0.0
+        self.evaluations = config.evaluation_iterations()
+        self.evaluator: Evaluator | None = None
 
     def train(self, state: State) -> Run:
         """Train to the end, and close what was opened."""
         self._restore_window()
         self.first = self.pending_from = int(state.iteration)
-        if self.first == 0 and not self.run.has_checkpoint(0):  # a run of an adopted policy has one already
-            self._checkpoint(state)
         self.start_time = time.perf_counter()
         title = f"{self.config.env_id} {self.config.algo} seed {self.config.seed}"
         try:
@@ -292,11 +292,22 @@ class _Loop:
                     self._open_sinks()
                     self.engine.compile(state)
                 bar.start(self.first * self.config.batch)
+                self._begin(state)
                 self._iterate(state, bar)
         finally:
+            if self.evaluator is not None:
+                self.evaluator.close()
             for sink in self.sinks:
                 sink.close()
         return Run(self.run.path, self._timing())
+
+    def _begin(self, state: State) -> None:
+        """Evaluate and keep the policy that a new run starts from; an adopted policy has a checkpoint already."""
+        if self.first == 0:
+            if self.evaluations and not self.run.evaluations():
+                self.outside_seconds += self._evaluate(state, 0)
+            if not self.run.has_checkpoint(0):
+                self._checkpoint(state)
 
     def _iterate(self, state: State, bar: Progress) -> None:
         """Launch chunks of iterations, and record each while the next is computed."""
@@ -358,12 +369,8 @@ class _Loop:
         return sorted({*resource_estimates.checkpoint_iterations(self.config.iterations, count), self.last})
 
     def _next_evaluation(self, iteration: int) -> int:
-        """The first iteration after `iteration` at whose end a multiple of eval_every has been passed."""
-        every, batch = self.config.eval_every, self.config.batch
-        if every == 0:
-            return self.config.iterations + 1
-        due = (iteration * batch // every + 1) * every
-        return max(iteration + 1, min(math.ceil(due / batch), self.config.iterations))
+        """The first iteration after `iteration` at whose end the policy is evaluated."""
+        return next((due for due in self.evaluations if due > iteration), self.config.iterations + 1)
 
     # Recording -------------------------------------------------------------------------------------------
 
@@ -445,9 +452,18 @@ class _Loop:
         if not self.passed_threshold:
             return 0.0
         start_time = time.perf_counter()
-        seed = derived_seed(EVALUATION_SEEDS, self.config.seed, iteration)
-        algorithm, hypers = self.engine.algorithm, self.engine.hypers
-        episodes = evaluate(algorithm, state, hypers, self.config.eval_episodes, seed)
+        # By the number of the evaluation: runs of one seed and different batches share start states.
+        seed = derived_seed(EVALUATION_SEEDS, self.config.seed, self.evaluations[iteration])
+        if self.evaluator is None:
+            self.evaluator = Evaluator(self.engine.algorithm, self.config.eval_episodes)
+        try:
+            episodes = self.evaluator.play(state, self.engine.hypers, seed)
+        except EnvError as error:
+            if self.config.eval_every is not None:
+                raise
+            self.evaluations = {}
+            self.options.say(f"no evaluations ({error}); the learning curve is that of training episodes")
+            return time.perf_counter() - start_time
         evaluation = episodes.summary(iteration * self.config.batch, iteration)
         self.run.append_evaluation(evaluation)
         for sink in self.sinks:

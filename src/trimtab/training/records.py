@@ -89,7 +89,11 @@ class MetricsRow:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Returns of episodes with exploration off, summarized: a row of evaluations.jsonl or evaluated.jsonl."""
+    """Returns of fresh episodes of one policy: a row of evaluations.jsonl or evaluated.jsonl.
+
+    `sampled_reward` is the mean return of the policy as it acts in training; the other returns are of episodes with
+    exploration off. `episodes` is the number of either kind.
+    """
 
     step: int
     mean_reward: float
@@ -99,6 +103,10 @@ class Evaluation:
     std_reward: float | None
     mean_ep_length: float | None
     episodes: int | None
+    sampled_reward: float | None = None
+    sampled_std: float | None = None
+    env_steps: int | None = None
+    """Environment steps of the episodes; they are no steps of training."""
     iteration: int | None = None
     """Of training's own evaluations."""
     seed: int | None = None
@@ -106,7 +114,7 @@ class Evaluation:
 
     def metrics(self) -> dict[str, float]:
         """The numbers by their metric names."""
-        names = ("mean_reward", "median_reward", "iqr_low", "iqr_high", "std_reward", "mean_ep_length", "episodes")
+        names = [item.name for item in dataclasses.fields(self) if item.name not in ("step", "iteration", "seed")]
         return {f"eval/{name}": value for name in names if (value := getattr(self, name)) is not None}
 
     def as_dict(self) -> dict[str, Any]:

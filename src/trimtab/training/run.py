@@ -1,10 +1,4 @@
-"""A finished or unfinished run, opened for reading, and its learning curve. No JAX until parameters are asked for.
-
-The learning curve has one definition, used wherever one is shown or compared: training is cut into equal bins of
-environment steps, and a bin's value is the mean return of the episodes that end in it. So it does not lag, and lags no
-more with more environments. A bin in which no episode ends has the value of the bin before it (at the start, of the
-first that has one). The area under the curve is the mean over bins.
-"""
+"""A finished or unfinished run, opened for reading. No JAX until parameters are asked for."""
 
 from __future__ import annotations
 
@@ -12,16 +6,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from trimtab.config import Config
 from trimtab.core import markup
 from trimtab.core.estimate import Estimate
 from trimtab.envs.own_environments import Constructor, hand_over
 from trimtab.math import stats
+from trimtab.training.learning_curve import LearningCurve, evaluated_rise
 from trimtab.training.numpy_policy import Policy, policy_of
 from trimtab.training.records import Checkpoint, MetricsRow, RunSummary, Timing
 from trimtab.training.run_dir import RunDir
@@ -30,26 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-BINS = 50
 QUARTER = 8  # episodes that a quarter of a run must have to say whether returns rose
-
-
-class Curve(NamedTuple):
-    """The middle of every bin, its value, and whether an episode ended in it."""
-
-    step: np.ndarray
-    value: np.ndarray
-    ended: np.ndarray
-
-    @property
-    def area(self) -> float | None:
-        """The mean over bins; None where no episode ended at all."""
-        return float(self.value.mean()) if self.ended.any() else None
-
-    @property
-    def staircase(self) -> bool:
-        """Whether most bins only repeat the one before: episodes end together, or seldom."""
-        return bool(self.ended.mean() < 0.5)
 
 
 def return_rise(returns: np.ndarray) -> Estimate | None:
@@ -59,22 +34,6 @@ def return_rise(returns: np.ndarray) -> Estimate | None:
     """
     quarter = len(returns) // 4
     return None if quarter < QUARTER else stats.difference(returns[:quarter], returns[-quarter:])
-
-
-def learning_curve(ends: ArrayLike, returns: ArrayLike, steps: int, bins: int = BINS) -> Curve:
-    """The curve of episodes that ended at these environment steps with these returns, in a run of `steps` so far."""
-    ends, returns = np.asarray(ends), np.asarray(returns, dtype=float)
-    steps = max(int(steps), 1)
-    bins = min(bins, steps)
-    where = np.clip((ends - 1) * bins // steps, 0, bins - 1).astype(int)
-    count = np.bincount(where, minlength=bins)
-    ended = count > 0
-    value = np.full(bins, np.nan)
-    value[ended] = np.bincount(where, returns, bins)[ended] / count[ended]
-    if ended.any():
-        last = np.maximum.accumulate(np.where(ended, np.arange(bins), -1))
-        value = value[np.where(last < 0, ended.argmax(), last)]
-    return Curve((np.arange(bins) + 0.5) * steps / bins, value, ended)
 
 
 @dataclass(frozen=True)
@@ -152,16 +111,22 @@ class Run:
         return policy_of(self.files, step, sample, seed)
 
     @property
-    def curve(self) -> Curve:
-        """The learning curve over the steps taken so far."""
-        episodes, rows = self.episodes, self.files.metrics()
-        steps = rows[-1].step if rows else 0
-        return learning_curve(episodes["step"].to_numpy(), episodes["return"].to_numpy(), steps)
+    def curve(self) -> LearningCurve:
+        """The learning curve over the steps taken so far: evaluated, or credited where the run was not evaluated."""
+        return self.files.learning_curve()
 
     @property
     def area(self) -> float | None:
-        """Area under the learning curve: the mean over its bins."""
+        """Area under the learning curve: the mean return over training."""
         return self.curve.area
+
+    @property
+    def improved(self) -> bool:
+        """Whether the return rose significantly over training (by three standard errors)."""
+        change = evaluated_rise(self.files.evaluations())
+        if change is None:
+            change = return_rise(self.episodes["return"].to_numpy())
+        return change is not None and change.lo > 0
 
     def newest(self, quantity: str) -> dict[str, Any] | None:
         """The latest resolved measurement of a quantity among the run's probes: value, lo, hi, step and the rest."""
@@ -216,13 +181,12 @@ def load(path: str | PathLike[str], env: Constructor | None = None) -> Run:
 
 
 def learning_frame(runs: list[tuple[str, int, Path]]) -> pl.DataFrame:
-    """Learning curves of (series, seed, path) as one table: series, seed, step, return, ended."""
+    """Learning curves of (series, seed, path) as one table: series, seed, step, return, measure."""
     import polars as pl
 
-    schema = {"series": pl.String, "seed": pl.Int64, "step": pl.Int64, "return": pl.Float64, "ended": pl.Boolean}
-    rows = [
-        (series, seed, round(step), value, bool(ended))
-        for series, seed, path in runs
-        for step, value, ended in zip(*Run(path).curve)
-    ]
+    schema = {"series": pl.String, "seed": pl.Int64, "step": pl.Int64, "return": pl.Float64, "measure": pl.String}
+    rows = []
+    for series, seed, path in runs:
+        curve = Run(path).curve
+        rows += [(series, seed, round(step), value, curve.measure) for step, value in zip(curve.step, curve.value)]
     return pl.DataFrame(rows, schema=schema, orient="row").filter(pl.col("return").is_not_nan())

@@ -42,6 +42,7 @@ from trimtab.core import reading, trust
 from trimtab.core.errors import RunError, UnreadableFile
 from trimtab.core.json_values import to_json
 from trimtab.core.writing import write_atomically, write_json, write_parquet
+from trimtab.training.learning_curve import LearningCurve, curve_of
 from trimtab.training.records import SCHEMA, Checkpoint, Evaluation, Manifest, MetricsRow, is_count
 
 if TYPE_CHECKING:
@@ -213,6 +214,11 @@ class RunDir:
         """Those of training and of `trimtab eval`, in order of steps; of one step the latest last."""
         later = reading.read_json_lines(self.path / "evaluated.jsonl", Evaluation.from_dict)
         return sorted([*self.evaluations(), *later], key=lambda evaluation: evaluation.step)
+
+    def learning_curve(self) -> LearningCurve:
+        """The learning curve over the steps taken so far."""
+        rows = self.metrics()
+        return curve_of(self.evaluations(), self.episodes(), self.config().num_envs, rows[-1].step if rows else 0)
 
     def write_episodes(self, first_iteration: int, columns: dict[str, np.ndarray]) -> None:
         """One shard of finished episodes: step, env, return, length."""

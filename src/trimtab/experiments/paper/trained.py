@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import polars as pl
 
 from trimtab.config import Config
@@ -28,7 +27,7 @@ from trimtab.math import stats
 from trimtab.studies.job import Job, Train
 from trimtab.studies.store import Outcome
 from trimtab.studies.study_engine import Outcomes
-from trimtab.training.run import BINS, Run
+from trimtab.training.run import Run
 
 ALL = "all environments"
 CLOSE = 0.1  # of the normalized range: differences within it are called small
@@ -109,8 +108,7 @@ class Trained(Declared):
                 continue
             about = {"environment": cell.environment, **cell.labels, "seed": seed}
             scale = suite.normalizer(cell.environment)
-            last = curve.value[-max(1, round(suite.final_share(self.size) * BINS)) :]
-            final, area = float(np.mean(last)), float(np.mean(curve.value))
+            final, area = curve.final(suite.final_share(self.size)), curve.area
             score = scale(final if self.size == "full" else area)
             scores = {"final": final, "area": area, "final_normalized": scale(final), "score": score}
             finals.append(about | scores | (self.also(outcome) if outcome.done else {}))
