@@ -1,11 +1,18 @@
 """Learning curves: credited returns against a slow twin, and areas that do not depend on the number of environments."""
 
+import jax
 import numpy as np
 import pytest
+import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab.training.learning_curve import BINS, credited_curve, evaluated_curve
+from trimtab.config import Config
+from trimtab.training import loop
+from trimtab.training.algorithm import hypers_of
+from trimtab.training.evaluation import BLOCK, Evaluator
+from trimtab.training.learning_curve import BINS, credited_curve, evaluated_curve, evaluated_rise
+from trimtab.training.records import Evaluation
 
 
 def slow(ends, lengths, returns, num_envs, steps, bins):
@@ -102,3 +109,85 @@ def test_evaluations_give_the_trapezoid():
 def test_nothing_is_known_without_episodes():
     curve = credited_curve([], [], [], 4, 100)
     assert curve.area is None and np.isnan(curve.value).all() and curve.unseen == 1
+
+
+# Evaluations -----------------------------------------------------------------------------------------------
+
+SPLITS = [(1, 256), (4, 64), (16, 16), (64, 4), (256, 1)]
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_the_evaluated_area_of_a_policy_that_jumps_does_not_depend_on_n(split):
+    """From 0 to 1 halfway: the area is a half, up to half of the way from one evaluation to the next."""
+    config = Config(num_envs=split[0], num_steps=split[1], total_timesteps=256 * 1000)
+    steps = np.array([iteration * config.batch for iteration in config.evaluation_iterations()])
+    assert len(steps) == 21 and steps[0] == 0 and steps[-1] == config.steps
+    curve = evaluated_curve(steps, (steps >= config.steps / 2).astype(float))
+    assert curve.area == pytest.approx(0.5 + 0.5 / 20)
+
+
+def test_evaluations_of_a_frozen_policy_are_the_same_whatever_the_split(tmp_path):
+    """A step size of 0: the same policy, start states and noise, with 1 and 64 environments, in and out of step."""
+    seen = set()
+    for num_envs, staggered in ((1, False), (64, False), (64, True)):
+        config = tiny.config(
+            env_id="CartPole-v1",
+            time_limit=40,
+            num_envs=num_envs,
+            num_steps=64 // num_envs,
+            stagger_resets=staggered,
+            total_timesteps=64 * 20,
+            learning_rate=0.0,
+            eval_episodes=3,
+        )
+        run = loop.train(config, tmp_path / f"{num_envs}{staggered}", checkpoints=1)
+        assert run.curve.measure == "evaluated" and len(run.curve.step) == 21
+        rows = run.files.evaluations()
+        seen.add(tuple((row.sampled_reward, row.mean_reward) for row in rows))
+        assert len({row.sampled_reward for row in rows}) > 3, "every evaluation plays other episodes"
+    assert len(seen) == 1
+
+
+def test_evaluations_are_their_slow_twin():
+    """Step by step, with one episode after another in plain calls of the environment."""
+    algorithm = tiny.bench(tiny.config(env_id="CartPole-v1", time_limit=37)).algorithm
+    hypers = hypers_of(algorithm.config)
+    state, m = algorithm.init(jax.random.key(3), hypers), 2
+    episodes = Evaluator(algorithm, m).play(state, hypers, seed=5)
+    reset_key, noise_key, step_key = jax.random.split(jax.random.key(5), 3)
+    starts, env = jax.random.split(reset_key, m), algorithm.env
+    for which in range(2 * m):
+        env_state, obs = env.reset(starts[which % m])
+        total, length, over = 0.0, 0, False
+        while not over:
+            block = length // BLOCK * BLOCK
+            noise = algorithm.dist.noise(jax.random.fold_in(noise_key, block), (BLOCK, m))[length - block]
+            key = jax.random.split(jax.random.fold_in(step_key, block), (BLOCK, m))[length - block, which % m]
+            dist = algorithm.agent.policy(state.params.policy, obs[None])[0]
+            action = algorithm.dist.sample(dist, noise[which]) if which < m else algorithm.dist.mode(dist)
+            env_state, out = env.step(key, env_state, action)
+            total, length, over = total + float(out.reward), length + 1, bool(out.terminated | out.truncated)
+            obs = out.obs
+        assert (total, length) == (episodes.returns[which], episodes.lengths[which])
+
+
+def test_runs_without_evaluations_credit_returns_to_steps(tmp_path):
+    config = tiny.config(env_id="CartPole-v1", time_limit=10, total_timesteps=160, eval_every=0)
+    run = loop.train(config, tmp_path / "run", checkpoints=1)
+    assert run.curve.measure == "credited" and not run.files.evaluations()
+    assert run.area == pytest.approx(np.mean(run.episodes["return"].to_numpy()), rel=0.5)
+
+
+def test_returns_that_rise_and_returns_that_do_not():
+    row = lambda step, mean: Evaluation(step, mean, None, mean, mean, None, None, 10, mean, 2.0)
+    rise = evaluated_rise([row(k, float(10 * (k > 2))) for k in range(8)])
+    assert rise is not None and rise.value == 10 and rise.lo > 0
+    flat = evaluated_rise([row(k, 1.0) for k in range(8)])
+    assert flat is not None and flat.lo < 0 < flat.hi
+    assert evaluated_rise([row(100, 1.0), row(200, 9.0)]) is None, "the start is missing"
+
+
+def test_a_run_that_broke_down_has_the_return_it_began_with_from_there_on():
+    curve = evaluated_curve([0, 10, 20], [1.0, 5.0, 5.0]).broken_at(20, 40)
+    assert curve.step.tolist() == [0, 10, 20, 40] and curve.value.tolist() == [1.0, 5.0, 1.0, 1.0]
+    assert curve.area == pytest.approx((3 * 10 + 3 * 10 + 1 * 20) / 40) and curve.final(0.25) == 1.0

@@ -89,9 +89,9 @@ def curve_of(evaluations: Sequence[Evaluation], episodes: pl.DataFrame, num_envs
     """
     known = [row for row in evaluations if row.sampled_reward is not None]
     if len(known) > 1 and known[0].step == 0:
-        return evaluated_curve([row.step for row in known], [row.sampled_reward for row in known])
-    columns = (episodes[name].to_numpy() for name in ("step", "length", "return"))
-    return credited_curve(*columns, num_envs, steps)
+        return evaluated_curve([row.step for row in known], [row.sampled_reward or 0.0 for row in known])
+    ends, lengths, returns = (episodes[name].to_numpy() for name in ("step", "length", "return"))
+    return credited_curve(ends, lengths, returns, num_envs, steps)
 
 
 def evaluated_rise(evaluations: Sequence[Evaluation]) -> Estimate | None:
@@ -107,7 +107,7 @@ def evaluated_rise(evaluations: Sequence[Evaluation]) -> Estimate | None:
     if len(known) < 2 or known[0].step != 0:
         return None
     first, last = known[:1], known[-max(1, len(known) // 4) :]
-    means = [float(np.mean([row.sampled_reward for row in part])) for part in (first, last)]
+    means = [float(np.mean([row.sampled_reward or 0.0 for row in part])) for part in (first, last)]
     errors = [np.mean([(row.sampled_std or 0.0) ** 2 for row in part]) for part in (first, last)]
     counts = [sum(max((row.episodes or 1) - 1, 1) for row in part) for part in (first, last)]
     error = 3 * math.sqrt(sum(square / count for square, count in zip(errors, counts)))
