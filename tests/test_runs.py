@@ -289,13 +289,13 @@ def test_evaluations_follow_their_schedule(tmp_path):
     config = tiny.config(eval_every=40, eval_episodes=3, total_timesteps=160)
     run = loop.train(config, tmp_path / "run")
     rows = run.files.evaluations()
-    assert [row.step for row in rows] == [48, 80, 128, 160]  # first iterations past 40, 80, 120, 160
+    assert [row.step for row in rows] == [0, 48, 80, 128, 160]  # first iterations past 40, 80, 120, 160
     assert all(row.episodes == 3 and row.mean_reward == row.mean_ep_length for row in rows)
-    assert run.evaluations.height == 4
+    assert run.evaluations.height == 5 and all(row.env_steps >= 6 * 8 for row in rows)
 
 
 def test_an_evaluation_that_was_asked_for_is_remembered_beside_the_run(tmp_path):
-    run = loop.train(tiny.config(total_timesteps=32, num_steps=8, num_envs=2), tmp_path / "run")
+    run = loop.train(tiny.config(total_timesteps=32, num_steps=8, num_envs=2, eval_every=0), tmp_path / "run")
     before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
     assert "never evaluated" in next(f for f in api.diagnose(run).findings if f.check == "evaluation").seen
     result = api.evaluate(run, episodes=2)
@@ -433,7 +433,7 @@ def test_host_environments_train_resume_and_evaluate(backend, tmp_path, monkeypa
     )
     loop.train(config, tmp_path / "whole", checkpoints=3)
     run = RunDir.open(tmp_path / "whole")
-    assert len(run.metrics()) == 6 and len(run.evaluations()) == 1 and run.episodes().height > 5
+    assert len(run.metrics()) == 6 and len(run.evaluations()) == 2 and run.episodes().height > 5
     masked = sum(row.numbers["rollout/masked"] for row in run.metrics())
     assert (masked > 0) == (backend == "envpool")
     with monkeypatch.context() as patch, pytest.raises(Killed):
