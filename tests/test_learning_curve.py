@@ -138,6 +138,7 @@ def test_evaluations_of_a_frozen_policy_are_the_same_whatever_the_split(tmp_path
             stagger_resets=staggered,
             total_timesteps=64 * 20,
             learning_rate=0.0,
+            eval_every=None,
             eval_episodes=3,
         )
         run = loop.train(config, tmp_path / f"{num_envs}{staggered}", checkpoints=1)
@@ -172,7 +173,7 @@ def test_evaluations_are_their_slow_twin():
 
 
 def test_runs_without_evaluations_credit_returns_to_steps(tmp_path):
-    config = tiny.config(env_id="CartPole-v1", time_limit=10, total_timesteps=160, eval_every=0)
+    config = tiny.config(env_id="CartPole-v1", time_limit=10, total_timesteps=160)
     run = loop.train(config, tmp_path / "run", checkpoints=1)
     assert run.curve.measure == "credited" and not run.files.evaluations()
     assert run.area == pytest.approx(np.mean(run.episodes["return"].to_numpy()), rel=0.5)

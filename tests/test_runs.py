@@ -295,7 +295,7 @@ def test_evaluations_follow_their_schedule(tmp_path):
 
 
 def test_an_evaluation_that_was_asked_for_is_remembered_beside_the_run(tmp_path):
-    run = loop.train(tiny.config(total_timesteps=32, num_steps=8, num_envs=2, eval_every=0), tmp_path / "run")
+    run = loop.train(tiny.config(total_timesteps=32, num_steps=8, num_envs=2), tmp_path / "run")
     before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
     assert "never evaluated" in next(f for f in api.diagnose(run).findings if f.check == "evaluation").seen
     result = api.evaluate(run, episodes=2)
