@@ -208,7 +208,7 @@ def test_every_process_steps_host_environments_of_its_own(tmp_path):
     assert "a resumed run starts new episodes" in RunDir.open(tmp_path / "one").manifest().determinism
     finished(pair("train", *flags, "--run-dir", tmp_path / "two"))
     (metrics, evaluations, _, one), (more, _, _, two) = recorded(tmp_path / "one"), recorded(tmp_path / "two")
-    assert len(more) == len(metrics) == 4 and len(evaluations) == 2
+    assert len(more) == len(metrics) == 4 and len(evaluations) == 3
     first, seen = min(step for step in one if step), "state.env.obs"
     np.testing.assert_allclose(two[first][seen][:2], one[first][seen][:2], rtol=1e-4)  # those of the first process
     assert not np.isclose(two[first][seen][2:], one[first][seen][2:]).all(axis=1).any()

@@ -29,7 +29,6 @@ from trimtab.studies.split_study import (
     Split,
     SplitOptions,
     _check_split,
-    _improved,
     _parse_splits,
     default_splits,
     effort,
@@ -37,6 +36,7 @@ from trimtab.studies.split_study import (
 from trimtab.training import loop
 from trimtab.training.device import cores
 from trimtab.training.records import Manifest
+from trimtab.training.run import Run
 from trimtab.training.run_dir import RunDir
 from trimtab.training.warm_start import WarmStart
 
@@ -203,8 +203,8 @@ def test_returns_that_rise_are_told_from_returns_that_wander(tmp_path):
                 "length": 1 + 0 * np.arange(count),
             },
         )
-        assert _improved(run.path) is found
-    assert not _improved(RunDir.create(tmp_path / "none", Config(), Manifest()).path)
+        assert Run(run.path).improved is found
+    assert not Run(RunDir.create(tmp_path / "none", Config(), Manifest()).path).improved
 
 
 # Effort --------------------------------------------------------------------------------------------------------

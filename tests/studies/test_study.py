@@ -261,10 +261,10 @@ def test_a_run_that_diverged_counts_with_the_return_it_began_with(tmp_path):
     assert run_scores.course(failed) is None, "it may have failed for any reason"
     run.files.append_metrics([replace(run.files.metrics()[-1], not_finite=("loss",))])
     curve, whole = run_scores.course(failed), run_scores.course(Outcome(Train(config, 1), run.path, {}))
-    assert len(curve.step) == 50 and curve.step[-1] > 1200 and whole.area == run.area
+    assert len(curve.step) == 100 and curve.step[-1] > 1200 and whole.area == run.area
     first = curve.value[0]
-    np.testing.assert_array_equal(curve.value[25:], first)
-    assert curve.area != whole.area and (curve.value[:25] != first).any()
+    np.testing.assert_array_equal(curve.value[50:], first)
+    assert curve.area == pytest.approx((whole.area + first) / 2) and (curve.value[:50] != first).any()
     assert run_scores.course(Outcome(job, tmp_path / "nowhere", {}, error="its worker ended")) is None
 
 

@@ -65,8 +65,12 @@ class LearningCurve:
     def broken_at(self, stop: float, end: float) -> LearningCurve:
         """The curve of a run that broke down at step `stop` of `end`: from there on its return is the first one."""
         kept = self.step < stop
-        step = np.concatenate([self.step[kept], [stop, end]])
-        value = np.concatenate([self.value[kept], [self.value[0]] * 2])
+        rest = np.array([stop, end], float)
+        if self.measure == "credited":  # bins of the same width
+            width = stop / len(self.step)
+            rest = np.arange(stop + width / 2, end, width)
+        step = np.concatenate([self.step[kept], rest])
+        value = np.concatenate([self.value[kept], np.full(len(rest), self.value[0])])
         return LearningCurve(step, value, np.ones(len(step), bool), self.measure)
 
     @property
