@@ -35,6 +35,23 @@ MUTANTS = [
         "tests/gradient/test_variance.py",
     ),
     Mutant(
+        "what rows share, without the noise of their means",
+        "gradient/variance.py",
+        (
+            (
+                "self._unbiased(means) - self._within(self.row_squares, means * self.num_envs**2) / self.num_envs",
+                "self._unbiased(means)",
+            ),
+        ),
+        "tests/gradient/test_between_rows.py",
+    ),
+    Mutant(
+        "K for K − 1 iterations",
+        "gradient/variance.py",
+        (("means = self._unbiased(shared / self.num_envs**2)", "means = shared / self.num_envs**2"),),
+        "tests/gradient/test_between_rows.py",
+    ),
+    Mutant(
         "positions pooled (one mean for all t)",
         "gradient/variance.py",
         (("gradients - gradient, 0.0) - means", "gradients - gradient, 0.0) - means.mean(axis=0)"),),

@@ -43,6 +43,30 @@ def masked_variance(gradients, mask, num_envs):
     return sum(r @ r for r in residuals) / (rows - 1) / (num_envs * mean_steps**2), gradient
 
 
+def decompose_iterations(gradients, num_envs):
+    """(individual, within rows, between rows) of K iterations of N rows, by pairs.
+
+    E[g_t·g_s] of one row, less μ_t·μ_s from pairs of rows of different iterations; E[R_r·R_s] from pairs of different
+    rows of one iteration, less |μ|² from pairs of different iterations.
+    """
+    count, rows, steps, _ = gradients.shape
+    apart = list(itertools.permutations(range(count), 2))
+    mean = gradients.mean(axis=1)  # over the rows of an iteration, at every position
+
+    def trace(t, s):
+        own = sum(gradients[k, r, t] @ gradients[k, r, s] for k in range(count) for r in range(rows))
+        return own / (count * rows) - sum(mean[k, t] @ mean[j, s] for k, j in apart) / len(apart)
+
+    terms = {(t, s): trace(t, s) for t in range(steps) for s in range(steps)}
+    individual = sum(value for (t, s), value in terms.items() if t == s)
+    within = sum(value for (t, s), value in terms.items() if t != s)
+    of_rows, of_batches = gradients.mean(axis=2), mean.mean(axis=1)
+    pairs = [of_rows[k, r] @ of_rows[k, s] for k in range(count) for r, s in itertools.permutations(range(rows), 2)]
+    shared = np.mean(pairs) - sum(of_batches[k] @ of_batches[j] for k, j in apart) / len(apart)
+    scale = num_envs * steps**2
+    return individual / scale, within / scale, (1 - 1 / num_envs) * shared
+
+
 def carry(gradients):
     """(Var, individual): 1/(N T)² Σ_n of the variances over replicates, environment by environment."""
     _, num_envs, _, _ = gradients.shape

@@ -3,6 +3,7 @@
 | you have | use |
 |---|---|
 | per-sample gradients of independent rows, `[rows, T, P]` | `decompose`, `noise_scale` |
+| whole iterations of one policy, K of N rows | `decompose(..., iterations=K)`, which adds the term between rows |
 | inner products of all samples | `decompose_gram` |
 | rows that start from a run's own states, `[replicates, N, T, P]` | `decompose_carry` |
 | iterations of training, one after the other | `IterationStream` |
@@ -25,6 +26,7 @@ from trimtab.gradient.sketches import sketch, with_sketch_error
 from trimtab.gradient.streams import IterationStream, Pooled, pooled_statistics
 from trimtab.gradient.variance import (
     Decomposition,
+    IterationStatistics,
     RowStatistics,
     carry_statistics,
     decompose,
@@ -33,6 +35,7 @@ from trimtab.gradient.variance import (
     decompose_rows,
     gradient_statistics,
     gram_statistics,
+    iteration_statistics,
     summed_gram_statistics,
 )
 
@@ -41,6 +44,7 @@ __all__ = [
     "Estimate",
     "GroupError",
     "Groups",
+    "IterationStatistics",
     "IterationStream",
     "NoiseScale",
     "Pooled",
@@ -57,6 +61,7 @@ __all__ = [
     "gram_matrix",
     "gram_statistics",
     "groups",
+    "iteration_statistics",
     "mse",
     "noise_scale",
     "pooled_statistics",

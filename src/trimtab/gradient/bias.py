@@ -33,8 +33,9 @@ def squared_mean_of(rows: RowStatistics, seed: int = 0) -> Estimate:
 
 def bias_sq(differences: RowStatistics | ArrayLike, seed: int = 0) -> Estimate:
     """|E[G_B] − G_T|² from paired differences [rows, P]: D_m = mean over row m of (A − A_ref) ∇ log π."""
-    are_statistics = isinstance(differences, RowStatistics)
-    return squared_mean_of(differences if are_statistics else difference_statistics(differences), seed)
+    if not isinstance(differences, RowStatistics):
+        differences = difference_statistics(differences)
+    return squared_mean_of(differences, seed)
 
 
 def difference_statistics(differences: ArrayLike) -> RowStatistics:
@@ -58,7 +59,7 @@ def mse(
     weights = bootstrap_weights(rows.num_rows, seed)
     square = squared_mean(differences, seed)
     variance, bias = decompose_rows(rows, num_envs, seed).variance, square.estimate()
-    rho = correlation(weights @ rows.row_terms, square.at_estimate)
+    rho = correlation(weights @ rows.variance_terms(num_envs), square.at_estimate)
     below = combined(variance.value - variance.lo, bias.value - bias.lo, rho)
     above = combined(variance.hi - variance.value, bias.hi - bias.value, rho)
     value = variance.value + bias.value

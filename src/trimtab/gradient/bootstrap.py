@@ -63,7 +63,7 @@ def mean_and_error(
     """
     num_rows, size = len(terms), len(terms) // num_strata
     shift = terms.mean(axis=0)
-    total, squares = 0.0, 0.0
+    total, squares = np.zeros(1), np.zeros(1)
     for start in range(0, num_rows, size):
         rows = slice(start, start + size)
         centred = terms[rows] - shift

@@ -7,6 +7,7 @@ scores ∇ log π [S, A, P], so tabular and neural policies are the same thing h
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -166,10 +167,11 @@ def expected_gradient(
     d = stationary(p)
     if d.ndim == 1:
         return _gradient(d[:, None] * p.policy * table.mean(0), score)
-    remaining = np.minimum(np.arange(1, num_steps + 1)[:, None], p.time_limit - np.arange(p.time_limit)[None, :])
+    limit = len(d)
+    remaining = np.minimum(np.arange(1, num_steps + 1)[:, None], limit - np.arange(limit)[None, :])
     # How often a state is met with each number of steps left: counts [T, S] by summing d(k, ·) over (h, k).
     counts = np.zeros((num_steps, len(p.rho)))
-    for k in range(p.time_limit):
+    for k in range(limit):
         left = np.bincount(remaining[:, k] - 1, minlength=num_steps)
         counts += left[:, None] * d[k]
     weight = np.einsum("hs,hsa->sa", counts / num_steps, table)
@@ -210,6 +212,32 @@ def _one_step(p: Problem, d: Float[np.ndarray, "K S"]) -> Float[np.ndarray, "K S
     following[1:] = going[:-1]
     following[0] = (ended + going[-1].sum()) * p.rho
     return following
+
+
+def lockstep_gradients(
+    p: Problem, score: Float[np.ndarray, "S A P"], critic: Float[np.ndarray, " S"], gae_lambda: float, num_steps: int
+) -> Float[np.ndarray, "phases P"]:
+    """E[G_B | phase] where all environments reset together, at every phase k T mod L that iterations start at.
+
+    A row starts L + (k T mod L) steps after that reset: d_0 Kᵗ of `expected_gradient_along_rows`.
+    """
+    if p.time_limit is None:
+        raise ValueError("time_limit: none, so there is no cycle of phases")
+    start = np.zeros((p.time_limit, len(p.rho)))
+    start[0] = p.rho
+    for _ in range(p.time_limit):
+        start = _one_step(p, start)
+    gradients = []
+    for time in range(p.time_limit):
+        if time % math.gcd(p.time_limit, num_steps) == 0:
+            gradients.append(expected_gradient_along_rows(p, score, critic, gae_lambda, num_steps, start))
+        start = _one_step(p, start)
+    return np.array(gradients)
+
+
+def between_rows(gradients: Float[np.ndarray, "phases P"]) -> float:
+    """C = Var_phase(E[G_B | phase]), the covariance of two rows of one iteration."""
+    return float(np.sum((gradients - gradients.mean(axis=0)) ** 2) / len(gradients))
 
 
 def bias_sq(

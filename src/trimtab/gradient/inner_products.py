@@ -29,7 +29,12 @@ class Products:
         return cls(None, vectors @ vectors.T)
 
     def __len__(self) -> int:
-        return len(self.matrix if self.vectors is None else self.vectors)
+        return len(self._matrix if self.vectors is None else self.vectors)
+
+    @property
+    def _matrix(self) -> Float[np.ndarray, "rows rows"]:
+        assert self.matrix is not None, "either vectors or their matrix are held"
+        return self.matrix
 
     def scaled(self, factor: float) -> Products:
         """Those of rows times `factor`."""
@@ -39,24 +44,25 @@ class Products:
     def diagonal(self) -> Float[np.ndarray, " rows"]:
         """|r_m|²."""
         if self.vectors is None:
-            return self.scale**2 * np.diagonal(self.matrix)
+            return self.scale**2 * np.diagonal(self._matrix)
         return self.scale**2 * np.concatenate([np.einsum("mp,mp->m", block, block) for _, block in self._blocks()])
 
     def times(self, weights: Float[np.ndarray, "... rows"]) -> Float[np.ndarray, "... rows"]:
         """Σ_m w_m r_m·r_m' for every m'."""
         if self.vectors is None:
-            return self.scale**2 * (weights @ self.matrix)
+            return self.scale**2 * (weights @ self._matrix)
         total = sum(weights[..., rows] @ block for rows, block in self._blocks())
         return self.scale**2 * np.concatenate([total @ block.T for _, block in self._blocks()], axis=-1)
 
     @cached_property
     def sum_of_squares(self) -> float:
         """Σ_{m,m'} (r_m·r_m')², which is also |Σ_m r_m r_mᵀ|²."""
-        square = self.matrix if self.vectors is None else sum(block.T @ block for _, block in self._blocks())
+        square = self._matrix if self.vectors is None else sum(block.T @ block for _, block in self._blocks())
         return self.scale**4 * float(np.vdot(square, square))
 
     def _blocks(self) -> Iterator[tuple[slice, Float[np.ndarray, "some width"]]]:
         """The rows, a few at a time, in double precision."""
+        assert self.vectors is not None, "a matrix has no blocks"
         size = max(1, BLOCK // self.vectors.shape[1])
         for start in range(0, len(self.vectors), size):
             rows = slice(start, start + size)

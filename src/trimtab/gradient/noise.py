@@ -11,14 +11,15 @@ from numpy.typing import ArrayLike
 
 from trimtab.core.estimate import UNRESOLVED, Estimate
 from trimtab.gradient.bootstrap import bootstrap_weights, combined, correlation, positive_estimate, resample
-from trimtab.gradient.variance import RowStatistics, gradient_statistics, squared_mean
+from trimtab.gradient.variance import RowStatistics, decompose_rows, gradient_statistics, squared_mean
 
 
 @dataclass(frozen=True)
 class NoiseScale:
     """Batch sizes at which noise and signal are equal, and the numbers they are quotients of.
 
-    `simple` and `trajectory` count samples, `environments` counts rows of the measured length.
+    `simple` and `trajectory` count samples, `environments` counts rows of the measured length. `floor` is the noise
+    that no number of environments removes, relative to |G|²; known where whole iterations were measured.
     """
 
     simple: Estimate
@@ -27,28 +28,42 @@ class NoiseScale:
     sample_variance: Estimate
     row_variance: Estimate
     grad_sq: Estimate
+    floor: Estimate = UNRESOLVED
 
 
 def noise_scale(rows: RowStatistics | ArrayLike, seed: int = 0) -> NoiseScale:
     """Noise scales at the measured T, of iid rows [rows, T, P]; not resolved when the interval of |G|² touches 0.
 
+    Of whole iterations, at the N of each: where rows share something, they depend on N.
+
     simple = (1/T) Σ_t Tr Cov(g_t) / |G|²          if samples were independent
     trajectory = N T Var(G_B) / |G|²,   environments = N Var(G_B) / |G|²
     `sample_variance` is the numerator of the first, `row_variance` = N T Var(G_B) that of the second.
+    floor = C / |G|²,   Var(G_B) -> C for N -> infinity
     """
     rows = rows if isinstance(rows, RowStatistics) else gradient_statistics(rows)
     steps = rows.mean_steps
     weights = bootstrap_weights(rows.num_rows, seed, rows.num_strata)
     square = squared_mean(rows, seed)
     grad_sq = square.estimate()
-    terms = np.stack([rows.individual_terms / steps, rows.row_terms / steps], axis=1)
+    num_envs = rows.rows_per_batch or 1
+    terms = np.stack([rows.individual_terms / steps, num_envs * rows.variance_terms(num_envs) / steps], axis=1)
     columns = resample(terms, weights, rows.num_strata)
     sample, row = (positive_estimate(columns, column, rows.num_rows) for column in (0, 1))
     simple, trajectory = (
         quotient(top, grad_sq, correlation(columns.means[:, column], square.at_estimate))
         for column, top in enumerate((sample, row))
     )
-    return NoiseScale(simple, trajectory, trajectory.times(1 / steps), sample, row, grad_sq)
+    floor = _relative(decompose_rows(rows, num_envs, seed).variance_floor, grad_sq)
+    return NoiseScale(simple, trajectory, trajectory.times(1 / steps), sample, row, grad_sq, floor)
+
+
+def _relative(top: Estimate, bottom: Estimate) -> Estimate:
+    """top / bottom where the top may be below 0: the ends are those of all quotients, so the interval is wide."""
+    if not (top.resolved and bottom.resolved):
+        return UNRESOLVED
+    ends = [end / other for end in (top.lo, top.hi) for other in (bottom.lo, bottom.hi)]
+    return Estimate(top.value / bottom.value, min(ends), max(ends))
 
 
 def quotient(top: Estimate, bottom: Estimate, rho: float) -> Estimate:

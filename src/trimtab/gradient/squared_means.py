@@ -19,7 +19,7 @@ from jaxtyping import Float
 
 from trimtab.core.estimate import Estimate
 from trimtab.gradient.bootstrap import MIN_ROWS, percentile
-from trimtab.gradient.inner_products import Products
+from trimtab.gradient.inner_products import BlockProducts, Products
 
 NUM_DIRECTIONS = 4  # in which plausible means may differ from the measured one
 NUM_CANDIDATES = 256  # values of θ that are tested
@@ -52,7 +52,7 @@ class SquareErrors:
 
     def __init__(
         self,
-        residuals: Products,
+        residuals: Products | BlockProducts,
         along_mean: Float[np.ndarray, " rows"],
         mean_sq: float,
         weights: Float[np.ndarray, "resamples rows"],
@@ -103,8 +103,8 @@ class SquareErrors:
         low, high = percentile(errors / reported)
         above = self.value - high * self.reported - root**2  # positive where θ is rejected as too low
         below = max(self.value, 0) - low * self.reported - root**2  # negative where θ is rejected as too high
-        lo = _zero(root**2, above, np.argmax(above <= 0) - 1) if above[0] > 0 else above[0]
-        hi = _zero(root**2, below, np.flatnonzero(below > 0)[-1]) if below.max() > 0 else below[0]
+        lo = _zero(root**2, above, int(np.argmax(above <= 0)) - 1) if above[0] > 0 else above[0]
+        hi = _zero(root**2, below, int(np.flatnonzero(below > 0)[-1])) if below.max() > 0 else below[0]
         return Estimate(self.value, float(lo), float(hi), bool(lo > 0) and self.num_rows >= MIN_ROWS)
 
     @property
@@ -115,7 +115,7 @@ class SquareErrors:
         return mean * math.sqrt(max(self.value, SMALLEST * self.reported) / mean_sq) if mean_sq > 0 else mean
 
 
-def _directions(residuals: Products, along_mean, mean_sq: float, unbiased: float) -> Directions:
+def _directions(residuals: Products | BlockProducts, along_mean, mean_sq: float, unbiased: float) -> Directions:
     """Lanczos from the mean, where a vector is (a, b): a mean + Σ_m b_m r_m, and Σ = unbiased Σ_m r_m r_m' / M²."""
     num_rows = len(residuals)
     scale = unbiased / num_rows**2
@@ -135,9 +135,9 @@ def _directions(residuals: Products, along_mean, mean_sq: float, unbiased: float
         norm = math.sqrt(norm_sq)
         basis.append((a / norm, b / norm))
         components.append(row / norm)
-    components = np.stack(components, axis=1)
-    variances, turn = np.linalg.eigh(scale * components.T @ components)
-    return Directions(length * turn[0], np.maximum(variances, 0), components @ turn)
+    rows = np.stack(components, axis=1)
+    variances, turn = np.linalg.eigh(scale * rows.T @ rows)
+    return Directions(length * turn[0], np.maximum(variances, 0), rows @ turn)
 
 
 def _plausible_means(

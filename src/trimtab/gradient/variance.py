@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 from scipy import fft
 
-from trimtab.core.estimate import Estimate, unresolved
+from trimtab.core.estimate import UNRESOLVED, Estimate, unresolved
 from trimtab.gradient.bootstrap import (
     MIN_ROWS,
     bootstrap_weights,
@@ -31,7 +31,7 @@ from trimtab.gradient.bootstrap import (
     resample,
     studentized,
 )
-from trimtab.gradient.inner_products import Products
+from trimtab.gradient.inner_products import BlockProducts, Products
 from trimtab.gradient.squared_means import SquareErrors
 
 CHUNK_ELEMENTS = 1 << 22  # gradients centred at once
@@ -53,7 +53,7 @@ class PositionSums:
     @property
     def mean(self) -> Float[np.ndarray, " P"]:
         """G = Σ g / number of valid samples."""
-        return self.total.sum(axis=0) / self.count.sum()
+        return np.asarray(self.total.sum(axis=0) / self.count.sum())
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class RowStatistics:
     Rows of one stratum are identically distributed, and strata are equal, consecutive runs of rows.
     """
 
-    residuals: Products
+    residuals: Products | BlockProducts
     along_mean: Float[np.ndarray, " rows"]
     mean_sq: float
     individual: Float[np.ndarray, " rows"]
@@ -87,7 +87,22 @@ class RowStatistics:
 
     @property
     def num_rows(self) -> int:
+        """Rows that are independent of each other (of whole iterations: iterations)."""
         return len(self.individual)
+
+    @property
+    def rows_per_batch(self) -> int | None:
+        """Rows of the batches that were measured; None where rows are independent and any number makes a batch."""
+        return None
+
+    def variance_terms(self, num_envs: int) -> Float[np.ndarray, " rows"]:
+        """One number per row whose mean is T² Var(G_B), of a batch of num_envs rows."""
+        return self.row_terms / num_envs
+
+    @property
+    def between_terms(self) -> Float[np.ndarray, " rows"] | None:
+        """One number per row whose mean is T² C, the covariance of two rows of a batch; None where it is unknown."""
+        return None
 
     @property
     def row_terms(self) -> Float[np.ndarray, " rows"]:
@@ -118,7 +133,11 @@ class RowStatistics:
 
 @dataclass(frozen=True)
 class Decomposition:
-    """Var(G_B) = individual + covariance, the effective sample size, |G|², the covariance at every lag."""
+    """Var(G_B) = individual + covariance + between_rows, effective sample size, |G|², the covariance at every lag.
+
+    `covariance` is the covariance within rows. `between_rows` is that between the rows of a batch, known where whole
+    iterations were measured; `variance_floor` is what remains of Var(G_B) with ever more rows.
+    """
 
     variance: Estimate
     individual: Estimate
@@ -128,16 +147,19 @@ class Decomposition:
     lag_covariance: Float[np.ndarray, " lags"]
     lag_interval: Float[np.ndarray, "lags 2"]
     num_masked: int
+    between_rows: Estimate = UNRESOLVED
+    variance_floor: Estimate = UNRESOLVED
 
     def __repr__(self) -> str:
-        terms = ", ".join(f"{name} {getattr(self, name)}" for name in ("variance", "individual", "covariance", "ess"))
+        names = ("variance", "individual", "covariance", "between_rows", "ess")
+        terms = ", ".join(f"{name} {getattr(self, name)}" for name in names)
         return f"<Decomposition: {terms}, grad_sq {self.grad_sq}, {len(self.lag_covariance)} lags>"
 
 
 def position_sums(gradients: ArrayLike, mask: ArrayLike | None = None) -> PositionSums:
     """Sums over a chunk of rows, gradients [rows, T, P], mask [rows, T] true where a sample is valid."""
     gradients, valid = _checked(gradients, mask)
-    total = np.sum(gradients, axis=0, where=valid[:, :, None], dtype=np.float64)
+    total = np.asarray(np.sum(gradients, axis=0, where=valid[:, :, None], dtype=np.float64))
     return PositionSums(total, valid.sum(axis=0, dtype=np.float64), len(gradients))
 
 
@@ -150,14 +172,17 @@ def row_moments(gradients: ArrayLike, positions: PositionSums, mask=None, gradie
     gradients, valid = _checked(gradients, mask)
     gradient = positions.mean if gradient is None else gradient
     centred = _centre(gradients, valid, positions, gradient)
+    return RowMoments(centred.sum(axis=1), lag_products(centred), valid.sum(axis=1, dtype=np.float64))
+
+
+def lag_products(centred: Float[np.ndarray, "rows T P"]) -> Float[np.ndarray, "rows T"]:
+    """Σ_t x_t·x_{t+k} of every row at every lag k."""
     num_steps = centred.shape[1]
     if num_steps <= LONG_ROW:
-        lag_products = _diagonal_sums(centred @ centred.transpose(0, 2, 1))
-    else:
-        length = fft.next_fast_len(2 * num_steps - 1, real=True)
-        power = np.sum(np.abs(fft.rfft(centred, length, axis=1, workers=-1)) ** 2, axis=2)
-        lag_products = fft.irfft(power, length, axis=1)[:, :num_steps]
-    return RowMoments(centred.sum(axis=1), lag_products, valid.sum(axis=1, dtype=np.float64))
+        return _diagonal_sums(centred @ centred.transpose(0, 2, 1))
+    length = fft.next_fast_len(2 * num_steps - 1, real=True)
+    power = np.sum(np.abs(fft.rfft(centred, length, axis=1, workers=-1)) ** 2, axis=2)
+    return fft.irfft(power, length, axis=1)[:, :num_steps]
 
 
 def row_statistics(moments: Sequence[RowMoments], gradient: np.ndarray, num_strata: int = 1) -> RowStatistics:
@@ -165,18 +190,18 @@ def row_statistics(moments: Sequence[RowMoments], gradient: np.ndarray, num_stra
     joined = moments[0]
     if len(moments) > 1:
         joined = RowMoments(*(np.concatenate(parts) for parts in zip(*(vars(chunk).values() for chunk in moments))))
-    residual, lag_products, steps = joined.residual, joined.lag_products, joined.steps
+    residual, products, steps = joined.residual, joined.lag_products, joined.steps
     if not (np.isfinite(residual).all() and np.isfinite(gradient).all()):
         raise ValueError("gradients: not all numbers are finite")
     return RowStatistics(
         residuals=Products.of(residual),
         along_mean=residual @ np.asarray(gradient, residual.dtype),
         mean_sq=float(gradient @ gradient),
-        individual=lag_products[:, 0],
-        lag_products=lag_products,
+        individual=products[:, 0],
+        lag_products=products,
         mean_steps=float(steps.mean()),
         num_strata=num_strata,
-        num_masked=int(lag_products.size - steps.sum()),
+        num_masked=int(products.size - steps.sum()),
     )
 
 
@@ -203,13 +228,13 @@ def gram_statistics(gram: ArrayLike, num_rows: int, num_steps: int) -> RowStatis
     gram = np.asarray(gram, dtype=np.float64).reshape(2 * (num_rows, num_steps))
     half = gram - gram.mean(axis=0)
     both = half - half.mean(axis=2, keepdims=True)
-    lag_products = _diagonal_sums(np.einsum("mtms->mts", both))
+    products = _diagonal_sums(np.einsum("mtms->mts", both))
     return RowStatistics(
         residuals=Products(None, both.sum(axis=(1, 3))),
         along_mean=half.mean(axis=(2, 3)).sum(axis=1),
         mean_sq=float(gram.mean()),
-        individual=lag_products[:, 0],
-        lag_products=lag_products,
+        individual=products[:, 0],
+        lag_products=products,
         mean_steps=float(num_steps),
     )
 
@@ -242,40 +267,153 @@ def carry_statistics(gradients: ArrayLike, mask: ArrayLike | None = None) -> Row
     return row_statistics(moments, gradient, num_strata=num_envs)
 
 
+@dataclass(frozen=True)
+class IterationMoments:
+    """What is kept of each of K iterations of N rows: Σ_r S_r, Σ_r |S_r|², the products of x at every lag summed over
+    rows, those of Σ_r x_r, and the number of valid samples."""
+
+    residual: Float[np.ndarray, "K P"]
+    row_squares: Float[np.ndarray, " K"]
+    lag_products: Float[np.ndarray, "K T"]
+    shared_products: Float[np.ndarray, "K T"]
+    steps: Float[np.ndarray, " K"]
+
+
+@dataclass(frozen=True, eq=False)
+class IterationStatistics(RowStatistics):
+    """Statistics of K independent iterations of N rows that may share something.
+
+    An iteration takes the place of a row: `residuals` are means over its rows, `lag_products` are sums. Of any
+    quadratic q, with W the variance within iterations and B that of means over rows,
+
+        W = mean_k [Σ_r q(x_kr) − q(Σ_r x_kr)/N] / (N − 1),   B = Σ_k q(Σ_r x_kr) / (N² (K − 1))
+        Cov(R_r, R_s) = C = B − W/N,   Var(R) = W + C
+    """
+
+    num_envs: int = 1
+    row_squares: Float[np.ndarray, " K"] | None = None
+    shared_products: Float[np.ndarray, "K lags"] | None = None
+
+    @property
+    def rows_per_batch(self) -> int:
+        return self.num_envs
+
+    @property
+    def row_terms(self) -> Float[np.ndarray, " K"]:
+        return self._of_rows(self.row_squares, self.residuals.diagonal * self.num_envs**2)
+
+    @property
+    def individual_terms(self) -> Float[np.ndarray, " K"]:
+        assert self.shared_products is not None
+        return self._of_rows(self.individual, self.shared_products[:, 0])
+
+    @property
+    def lag_terms(self) -> Float[np.ndarray, "K lags"]:
+        lags = self.lag_products.shape[1]
+        products = self._of_rows(self.lag_products, self.shared_products)
+        return products / (lags - np.arange(lags)) * (lags / self.mean_steps) ** 2
+
+    @property
+    def between_terms(self) -> Float[np.ndarray, " K"] | None:
+        if self.num_envs == 1:
+            return None
+        means = self.residuals.diagonal
+        return self._unbiased(means) - self._within(self.row_squares, means * self.num_envs**2) / self.num_envs
+
+    def variance_terms(self, num_envs: int) -> Float[np.ndarray, " K"]:
+        if num_envs == 1:
+            return self.row_terms
+        if self.between_terms is None:
+            raise ValueError(f"num_envs: {num_envs} given, but iterations of one row do not tell what rows share")
+        return self.row_terms / num_envs + (1 - 1 / num_envs) * self.between_terms
+
+    def _of_rows(self, own, shared) -> Float[np.ndarray, "K ..."]:
+        """One number per iteration whose mean is W + C."""
+        means = self._unbiased(shared / self.num_envs**2)
+        return means if self.num_envs == 1 else means + (1 - 1 / self.num_envs) * self._within(own, shared)
+
+    def _within(self, own, shared) -> Float[np.ndarray, "K ..."]:
+        """One number per iteration whose mean is W."""
+        return (own - shared / self.num_envs) / (self.num_envs - 1)
+
+
+def iteration_statistics(gradients: ArrayLike, mask: ArrayLike | None = None) -> IterationStatistics:
+    """Statistics of independent iterations of one policy, from gradients [K, N, T, P]."""
+    gradients = np.asarray(gradients)
+    valid = np.ones(gradients.shape[:3], dtype=bool) if mask is None else np.asarray(mask, dtype=bool)
+    sums = [position_sums(*pair) for pair in zip(gradients, valid)]
+    positions = sum(sums[1:], start=sums[0])
+    kept = []
+    for rows, counted in zip(gradients, valid):
+        centred = _centre(rows, counted, positions, positions.mean)
+        own, shared = lag_products(centred).sum(axis=0), lag_products(centred.sum(axis=0)[None])[0]
+        squares = np.sum(centred.sum(axis=1) ** 2)
+        kept.append((centred.sum(axis=(0, 1)), squares, own, shared, float(counted.sum())))
+    moments = IterationMoments(*(np.array(part) for part in zip(*kept)))
+    return statistics_of_iterations(moments, positions.mean, gradients.shape[1])
+
+
+def statistics_of_iterations(moments: IterationMoments, gradient: np.ndarray, num_envs: int) -> IterationStatistics:
+    """Statistics of iterations of num_envs rows whose moments are about the means over all of them."""
+    means, steps = moments.residual / num_envs, moments.steps / num_envs
+    common = row_statistics([RowMoments(means, moments.lag_products, steps)], gradient)
+    return IterationStatistics(
+        **vars(common) | {"num_masked": int(num_envs * (moments.lag_products.shape[1] * len(steps) - steps.sum()))},
+        num_envs=num_envs,
+        row_squares=moments.row_squares,
+        shared_products=moments.shared_products,
+    )
+
+
 @lru_cache(maxsize=2)
 def decompose_rows(rows: RowStatistics, num_envs: int, seed: int = 0) -> Decomposition:
     """Estimates for a batch of num_envs rows, with intervals from a bootstrap over rows within strata.
 
-    Var(G_B) = Tr Cov(S) / (N T²),   Term 1 = Σ_t Tr Cov(g_t) / (N T²),   ESS = N T Term 1 / Var
+    Var(G_B) = Tr Cov(S) / (N T²) + (N − 1)/N C,   Term 1 = Σ_t Tr Cov(g_t) / (N T²),   ESS = N T Term 1 / Var
+    C, the covariance of two rows of a batch, is 0 where rows are independent.
     """
     if num_envs < 1:
         raise ValueError(f"num_envs: {num_envs} given, at least 1 needed")
     weights = bootstrap_weights(rows.num_rows, seed, rows.num_strata)
-    scale = 1 / (num_envs * rows.mean_steps**2)
-    individual, total = rows.individual_terms * scale, rows.row_terms * scale
-    terms = np.column_stack([individual, total, total - individual, rows.lag_terms])
+    own = rows.individual_terms / (num_envs * rows.mean_steps**2)
+    total = rows.variance_terms(num_envs) / rows.mean_steps**2
+    shared = np.zeros_like(total) if rows.between_terms is None else rows.between_terms / rows.mean_steps**2
+    within = total - own - (1 - 1 / num_envs) * shared
+    terms = np.column_stack([own, total, total - own, within, shared, rows.lag_terms])
     columns = resample(terms, weights, rows.num_strata)
     lo, hi = studentized(*columns)
+    known = rows.num_rows >= MIN_ROWS
     variance, individual = (positive_estimate(columns, column, rows.num_rows) for column in (1, 0))
-    covariance = Estimate(float(columns.mean[2]), float(lo[2]), float(hi[2]), rows.num_rows >= MIN_ROWS)
+    covariance, floor = (Estimate(float(columns.mean[c]), float(lo[c]), float(hi[c]), known) for c in (3, 4))
     ess = ratio_estimate(columns, rows.num_rows, num_envs * rows.mean_steps)
-    lag_interval = np.stack([lo[3:], hi[3:]], axis=1)
+    lag_interval = np.stack([lo[5:], hi[5:]], axis=1)
     if rows.mean_sq == 0 and not rows.residuals.diagonal.any():  # every gradient is 0: nothing was seen
         variance = individual = unresolved(0.0)
     if rows.lag_products.shape[1] == 1:  # one step has no covariance, not even one of rounding errors
         covariance = Estimate(0.0, 0.0, 0.0, covariance.resolved)
     if math.isnan(variance.lo) or math.isnan(individual.lo):  # a few rows carry it all: nothing made of them is known
         covariance, ess, lag_interval = unresolved(covariance.value), unresolved(ess.value), lag_interval * math.nan
+        floor = unresolved(floor.value)
+    floor = UNRESOLVED if rows.between_terms is None else floor
     return Decomposition(
         variance=variance,
         individual=individual,
         covariance=covariance,
         ess=ess,
         grad_sq=squared_mean(rows, seed).estimate(),
-        lag_covariance=columns.mean[3:],
+        lag_covariance=columns.mean[5:],
         lag_interval=lag_interval,
         num_masked=rows.num_masked,
+        between_rows=_between_rows(rows, floor, num_envs),
+        variance_floor=floor,
     )
+
+
+def _between_rows(rows: RowStatistics, floor: Estimate, num_envs: int) -> Estimate:
+    """(N − 1)/N C: 0 for a batch of one row, unknown where rows were drawn independently."""
+    if rows.rows_per_batch is None:
+        return UNRESOLVED
+    return floor.times(1 - 1 / num_envs) if num_envs > 1 else Estimate(0.0, 0.0, 0.0)
 
 
 @lru_cache(maxsize=3)  # several quantities of one probe are made of it
@@ -290,9 +428,30 @@ def square_errors(rows: RowStatistics, weights: Float[np.ndarray, "resamples row
     return SquareErrors(residuals, along_mean, rows.mean_sq, weights, rows.num_strata)
 
 
-def decompose(gradients: ArrayLike, num_envs: int, seed: int = 0, mask: ArrayLike | None = None) -> Decomposition:
-    """Decompose the variance of a batch of num_envs rows, from iid rows of gradients [rows, T, P]."""
-    return decompose_rows(gradient_statistics(gradients, mask), num_envs, seed)
+def decompose(
+    gradients: ArrayLike, num_envs: int, seed: int = 0, mask: ArrayLike | None = None, iterations: int | None = None
+) -> Decomposition:
+    """Decompose the variance of a batch of num_envs rows.
+
+    Args:
+        gradients: per-sample gradients `[rows, T, P]` of independent rows; or, with `iterations`, of K N rows, the N
+            rows of iteration 0 first.
+        num_envs: N, the rows of the batch.
+        seed: of the bootstrap.
+        mask: `[rows, T]`, true where a sample is valid.
+        iterations: K. Rows of one iteration may share something (environments that reset together are at the same
+            phase of their episodes), iterations are independent of each other and have the same policy.
+
+    Returns:
+        The variance and its terms; `between_rows` only with `iterations`.
+    """
+    if iterations is None:
+        return decompose_rows(gradient_statistics(gradients, mask), num_envs, seed)
+    gradients, valid = _checked(gradients, mask)
+    if len(gradients) % iterations:
+        raise ValueError(f"iterations: {iterations} given, they must divide the {len(gradients)} rows")
+    by_iteration = lambda x: x.reshape(iterations, -1, *x.shape[1:])
+    return decompose_rows(iteration_statistics(by_iteration(gradients), by_iteration(valid)), num_envs, seed)
 
 
 def decompose_gram(gram: ArrayLike, num_rows: int, num_steps: int, num_envs: int, seed: int = 0) -> Decomposition:
