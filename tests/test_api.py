@@ -189,7 +189,7 @@ def test_runs_side_by_side(run, tmp_path, capsys):
     assert found.results["return, last 100 episodes"] == [40.0, 7.5] and found.results["steps"] == [64, 32]
     assert found.curves["other"] == [(32, 7.5)]
     assert all(cells[0] or cells[1] for cells in found.findings.values())
-    assert set(found.runs[0]) == {"name", "path", "config", "metrics", "findings", "summary"}
+    assert found.runs[1].config.num_envs == 4 and found.runs[1].metrics[0].mean_return == 7.5
     assert "num_envs: 2, 4" in repr(found) and "<th" in found._repr_html_()
     assert cli.main(["compare", str(run.path), str(other.path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["differing"] == {"num_envs": [2, 4]}
@@ -204,7 +204,7 @@ def test_runs_side_by_side(run, tmp_path, capsys):
 
 def test_a_page_of_the_comparison_is_written(run, tmp_path, monkeypatch, capsys):
     """What the page looks like is the report's; here, that it is given the runs and written where asked."""
-    drawn = types.SimpleNamespace(compare_page=lambda runs: " and ".join(run["name"] for run in runs))
+    drawn = types.SimpleNamespace(compare_page=lambda runs: " and ".join(run.name for run in runs))
     monkeypatch.setitem(sys.modules, "trimtab.show.comparison_page", drawn)
     other = RunDir.create(tmp_path / "other", Config(), Manifest())
     page = tmp_path / "page.html"

@@ -54,7 +54,7 @@ def monitors(folder, lengths=((10, 30), (20, 20))):
 def test_a_table_of_progress_alone_says_what_shows_in_it(tmp_path):
     log = read_log(sb3(tmp_path / "run"))
     assert log.library.title == "Stable-Baselines3" and len(log.rows) == ITERATIONS - 1
-    assert log.rows[0]["time/total_timesteps"] == 2 * BATCH and log.rows[0]["train/clip_fraction"] == 0.05
+    assert log.rows[0].step == 2 * BATCH and log.rows[0].numbers["train/clip_fraction"] == 0.05
     config = log.config
     assert (config.batch, config.update_epochs, config.learning_rate, config.clip_coef) == (BATCH, 6, 0.003, 0.2)
     assert not log.knows_sizes
@@ -125,7 +125,7 @@ def cleanrl(folder):
 def test_cleanrls_events_have_episodes_and_hyperparameters(tmp_path):
     log = read_log(cleanrl(tmp_path / "run"))
     assert log.library.title == "CleanRL" and len(log.rows) == ITERATIONS
-    assert log.rows[3]["train/entropy_loss"] == pytest.approx(-0.6)  # plus there, minus here
+    assert log.rows[3].numbers["train/entropy_loss"] == pytest.approx(-0.6)  # plus there, minus here
     assert (log.config.num_envs, log.config.num_steps, log.config.minibatch) == (4, 128, 128)
     assert (log.config.vf_coef, log.config.anneal_lr) == (0.25, "linear")
     np.testing.assert_allclose(log.details.returns, 10.0 * np.arange(1, ITERATIONS + 1))
@@ -152,8 +152,8 @@ def rsl_rl(folder, rate=1e-5):
 def test_rsl_rl_counts_iterations_and_gives_its_sizes_away(tmp_path):
     log = read_log(rsl_rl(tmp_path / "run"))
     assert (log.config.num_envs, log.config.num_steps, log.config.minibatches) == (64, 24, 4)
-    assert log.rows[-1]["time/total_timesteps"] == ITERATIONS * 64 * 24 == log.config.steps
-    assert log.config.env_id == "point" and log.rows[0]["train/entropy_loss"] == -2.0
+    assert log.rows[-1].step == ITERATIONS * 64 * 24 == log.config.steps
+    assert log.config.env_id == "point" and log.rows[0].numbers["train/entropy_loss"] == -2.0
 
 
 @pytest.mark.parametrize(("rate", "verdict"), [(1e-5, "act"), (3e-4, "fine"), (1e-2, "watch")])
@@ -209,8 +209,8 @@ def test_rl_games_counts_steps_and_says_its_kl(tmp_path):
     assert (config.num_envs, config.num_steps, config.minibatch, config.update_epochs) == (64, 16, 256, 5)
     assert (config.vf_coef, config.max_grad_norm, config.clip_vloss, config.desired_kl) == (2.0, None, 0.2, 0.008)
     assert (config.hidden_sizes, config.activation, config.arch) == ((32, 16), "elu", "shared")
-    assert log.rows[-1]["time/total_timesteps"] == ITERATIONS * 1024 and log.rows[0]["train/entropy_loss"] == -3.0
-    assert log.rows[0]["train/approx_kl"] == pytest.approx(0.01)
+    assert log.rows[-1].step == ITERATIONS * 1024 and log.rows[0].numbers["train/entropy_loss"] == -3.0
+    assert log.rows[0].numbers["train/approx_kl"] == pytest.approx(0.01)
     findings = {f.check: f for f in diagnose_log(log).findings}
     assert findings["step size"].verdict == "act" and "1e-06" in findings["step size"].seen
     assert findings["step size"].change.keys() == {"mini_epochs"}
@@ -230,14 +230,14 @@ def test_rl_games_alone_gives_away_its_batch_and_that_the_step_size_adapts(tmp_p
 def test_skrl_counts_calls_of_all_environments(tmp_path):
     log = read_log(skrl(tmp_path / "run"), {"num_envs": 32})
     config = log.config
-    assert log.library.title == "skrl" and log.rows[-1]["time/total_timesteps"] == 16 * ITERATIONS * 32
+    assert log.library.title == "skrl" and log.rows[-1].step == 16 * ITERATIONS * 32
     assert (config.num_envs, config.num_steps, config.minibatches, config.update_epochs) == (32, 16, 4, 5)
     assert (config.gamma, config.gae_lambda, config.vf_coef, config.clip_vloss) == (0.98, 0.9, 2.0, 0.3)
     assert (config.anneal_lr, config.desired_kl, config.norm_obs, config.norm_adv) == ("adaptive", 0.02, True, "batch")
     findings = {f.check: f for f in diagnose_log(log).findings}
     assert findings["step size"].verdict == "fine" and "clipping" in findings["not recorded"].seen
     alone = read_log(tmp_path / "run")
-    assert alone.rows[-1]["time/total_timesteps"] == 16 * ITERATIONS and "one environment" in alone.notes[0]
+    assert alone.rows[-1].step == 16 * ITERATIONS and "one environment" in alone.notes[0]
     assert any("num_envs" in f.seen for f in diagnose_log(alone).findings if f.check == "sizes")
 
 
@@ -301,5 +301,5 @@ def test_the_command_shows_a_log_and_writes_a_page(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["doctor", str(folder), "n_envs"])
     log = read_log(folder, {"n_envs": 8, "n_steps": 64})
-    command = described_log(log, diagnose_log(log))["next"][0].split(" > ")[0].split()
+    command = described_log(log, diagnose_log(log)).next[0].split(" > ")[0].split()
     assert main(command[1:]) == 0 and "num_envs: 8" in capsys.readouterr().out

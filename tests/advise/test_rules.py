@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trimtab.advise.diagnosis import _rules_reading, find
+from trimtab.advise.diagnosis import find
 from trimtab.advise.evidence import Action, Evidence, Length
 from trimtab.advise.remedies import Adviser, Remedy
 from trimtab.advise.rules import RULES, TOPICS, observe
@@ -276,7 +276,7 @@ def test_no_advice_recommends_a_range_of_minibatches():
     """Our own study contradicts 4 to 32 minibatches, and at least 10 samples per policy output."""
     for count in (1, 2, 4, 64, 512):
         seen = Evidence(Config(num_minibatches=count), action=Action("discrete", 18), length=Length(100))
-        found = {f.check: f for f in find(seen, observe(seen, _rules_reading("sizes")))}
+        found = {f.check: f for f in find(seen, observe(seen, [rule for rule in RULES if rule.reads == "sizes"]))}
         assert not {"32", "4 to"} & set(found["minibatches"].advice.split())
         assert found["minibatch"].verdict in ("fine", "note") and not found["minibatch"].change
 

@@ -3,9 +3,9 @@
 import pytest
 
 from trimtab.advise import remedies
-from trimtab.advise.diagnosis import _rules_reading, find
+from trimtab.advise.diagnosis import find
 from trimtab.advise.evidence import Action, Evidence, Length
-from trimtab.advise.rules import observe
+from trimtab.advise.rules import RULES, observe
 from trimtab.config import Config
 
 TWO, BODY = Action("discrete", 2), Action("continuous", 6)
@@ -14,7 +14,7 @@ TWO, BODY = Action("discrete", 2), Action("continuous", 6)
 def found(action=TWO, episode_length=200.0, **fields):
     length = Length(episode_length) if isinstance(episode_length, float) else episode_length
     evidence = Evidence(Config(**fields), action=action, length=length)
-    return {f.check: f for f in find(evidence, observe(evidence, _rules_reading("sizes")))}
+    return {f.check: f for f in find(evidence, observe(evidence, [rule for rule in RULES if rule.reads == "sizes"]))}
 
 
 def test_an_ordinary_configuration_is_fine():

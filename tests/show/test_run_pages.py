@@ -1,34 +1,31 @@
 """Pages of runs, comparisons, probes and tunings: made of plain values, whole in a browser, with a command to go on."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from show.browser import Browser
 from show.examples import curves_of, measured
 
 from trimtab.advise.cheatsheet import CHEATSHEET
+from trimtab.advise.diagnosis import Diagnosis
+from trimtab.advise.run_summary import RunView
 from trimtab.config import Config
+from trimtab.core.finding import Finding
 from trimtab.show import comparison_page, curves, run_page, tune_page
 from trimtab.show.next_step import train_command
 from trimtab.show.probe_page import probe_page
+from trimtab.training.records import Evaluation, Manifest, MetricsRow
 
 READY = "document.documentElement.dataset.ready === '1' && document.readyState === 'complete'"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-SYMPTOMS = [symptom.as_dict() for symptom in CHEATSHEET]
-
-
-def finding(check, verdict, **more):
-    plain = {"check": check, "verdict": verdict, "seen": f"{check} <seen>", "advice": "", "change": {}, "source": "own"}
-    return plain | more
 
 
 def run(name, height=100.0, **changes):
     """A run's records, made up."""
     config = Config(total_timesteps=512 * 60).replace(**changes)
-    metrics = [
+    rows = [
         {
-            "iteration": k + 1,
-            "time/total_timesteps": 512 * (k + 1),
             "time/fps": 1000.0,
             "rollout/ep_rew_mean": height * (1 - math.exp(-k / 20)),
             "train/clip_fraction": 0.1 / (k + 1),
@@ -37,24 +34,21 @@ def run(name, height=100.0, **changes):
         }
         for k in range(60)
     ]
-    evaluation = {"time/total_timesteps": 20_000, "eval/mean_reward": 80.0, "eval/median_reward": 81.0}
-    return {
-        "name": name,
-        "path": f"runs/{name}",
-        "config": config.as_dict(),
-        "manifest": {"trimtab": "0", "packages": {"jax": "1"}},
-        "metrics": metrics,
-        "evaluations": [evaluation | {"eval/iqr_low": 70.0, "eval/iqr_high": 90.0}],
-        "checkpoints": [0, 30_720],
-        "findings": [
-            finding("clipping", "act", advice="too high", change={"learning_rate": 1e-4}, series=(1.0, 2.0, 3.0, 2.0)),
-            finding("entropy", "fine"),
-        ],
-        "sentence": "To act on: clipping.",
-        "command": f"trimtab train --config runs/{name}/config.yaml --learning-rate 0.0001",
-        "summary": {"ep_rew_mean": metrics[-1]["rollout/ep_rew_mean"], "fps": 1000.0, "total_timesteps": 30_720},
-        "goal": 90.0,
-    }
+    clipping = Finding(
+        "clipping", "act", "clipping <seen>", "too high", {"learning_rate": 1e-4}, series=(1.0, 2.0, 3.0, 2.0)
+    )
+    command = f"trimtab train --config runs/{name}/config.yaml --learning-rate 0.0001"
+    findings = [clipping, Finding("entropy", "fine", "entropy <seen>")]
+    return RunView(
+        name=name,
+        path=f"runs/{name}",
+        config=config,
+        diagnosis=Diagnosis(f"runs/{name}", findings, "To act on: clipping.", command),
+        metrics=[MetricsRow(k + 1, 512 * (k + 1), row) for k, row in enumerate(rows)],
+        evaluations=[Evaluation(20_000, 80.0, 81.0, 70.0, 90.0, None, None, None)],
+        checkpoints=(0, 30_720),
+        manifest=Manifest(trimtab="0", packages={"jax": "1"}),
+    )
 
 
 def tuning():
@@ -87,7 +81,7 @@ def tuning():
 
 PAGES = {
     "run": lambda: run_page.run_page(run("a")),
-    "doctor": lambda: run_page.doctor_page(run("a"), SYMPTOMS),
+    "doctor": lambda: run_page.doctor_page(run("a"), CHEATSHEET),
     "compare": lambda: comparison_page.compare_page([run("a"), run("b", 90.0, learning_rate=1e-3), run("c", 80.0)]),
     "probe": lambda: probe_page(measured(steps=(1000, 2000, 4000)), Config().as_dict(), {"trimtab": "0"}),
     "tune": lambda: tune_page._tune_page(
@@ -142,11 +136,12 @@ def test_the_findings_of_a_run_are_told_and_escaped():
 
 
 def test_a_solved_run_says_so_once():
-    solved = run("a") | {"findings": [finding("goal", "solved"), finding("clipping", "note")], "command": None}
-    text = run_page.run_page(solved | {"sentence": "Solved: 100 counts. Nothing to act on."})
+    findings = [Finding("goal", "solved", "mean return 100"), Finding("clipping", "note", "2%")]
+    solved = replace(run("a"), diagnosis=Diagnosis("runs/a", findings, "Solved: 100 counts. Nothing to act on."))
+    text = run_page.run_page(solved)
     assert text.count("Solved. Nothing to act on.") == 1 and "trimtab watch runs/a" in text
     assert "What the doctor says" not in text  # it has nothing to say
-    diagnosis = run_page.doctor_page(solved | {"evaluations": []}, SYMPTOMS)
+    diagnosis = run_page.doctor_page(replace(solved, evaluations=[]), CHEATSHEET)
     assert "<strong>Solved</strong><span>nothing to act on</span>" in diagnosis and "trimtab eval runs/a" in diagnosis
 
 
@@ -154,7 +149,7 @@ def test_the_figure_of_returns_has_its_evaluations_and_its_goal():
     spec = curves.returns(run("a")).to_dict()
     data = [row for rows in spec["datasets"].values() for row in rows]
     assert {row.get("kind") for row in data} == {"training", "evaluation, exploration off", None}
-    assert {"value": 90.0} in data and "90 counts as solved" in " ".join(spec["title"]["subtitle"])
+    assert {"value": 475.0} in data and "475 counts as solved" in " ".join(spec["title"]["subtitle"])
 
 
 def test_a_comparison_names_what_differs_and_orders_nothing_it_cannot():

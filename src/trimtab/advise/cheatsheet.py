@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class _Symptom:
+class Symptom:
     """`checks` are the doctor's rules that look for it; `source` is as in `Finding`."""
 
     name: str
@@ -16,12 +15,9 @@ class _Symptom:
     checks: tuple[str, ...] = ()
     source: str = "notes"
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
-
-CHEATSHEET: tuple[_Symptom, ...] = (
-    _Symptom(
+CHEATSHEET: tuple[Symptom, ...] = (
+    Symptom(
         "Numbers blow up",
         ("which tensor is not finite", "train/grad_norm just before", "the scale of observations and rewards"),
         (
@@ -32,13 +28,13 @@ CHEATSHEET: tuple[_Symptom, ...] = (
         ),
         ("finite", "gradient"),
     ),
-    _Symptom(
+    Symptom(
         "Returns swing from update to update",
         ("the learning curve", "train/adv_std", "the noise scale (trimtab probe)"),
         ("a larger batch", "norm_adv, norm_reward", "a stronger critic: vf_coef, more value epochs"),
         ("swings", "advantages", "noise scale"),
     ),
-    _Symptom(
+    Symptom(
         "Nothing is learned",
         ("train/clip_fraction", "train/grad_norm against max_grad_norm", "train/entropy_loss"),
         (
@@ -50,57 +46,57 @@ CHEATSHEET: tuple[_Symptom, ...] = (
         ),
         ("learning", "clipping", "gradient"),
     ),
-    _Symptom(
+    Symptom(
         "A batch is learned by heart",
         ("train/value_loss falls", "eval/mean_reward stays (train with --eval-every)"),
         ("update_epochs 1", "a larger batch", "a higher ent_coef", "weight decay 1e-4, on short horizons"),
         ("overfitting", "evaluation"),
     ),
-    _Symptom(
+    Symptom(
         "Single spikes of the gradient",
         ("train/grad_norm, its largest against its median",),
         ("a lower max_grad_norm", "a lower learning_rate", "a warmup, if they come at the start"),
         ("gradient",),
     ),
-    _Symptom(
+    Symptom(
         "The policy stops exploring early",
         ("train/entropy_loss",),
         ("a higher ent_coef", "anneal it later"),
         ("entropy",),
     ),
-    _Symptom(
+    Symptom(
         "It was better before",
         ("the best tenth of the episodes against the last", "the checkpoints in between"),
         ("anneal_lr linear", "a lower learning_rate", "the better checkpoint"),
         ("lasting",),
     ),
-    _Symptom(
+    Symptom(
         "The critic lags behind",
         ("train/explained_variance", "train/value_loss"),
         ("adam_beta2 0.99", "norm_reward", "a larger vf_coef, or more value epochs"),
         ("critic",),
     ),
-    _Symptom(
+    Symptom(
         "Short-sighted, or credit is fuzzy",
         ("1/(1-gamma) against the length of an episode",),
         ("short-sighted: a higher gamma", "fuzzy or slow: a lower gamma"),
         ("discount",),
     ),
-    _Symptom(
+    Symptom(
         "Clipping holds nothing back, or nearly everything",
         ("train/clip_fraction: much below 1%; above 10% with one epoch, 20% with several",),
         ("much below: larger batches, or PPO-EWMA with a high decay", "above: a lower learning_rate"),
         ("clipping",),
         "paper",
     ),
-    _Symptom(
+    Symptom(
         "Advantages change size from batch to batch",
         ("train/adv_std: up and down by a factor of ten or more",),
         ("norm_adv ewma: normalize over several iterations",),
         ("advantages",),
         "paper",
     ),
-    _Symptom(
+    Symptom(
         "The machine waits",
         ("time/fps as num_envs grows", "how busy the processor is"),
         ("more num_envs, until the processor is 80 to 90% busy, before anything else",),

@@ -1,62 +1,65 @@
-"""Runs side by side: what was different, what came of it, what the rules say of each. No JAX."""
+"""Runs side by side: their differences, their results, and what the rules say of each. No JAX."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from trimtab.advise.diagnosis import diagnose
+from trimtab.advise.run_summary import RunView, describe
 from trimtab.config import ConfigError
 from trimtab.core import markup
 from trimtab.training.run import Run
 
 SHOWN = ("act", "watch")  # verdicts worth a row
 LONG = 24  # characters of a name
-RESULTS = {
-    "steps": "total_timesteps",
-    "return, last 100 episodes": "ep_rew_mean",
-    "area under the curve": "area",
-    "evaluation": "evaluation",
-    "steps/s": "fps",
-}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One entry per run, of plain values: name, path, config, metrics (rows), findings, summary."""
+    """Runs side by side: fields that differ, results, findings, learning curves."""
 
-    runs: list[dict[str, Any]]
+    runs: list[RunView]
 
     @property
     def names(self) -> list[str]:
-        return [run["name"] for run in self.runs]
+        """What each run is called."""
+        return [run.name for run in self.runs]
 
     @property
     def differing(self) -> dict[str, list[Any]]:
         """Fields that are not the same everywhere, with each run's value."""
-        fields = {name: [run["config"].get(name) for run in self.runs] for name in self.runs[0]["config"]}
+        configs = [run.config.as_dict() for run in self.runs]
+        fields = {name: [config[name] for config in configs] for name in configs[0]}
         return {name: values for name, values in fields.items() if any(value != values[0] for value in values)}
 
     @property
-    def results(self) -> dict[str, list[Any]]:
-        """What came of each run, by the name of the number."""
-        return {label: [run["summary"][name] for run in self.runs] for label, name in RESULTS.items()}
+    def results(self) -> dict[str, list[float | int | None]]:
+        """The result of each run, by the name of the number."""
+        return {
+            "steps": [run.steps for run in self.runs],
+            "return, last 100 episodes": [run.mean_return for run in self.runs],
+            "area under the curve": [run.area for run in self.runs],
+            "evaluation": [run.evaluations[-1].mean_reward if run.evaluations else None for run in self.runs],
+            "steps/s": [run.fps for run in self.runs],
+        }
 
     @property
     def findings(self) -> dict[str, list[str]]:
-        """Every check that some run has to act on or to watch, with each run's verdict and what was seen."""
+        """Every check that some run has to act on or to watch, with each run's verdict and evidence."""
         checks: dict[str, list[str]] = {}
         for k, run in enumerate(self.runs):
-            for finding in run["findings"]:
-                row = checks.setdefault(finding["check"], [""] * len(self.runs))
-                row[k] = f"{finding['verdict']}: {finding['seen']}"
+            for finding in run.diagnosis.findings:
+                row = checks.setdefault(finding.check, [""] * len(self.runs))
+                row[k] = f"{finding.verdict}: {finding.seen}"
         return {check: row for check, row in checks.items() if any(cell.startswith(SHOWN) for cell in row)}
 
     @property
     def curves(self) -> dict[str, list[tuple[int, float]]]:
         """Mean return of the last episodes by environment steps, for each run."""
-        point = lambda row: (row["time/total_timesteps"], row["rollout/ep_rew_mean"])
-        return {run["name"]: [point(r) for r in run["metrics"] if "rollout/ep_rew_mean" in r] for run in self.runs}
+        return {
+            run.name: [(row.step, row.mean_return) for row in run.metrics if row.mean_return is not None]
+            for run in self.runs
+        }
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; metrics stay with the runs."""
@@ -64,46 +67,36 @@ class Comparison:
             "runs": self.names,
             "differing": self.differing,
             "results": self.results,
-            "findings": {run["name"]: run["findings"] for run in self.runs},
+            "findings": {run.name: [finding.as_dict() for finding in run.diagnosis.findings] for run in self.runs},
         }
 
     def __repr__(self) -> str:
-        cells = lambda values: ", ".join(plain(value) for value in values)
-        lines = [f"  {name}: {cells(values)}" for name, values in (self.differing | self.results).items()]
+        rows = (self.differing | self.results).items()
+        lines = [f"  {name}: {', '.join(map(plain, values))}" for name, values in rows]
         return "\n".join([f"<Comparison of {', '.join(self.names)}", *lines]) + ">"
 
     def _repr_html_(self) -> str:
         """For notebooks: fields, results, findings, a curve each."""
-        rows = lambda table: [(name, *map(plain, values)) for name, values in table.items()]
-        head = ("", *self.names)
+        tables = {"fields that differ": self.differing, "results": self.results, "findings": self.findings}
         parts = [
-            markup.table("fields that differ", rows(self.differing), head),
-            markup.table("results", rows(self.results), head),
-            markup.table("findings", rows(self.findings), head),
+            markup.table(title, [(name, *map(plain, values)) for name, values in table.items()], ("", *self.names))
+            for title, table in tables.items()
         ]
-        curves = [f"<div>{name}</div>{markup.curve(points)}" for name, points in self.curves.items()]
-        return "".join([*parts, *curves])
+        return "".join(parts + [f"<div>{name}</div>{markup.curve(points)}" for name, points in self.curves.items()])
 
 
 def compare(runs: list[Run]) -> Comparison:
-    """Everything `Comparison` shows, read from the runs' records."""
+    """Put runs side by side.
+
+    Args:
+        runs: two or more.
+
+    Returns:
+        Everything that `Comparison` shows, read from the runs' records.
+    """
     if len(runs) < 2:
         raise ConfigError("runs", [str(run.path) for run in runs], "name at least two to compare")
-    names = _names(runs)
-    return Comparison([_entry(name, run) for name, run in zip(names, runs)])
-
-
-def _entry(name: str, run: Run) -> dict[str, Any]:
-    evaluations = run.files.all_evaluations()
-    last = evaluations[-1].mean_reward if evaluations else None
-    return {
-        "name": name,
-        "path": str(run.path),
-        "config": run.config.as_dict(),
-        "metrics": [row.as_dict() for row in run.files.metrics()],
-        "findings": [finding.as_dict() for finding in diagnose(run).findings],
-        "summary": run.summary().as_dict() | {"area": run.area, "evaluation": last},
-    }
+    return Comparison([describe(run, name) for name, run in zip(_names(runs), runs)])
 
 
 def _names(runs: list[Run]) -> list[str]:

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from dataclasses import replace as with_changes
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
 from trimtab.advise import solved
 from trimtab.advise.evidence import Evidence, evidence_of
 from trimtab.advise.remedies import Adviser, Dictionary, own_words
-from trimtab.advise.rules import RULES, Observation, Rule, observe
+from trimtab.advise.rules import Observation, Rule, observe
 from trimtab.core.finding import VERDICTS, Finding
-from trimtab.core.json_values import to_json
 from trimtab.training.run import Run
 
 PRESSING = ("act", "watch")
@@ -45,7 +43,7 @@ class Diagnosis:
         """A table for notebooks."""
         from trimtab.show.findings import findings_html
 
-        return findings_html(to_json(self))
+        return findings_html(self.findings, self.sentence)
 
 
 @dataclass(frozen=True)
@@ -122,8 +120,8 @@ def _of_solved(seen: Observation) -> Observation:
 def _finding(rule: Rule, seen: Observation, adviser: Adviser) -> Finding:
     advice = adviser.advice(rule.name, seen.meaning, seen.remedies)
     source = seen.source or rule.source
-    numbers = {"value": seen.value, "lo": seen.lo, "hi": seen.hi, "series": seen.series}
-    return Finding(rule.name, seen.verdict, seen.seen, advice.text, advice.change, source, **numbers)
+    numbers = (seen.value, seen.lo, seen.hi, seen.series)
+    return Finding(rule.name, seen.verdict, seen.seen, advice.text, advice.change, source, *numbers)
 
 
 def tally(acts: Sequence[Sequence[str]]) -> str:
@@ -150,13 +148,3 @@ def _command(run: Run, first: Finding | None) -> str | None:
         return None
     words = [f"--{name.replace('_', '-')} {str(value).lower()}" for name, value in first.change.items()]
     return f"trimtab train --config {quote(f'{run.path}/config.yaml')} {' '.join(words)}"
-
-
-def _rules_reading(*sources: str) -> tuple[Rule, ...]:
-    """The rules that need one of these kinds of evidence (`Rule.reads`)."""
-    return tuple(rule for rule in RULES if rule.reads in sources)
-
-
-def _as_plain(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Findings for JSON."""
-    return [finding.as_dict() for finding in findings]

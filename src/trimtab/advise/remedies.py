@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from trimtab.config import Config, ConfigError, from_dict
@@ -58,7 +59,7 @@ class Remedy:
     """What to set the field to; None where only the direction is known."""
     words: str = ""
     """In place of "lower FIELD", with `{name}` where the name of the option belongs."""
-    also: Mapping[str, Any] = field(default_factory=dict)
+    also: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Other fields that the first one needs."""
 
     @property

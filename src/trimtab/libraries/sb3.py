@@ -78,9 +78,9 @@ def _policy_kwargs(value: Any, to: Translated) -> None:
 
 def _whole_batch(to: Translated) -> None:
     """A minibatch larger than the batch is the whole batch."""
-    size, sizes = to.fields.get("minibatch_size"), [to.fields.get(name) for name in ("num_envs", "num_steps")]
-    if isinstance(size, int) and all(isinstance(n, int) for n in sizes) and size > math.prod(sizes):
-        to.fields["minibatch_size"] = math.prod(sizes)
+    size, envs, steps = (to.fields.get(name) for name in ("minibatch_size", "num_envs", "num_steps"))
+    if isinstance(size, int) and isinstance(envs, int) and isinstance(steps, int) and size > envs * steps:
+        to.fields["minibatch_size"] = envs * steps
         to.notes.append(f"minibatch_size: batch_size {size} is more than the batch, so the whole batch is used")
 
 
@@ -181,8 +181,10 @@ def _action(space: Any) -> Action | None:
         digits = re.sub(r"\D", "", str(space["n"])[:20])
         return Action("discrete", int(digits)) if digits and int(digits) else None
     shape = space.get("_shape")
-    sizes = isinstance(shape, list) and 0 < len(shape) < 9 and all(type(n) is int and 0 < n < 10**6 for n in shape)
-    return Action("continuous", math.prod(shape)) if sizes else None
+    if not isinstance(shape, list) or not 0 < len(shape) < 9:
+        return None
+    usable = all(type(n) is int and 0 < n < 10**6 for n in shape)
+    return Action("continuous", math.prod(shape)) if usable else None
 
 
 def _hyperparameters(data: Values) -> Values:

@@ -98,8 +98,7 @@ def _write_page(examined: Examined, page: str) -> Path:
     if examined.described is None:
         fail("--page needs one run; name a run of the folder")
     where, view = Path(page or examined.folder / "doctor.html"), examined.described()
-    symptoms = [symptom.as_dict() for symptom in CHEATSHEET]
-    write_page(where, run_page.doctor_page(view, symptoms), run_page.figures(view))
+    write_page(where, run_page.doctor_page(view, CHEATSHEET), run_page.figures(view))
     return where
 
 
@@ -120,19 +119,18 @@ def _print(diagnosis: Diagnosis | FolderDiagnosis) -> None:
 def _cheatsheet(as_json: bool, page: str | None) -> int:
     from trimtab.advise.cheatsheet import CHEATSHEET
 
-    symptoms = [symptom.as_dict() for symptom in CHEATSHEET]
     where = None if page is None else Path(page or "cheatsheet.html")
     if where is not None:
         from trimtab.show.page_files import write_page
         from trimtab.show.run_page import cheatsheet_page
 
-        write_page(where, cheatsheet_page(symptoms), {})
+        write_page(where, cheatsheet_page(CHEATSHEET), {})
     if as_json:
-        print_json({"symptoms": symptoms} | ({"page": str(where)} if where else {}))
+        print_json({"symptoms": to_json(CHEATSHEET)} | ({"page": str(where)} if where else {}))
         return 0
     from trimtab.show.findings import print_cheatsheet
 
-    print_cheatsheet(symptoms)
+    print_cheatsheet(CHEATSHEET)
     if where is not None:
         print(f"page: {where}")
     return 0

@@ -22,12 +22,12 @@ def show(argv: list[str]) -> int:
 
 def _page(path: str, page: str) -> str:
     """Write the page of a run; returns where it is."""
-    from trimtab.advise.run_summary import described
+    from trimtab.advise.run_summary import describe
     from trimtab.show import run_page
     from trimtab.show.page_files import write_page
     from trimtab.training.run import load
 
     run = load(path)
-    view, where = described(run), Path(page or run.path / "page.html")
+    view, where = describe(run), Path(page or run.path / "page.html")
     write_page(where, run_page.run_page(view), run_page.figures(view))
     return str(where)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trimtab.advise.cheatsheet import Symptom
+from trimtab.core.finding import Finding
 from trimtab.core.terminal import new_console, styled
 from trimtab.core.wording import plain
 
@@ -27,7 +30,7 @@ STYLES = {
 SOURCES = {"notes": "tuning notes", "paper": "Hilton et al. 2021", "post": "the post on N against T", "own": ""}
 
 
-def print_findings(findings: list[Any], title: str) -> None:
+def print_findings(findings: Sequence[Finding], title: str) -> None:
     """Verdict and name on the left; on the right what was seen, its course over training, and what to do."""
     from rich.table import Table
 
@@ -52,20 +55,20 @@ def print_folder(folder: FolderDiagnosis) -> None:
     print(folder.sentence)
 
 
-def _text(finding: Any) -> Text:
+def _text(finding: Finding) -> Text:
     line = _spark(finding.series)
     parts: list[str | tuple[str, str]] = [finding.seen, *([(f"  {line}", "cyan")] if line else [])]
-    if todo := to_do(finding.as_dict()):
+    if todo := to_do(finding):
         source = f" ({SOURCES[finding.source]})" if SOURCES[finding.source] else ""
         parts += [f"\n→ {todo}", (source, "dim")]
     return styled(*parts)
 
 
-def to_do(finding: dict[str, Any]) -> str:
+def to_do(finding: Finding) -> str:
     """What a finding advises: in words, and the fields to try."""
-    todo = [finding["advice"]] if finding["advice"] else []
-    if finding["change"]:
-        todo.append("try " + ", ".join(f"{name}: {plain(value)}" for name, value in finding["change"].items()))
+    todo = [finding.advice] if finding.advice else []
+    if finding.change:
+        todo.append("try " + ", ".join(f"{name}: {plain(value)}" for name, value in finding.change.items()))
     return "; ".join(todo)
 
 
@@ -85,33 +88,31 @@ def _spark(values: tuple[float, ...], width: int = 24) -> str:
 COLUMNS = ["verdict", "check", "what was seen", "what to do"]
 
 
-def findings_rows(findings: list[dict[str, Any]]) -> list[list[str]]:
+def findings_rows(findings: Sequence[Finding]) -> list[list[str]]:
     """Findings as rows under COLUMNS; a `series` becomes a line of bars, a source stands below its advice."""
     rows = []
     for finding in findings:
-        line = _spark(tuple(finding.get("series", ())))
-        todo, source = to_do(finding), SOURCES[finding["source"]]
-        statement = f"{finding['seen']}\n{line}" if line else finding["seen"]
-        rows.append([finding["verdict"], finding["check"], statement, f"{todo}\n{source}" if todo and source else todo])
+        line, todo, source = _spark(finding.series), to_do(finding), SOURCES[finding.source]
+        statement = f"{finding.seen}\n{line}" if line else finding.seen
+        rows.append([finding.verdict, finding.check, statement, f"{todo}\n{source}" if todo and source else todo])
     return rows
 
 
-def findings_html(diagnosis: dict[str, Any]) -> str:
+def findings_html(findings: Sequence[Finding], sentence: str) -> str:
     """A diagnosis as plain HTML."""
     head = "".join(f"<th style='text-align:left'>{name}</th>" for name in COLUMNS)
     cell = lambda text: f"<td style='text-align:left'>{html.escape(text).replace(chr(10), '<br>')}</td>"
-    body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in findings_rows(diagnosis["findings"]))
-    sentence = f"<p><b>{html.escape(diagnosis['sentence'])}</b></p>"
-    return f"{sentence}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in findings_rows(findings))
+    return f"<p><b>{html.escape(sentence)}</b></p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def print_cheatsheet(symptoms: list[dict[str, Any]]) -> None:
+def print_cheatsheet(symptoms: Iterable[Symptom]) -> None:
     """Symptom, where to look, what to try."""
     from rich import box
     from rich.table import Table
 
     table = Table("symptom", "look at", "try, in this order", box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
     for symptom in symptoms:
-        table.add_row(styled((symptom["name"], "bold")), *("\n".join(symptom[k]) for k in ("look", "tries")))
+        table.add_row(styled((symptom.name, "bold")), "\n".join(symptom.look), "\n".join(symptom.tries))
         table.add_section()
     new_console().print(table)

@@ -85,8 +85,7 @@ def _evaluation(evidence: Evidence) -> Observation | None:
         return Observation("unknown", "never evaluated without exploration", command)
     seen = f"mean return {last.mean:.4g} without exploration, quartiles {last.lo:.4g} to {last.hi:.4g}"
     seen += f", at step {last.step:,}"
-    numbers = {"value": last.mean, "lo": last.lo, "hi": last.hi}
     if last.in_training is None or last.hi >= last.in_training:
-        return Observation("fine", seen, **numbers)
+        return Observation("fine", seen, value=last.mean, lo=last.lo, hi=last.hi)
     meaning = f"below the mean return in training, {last.in_training:.4g}: the policy depends on its exploration noise"
-    return Observation("watch", seen, meaning, **numbers)
+    return Observation("watch", seen, meaning, (), last.mean, last.lo, last.hi)

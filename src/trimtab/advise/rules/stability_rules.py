@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from shlex import quote
-from typing import Any
 
 import numpy as np
 
@@ -90,19 +89,18 @@ def _learning(evidence: Evidence) -> Observation:
     seen = (
         f"the return changed by {gain.value:+.4g} ({gain.lo:+.3g} to {gain.hi:+.3g}) to {returns[-quarter:].mean():.4g}"
     )
-    numbers: dict[str, Any] = {"value": gain.value, "lo": gain.lo, "hi": gain.hi}
-    numbers["series"] = tuple(map(float, returns))
+    numbers = (gain.value, gain.lo, gain.hi, tuple(map(float, returns)))
     if gain.lo > 0:
-        return Observation("fine", seen, **numbers)
+        return Observation("fine", seen, "", (), *numbers)
     if gain.hi < 0:
-        remedies = (reduce_step(evidence.config), _anneal(evidence.config))
-        return Observation("act", seen, "the policy gets worse", remedies, **numbers)
+        smaller = (reduce_step(evidence.config), _anneal(evidence.config))
+        return Observation("act", seen, "the policy gets worse", smaller, *numbers)
     spread = math.sqrt((returns[:quarter].var(ddof=1) + returns[-quarter:].var(ddof=1)) / 2)
     if gain.hi <= SMALLEST_GAIN * spread:
         meaning, remedies = _why_stuck(evidence)
-        return Observation("act", seen, meaning, remedies, **numbers)
+        return Observation("act", seen, meaning, remedies, *numbers)
     meaning = f"inconclusive: the interval contains 0; {_what_decides(evidence, gain, SMALLEST_GAIN * spread)}"
-    return Observation("unknown", seen, meaning, **numbers)
+    return Observation("unknown", seen, meaning, (), *numbers)
 
 
 def _what_decides(evidence: Evidence, gain: Estimate, smallest: float) -> str:

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from trimtab.libraries.common.library import Details, Library, LogFormat, Source
 from trimtab.libraries.common.options import Values
 from trimtab.libraries.common.tensorboard_events import read_events
 from trimtab.libraries.common.translation import fit_minibatches, into_range, translate
-from trimtab.training.records import LARGEST_COUNT
+from trimtab.training.records import LARGEST_COUNT, MetricsRow
 
 TABLE, EVENTS = "progress.csv", ("*tfevents*", "summaries/*tfevents*")  # the second are rl_games's
 STEPS = "time/total_timesteps"
@@ -37,7 +36,7 @@ class Log:
 
     path: Path
     library: Library
-    rows: list[dict[str, Any]]
+    rows: list[MetricsRow]
     config: Config
     known: frozenset[str]  # what the log or its reader says; every other field is the library's default
     details: Details
@@ -51,17 +50,17 @@ class Log:
     @property
     def recorded(self) -> set[str]:
         """The metrics that any row has."""
-        return {name for row in self.rows for name in row}
+        return {name for row in self.rows for name in row.numbers}
 
     @property
     def evidence(self) -> Evidence:
         """What rules may look at."""
         names = sorted(name for name in self.recorded if name.startswith("train/"))
-        last = self.rows[-1] if self.rows else {}
+        last = self.rows[-1].numbers if self.rows else {}
         lengths = self.series("rollout/ep_len_mean")
         return Evidence(
             config=self.config,
-            metrics={name: np.array([row.get(name, np.nan) for row in self.rows], float) for name in names},
+            metrics={name: np.array([row.numbers.get(name, np.nan) for row in self.rows]) for name in names},
             iterations=len(self.rows),
             returns=self.details.returns,
             steps=self.details.steps,
@@ -75,7 +74,7 @@ class Log:
 
     def series(self, name: str) -> Numbers:
         """A metric where it was recorded."""
-        return np.array([row[name] for row in self.rows if name in row], float)
+        return np.array([row.numbers[name] for row in self.rows if name in row.numbers])
 
 
 def is_log(path: str | PathLike[str]) -> bool:
@@ -132,17 +131,17 @@ def _leaving_traces(folder: Path) -> Library | None:
     return next((lib for lib in _logging() if any(any(folder.glob(name)) for name in _format(lib).traces)), None)
 
 
-def _log(place: Path, library: Library, details: Details, given: Values, rows: list[dict[str, Any]]) -> Log:
+def _log(place: Path, library: Library, details: Details, given: Values, rows: list[MetricsRow]) -> Log:
     """The rows and details of a log with the configuration that they come from."""
     names = (given.pop("env_id", None), details.env_id, place.resolve().stem)
     details.env_id = next((name for name in names if isinstance(name, str) and name), "unknown")
     details.hyperparameters = details.hyperparameters | given
     details.action = details.action or _action_of(place, details.env_id)
     with reading.interpreting(place):
-        rows = [row | {STEPS: row[STEPS] + details.offset} for row in rows]
-        config, known, notes = _configuration(library, details, rows[-1][STEPS] if rows else 0)
+        config, known, notes = _configuration(library, details, rows[-1].step + details.offset if rows else 0)
         axis = _format(library).axis
-        rows = [row | {STEPS: _steps(axis, row[STEPS], config.num_envs, config.batch)} for row in rows]
+        steps = [_steps(axis, row.step + details.offset, config.num_envs, config.batch) for row in rows]
+        rows = [replace(row, step=step) for row, step in zip(rows, steps)]
     return Log(place, library, rows, config, known, details, tuple(notes))
 
 
@@ -209,15 +208,15 @@ def _action_of(place: Path, env_id: str) -> Action | None:
     return Action(kind_of(spec.action), outputs_of(spec.action))
 
 
-def _rows(sources: Sources, log_format: LogFormat) -> list[dict[str, Any]]:
-    """What was recorded at each step, under the names here; steps that recorded no update are left out."""
-    by_step: dict[int, dict[str, Any]] = defaultdict(dict)
+def _rows(sources: Sources, log_format: LogFormat) -> list[MetricsRow]:
+    """The metrics of each step, under the names here; steps that recorded no update are left out."""
+    by_step: dict[int, dict[str, float]] = defaultdict(dict)
     for tag, name in log_format.names.items():
         sign = -1.0 if tag in log_format.negated else 1.0
         for step, value in zip(*sources.of(tag)):
             by_step[int(step)][name] = sign * float(value)
     steps = sorted(step for step, row in by_step.items() if any(name.startswith("train/") for name in row))
-    return [by_step[step] | {STEPS: step, "iteration": k} for k, step in enumerate(steps, 1)]
+    return [MetricsRow(k, step, by_step[step]) for k, step in enumerate(steps, 1)]
 
 
 def _configuration(library: Library, details: Details, last: int) -> tuple[Config, frozenset[str], list[str]]:

@@ -9,12 +9,10 @@ from itertools import islice
 from os import PathLike
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
-from trimtab.advise import solved
 from trimtab.advise.diagnosis import Diagnosis, FolderDiagnosis, diagnose, find, sentence_of
 from trimtab.advise.rules import RULES, Rule, observe
-from trimtab.advise.run_summary import described
+from trimtab.advise.run_summary import RunView, describe
 from trimtab.config import ConfigError
 from trimtab.core.errors import RunError, UserError
 from trimtab.core.finding import Finding, ordered
@@ -25,7 +23,6 @@ from trimtab.libraries.common.translation import dictionary_of
 from trimtab.training.run import load
 from trimtab.training.run_dir import RunDir
 
-MEAN = "rollout/ep_rew_mean"
 DEPTH = 3  # folders below the one that is searched for runs
 MOST_RUNS = 200
 WANTED = (
@@ -41,8 +38,8 @@ class Examined:
     diagnosis: Diagnosis | FolderDiagnosis
     folder: Path
     """Where its page goes."""
-    described: Callable[[], dict[str, Any]] | None = None
-    """The run as a plain dictionary; None for a folder of runs."""
+    described: Callable[[], RunView] | None = None
+    """What a page shows of it; None for a folder of runs."""
 
 
 def examine(place: str | PathLike[str], hyperparameters: Values | None = None) -> Examined:
@@ -62,7 +59,7 @@ def examine(place: str | PathLike[str], hyperparameters: Values | None = None) -
             problem = "a run of trimtab has its own hyperparameters; they are for logs of other libraries"
             raise ConfigError(name, hyperparameters[name], problem)
         run = load(path)
-        return Examined(diagnose(run), run.path, partial(described, run))
+        return Examined(diagnose(run), run.path, partial(describe, run))
     if is_log(path):
         log = read_log(path, hyperparameters)
         diagnosis = diagnose_log(log)
@@ -151,26 +148,22 @@ def _unknown_sizes(log: Log) -> Finding:
 
 def _translation(log: Log) -> str:
     """The command that carries its hyperparameters over."""
-    text = lambda value: str(value) if isinstance(value, list) else plain(value)
-    pairs = " ".join(f"{name}={quote(text(value))}" for name, value in log.details.hyperparameters.items())
+    values = log.details.hyperparameters.items()
+    texts = {name: str(value) if isinstance(value, list) else plain(value) for name, value in values}
+    pairs = " ".join(f"{name}={quote(text)}" for name, text in texts.items())
     return f"trimtab translate {log.library.name} {pairs} --env-id {quote(log.config.env_id)} > here.yaml"
 
 
-def described_log(log: Log, diagnosis: Diagnosis) -> dict[str, Any]:
-    """A log as the plain dictionary that pages of runs are made from."""
-    goal = solved.goal(log.config)
-    return {
-        "name": f"{log.library.title}, {log.path.name}",
-        "path": str(log.path),
-        "config": log.config.as_dict(),
-        "manifest": {},
-        "metrics": log.rows,
-        "evaluations": [],
-        "checkpoints": [],
-        "findings": [finding.as_dict() | {"series": finding.series} for finding in diagnosis.findings],
-        "sentence": diagnosis.sentence,
-        "command": None,
-        "next": (_translation(log), "The same hyperparameters here, to train with and to measure gradients of."),
-        "summary": {"ep_rew_mean": log.rows[-1].get(MEAN) if log.rows else None},
-        "goal": goal.threshold if goal else None,
-    }
+def described_log(log: Log, diagnosis: Diagnosis) -> RunView:
+    """What pages show of a log.
+
+    Args:
+        log: a log that was read.
+        diagnosis: what the rules say of it.
+
+    Returns:
+        The same as of a run of trimtab, with the command that translates its hyperparameters.
+    """
+    follow = _translation(log), "Train with the same hyperparameters in trimtab, and measure the gradients."
+    name = f"{log.library.title}, {log.path.name}"
+    return RunView(name, str(log.path), log.config, diagnosis, log.rows, [], next=follow)
