@@ -4,101 +4,96 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trimtab.core.finding import Source
+
 
 @dataclass(frozen=True)
 class Symptom:
-    """`checks` are the doctor's rules that look for it; `source` is as in `Finding`."""
+    """One row of the cheat sheet."""
 
     name: str
     look: tuple[str, ...]
     tries: tuple[str, ...]
     checks: tuple[str, ...] = ()
-    source: str = "notes"
+    """The doctor's rules that look for it."""
+    source: Source = "notes"
 
 
+def _row(name: str, look: str, tries: str, checks: str = "", source: Source = "notes") -> Symptom:
+    """A symptom whose entries have bars between them."""
+    entries = [tuple(filter(None, text.split(" | "))) for text in (look, tries, checks)]
+    return Symptom(name, entries[0], entries[1], entries[2], source)
+
+
+_STD = "train/adv_std"
 CHEATSHEET: tuple[Symptom, ...] = (
-    Symptom(
+    _row(
         "Numbers blow up",
-        ("which tensor is not finite", "train/grad_norm just before", "the scale of observations and rewards"),
-        (
-            "a lower learning_rate",
-            "max_grad_norm: set it, or lower it",
-            "a larger batch",
-            "norm_obs and norm_reward",
-        ),
-        ("finite", "gradient"),
+        "which tensor is not finite | train/grad_norm just before | the scale of observations and rewards",
+        "a lower learning_rate | max_grad_norm: set it, or lower it | a larger batch | norm_obs and norm_reward",
+        "finite | gradient",
     ),
-    Symptom(
+    _row(
         "Returns swing from update to update",
-        ("the learning curve", "train/adv_std", "the noise scale (trimtab probe)"),
-        ("a larger batch", "norm_adv, norm_reward", "a stronger critic: vf_coef, more value epochs"),
-        ("swings", "advantages", "noise scale"),
+        f"the learning curve | {_STD} | the noise scale (trimtab probe)",
+        "a larger batch | norm_adv, norm_reward | a stronger critic: vf_coef, more value epochs",
+        "swings | advantages | noise scale",
     ),
-    Symptom(
+    _row(
         "Nothing is learned",
-        ("train/clip_fraction", "train/grad_norm against max_grad_norm", "train/entropy_loss"),
-        (
-            "the next learning_rate up",
-            "update_epochs 2",
-            "a higher ent_coef for a while",
-            "a higher gamma",
-            "half the batch, if updates are few",
-        ),
-        ("learning", "clipping", "gradient"),
+        "train/clip_fraction | train/grad_norm against max_grad_norm | train/entropy_loss",
+        "the next learning_rate up | update_epochs 2 | a higher ent_coef for a while | a higher gamma"
+        " | half the batch, if updates are few",
+        "learning | clipping | gradient",
     ),
-    Symptom(
-        "A batch is learned by heart",
-        ("train/value_loss falls", "eval/mean_reward stays (train with --eval-every)"),
-        ("update_epochs 1", "a larger batch", "a higher ent_coef", "weight decay 1e-4, on short horizons"),
-        ("overfitting", "evaluation"),
+    _row(
+        "The networks overfit single batches",
+        "train/value_loss falls | eval/mean_reward stays level",
+        "update_epochs 1 | a larger batch | a higher ent_coef | weight decay 1e-4, on short horizons",
+        "overfitting | evaluation",
     ),
-    Symptom(
+    _row(
         "Single spikes of the gradient",
-        ("train/grad_norm, its largest against its median",),
-        ("a lower max_grad_norm", "a lower learning_rate", "a warmup, if they come at the start"),
-        ("gradient",),
+        "train/grad_norm: its maximum compared with its median",
+        "a lower max_grad_norm | a lower learning_rate | a warmup, if the spikes come at the start",
+        "gradient",
     ),
-    Symptom(
-        "The policy stops exploring early",
-        ("train/entropy_loss",),
-        ("a higher ent_coef", "anneal it later"),
-        ("entropy",),
+    _row("The policy stops exploring early", "train/entropy_loss", "a higher ent_coef | anneal it later", "entropy"),
+    _row(
+        "The policy was better before",
+        "the best tenth of the episodes against the last | the checkpoints in between",
+        "anneal_lr linear | a lower learning_rate | the better checkpoint",
+        "lasting",
     ),
-    Symptom(
-        "It was better before",
-        ("the best tenth of the episodes against the last", "the checkpoints in between"),
-        ("anneal_lr linear", "a lower learning_rate", "the better checkpoint"),
-        ("lasting",),
-    ),
-    Symptom(
+    _row(
         "The critic lags behind",
-        ("train/explained_variance", "train/value_loss"),
-        ("adam_beta2 0.99", "norm_reward", "a larger vf_coef, or more value epochs"),
-        ("critic",),
+        "train/explained_variance | train/value_loss",
+        "adam_beta2 0.99 | norm_reward | a larger vf_coef, or more value epochs",
+        "critic",
     ),
-    Symptom(
-        "Short-sighted, or credit is fuzzy",
-        ("1/(1-gamma) against the length of an episode",),
-        ("short-sighted: a higher gamma", "fuzzy or slow: a lower gamma"),
-        ("discount",),
+    _row(
+        "The policy ignores late rewards, or learns slowly from noisy returns",
+        "1/(1-gamma) compared with the length of an episode",
+        "it ignores late rewards: a higher gamma | noisy or slow: a lower gamma",
+        "discount",
     ),
-    Symptom(
-        "Clipping holds nothing back, or nearly everything",
-        ("train/clip_fraction: much below 1%; above 10% with one epoch, 20% with several",),
-        ("much below: larger batches, or PPO-EWMA with a high decay", "above: a lower learning_rate"),
-        ("clipping",),
+    _row(
+        "The clip fraction is very low or very high",
+        "train/clip_fraction: much below 1%; above 10% with one epoch, 20% with several",
+        "much below: larger batches, or PPO-EWMA with a high decay | above: a lower learning_rate",
+        "clipping",
         "paper",
     ),
-    Symptom(
+    _row(
         "Advantages change size from batch to batch",
-        ("train/adv_std: up and down by a factor of ten or more",),
-        ("norm_adv ewma: normalize over several iterations",),
-        ("advantages",),
+        f"{_STD}: whether it varies by a factor of ten or more",
+        "norm_adv ewma: normalize over several iterations",
+        "advantages",
         "paper",
     ),
-    Symptom(
-        "The machine waits",
-        ("time/fps as num_envs grows", "how busy the processor is"),
-        ("more num_envs, until the processor is 80 to 90% busy, before anything else",),
+    _row(
+        "The processor is not busy",
+        "time/fps as num_envs grows | how busy the processor is",
+        "more num_envs, until the processor is 80 to 90% busy, before anything else",
     ),
 )

@@ -12,7 +12,7 @@ PHASIC = ("policy_iterations", "aux_epochs", "aux_minibatch_size", "aux_learning
 
 
 def _proximal_decay(value: Any, to: Translated) -> None:
-    """The EWMA's decay β, COM = β / (1 - β); none is no EWMA."""
+    """The decay β of the EWMA, COM = β / (1 - β); without one there is no EWMA."""
     if value is not None:
         to.fields["prox_com"] = float(value) / (1 - float(value))
 
@@ -66,8 +66,10 @@ OPTIONS = {
     "nminibatch": Option("num_minibatches", default=8),
     "clip_param": Option("clip_coef", default=0.2),
     "kl_penalty": Option(read=_penalty),
-    "kl_ewma_decay": Option(read=_proximal_decay),
-    "adv_ewma_decay": Option(read=_advantage_decay),
+    "kl_ewma_decay": Option(read=_proximal_decay, write=lambda c: c.proximal_decay if c.is_ewma else None),
+    "adv_ewma_decay": Option(
+        read=_advantage_decay, write=lambda c: 1 - 2 / (c.norm_adv_span + 1) if c.norm_adv == "ewma" else 0.0
+    ),
     "n_pi": Option("policy_iterations", default=32),
     "n_aux_epochs": Option("aux_epochs", default=6),
     "aux_lr": Option("aux_learning_rate", default=5e-4),

@@ -6,10 +6,11 @@ the KL is recorded.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from trimtab.libraries.common.isaac_lab import agent_yaml, known_options
-from trimtab.libraries.common.library import Details, Library, LogFormat, Sources
+from trimtab.libraries.common.library import Details, Library, LogFormat, Sources, agent_yaml, table_in
 from trimtab.libraries.common.options import (
     ACTIVATION,
     CLIPS_VALUE,
@@ -18,6 +19,8 @@ from trimtab.libraries.common.options import (
     Option,
     Translated,
     Values,
+    inside,
+    read_length,
     same,
     switch,
 )
@@ -25,67 +28,71 @@ from trimtab.libraries.common.options import (
 RATE = "info/last_lr"
 
 
-def _ignored(values: Values, to: Translated) -> None:
+def _prepare(values: Values, to: Translated) -> None:
     """grad_norm counts only where gradients are clipped at all, kl_threshold where the learning rate is adaptive."""
     if "truncate_grads" in values and not values.pop("truncate_grads"):
         values.pop("grad_norm", None)
         to.fields["max_grad_norm"] = None
     if str(values.get("lr_schedule")).lower() != "adaptive":
         values.pop("kl_threshold", None)
+    if values.get("num_actors") == -1:  # Isaac Lab's: as many as the environment has
+        values.pop("num_actors")
+    read_length("max_epochs", ("num_actors", "horizon_length"), values, to)
 
 
 OPTIONS = {
-    "num_actors": Option("num_envs"),
-    "horizon_length": Option("num_steps"),
-    "minibatch_size": Option("minibatch_size"),
-    "mini_epochs": Option("update_epochs"),
-    "learning_rate": Option("learning_rate"),
-    "lr_schedule": Option(
-        "anneal_lr",
-        values={"linear": "linear", "adaptive": "adaptive", None: "constant", "none": "constant"},
-        default=None,
+    **inside("params", same("seed")),
+    **inside("params.network", {"separate": switch("arch", "dual", "shared").otherwise(False)}),
+    **inside("params.network.mlp", {"units": Option("hidden_sizes"), "activation": ACTIVATION}),
+    **inside(
+        "params.config",
+        {
+            "num_actors": Option("num_envs"),
+            "horizon_length": Option("num_steps"),
+            "minibatch_size": Option("minibatch_size"),
+            "mini_epochs": Option("update_epochs"),
+            "learning_rate": Option("learning_rate"),
+            "lr_schedule": Option(
+                "anneal_lr",
+                values={"linear": "linear", "adaptive": "adaptive", None: "constant", "none": "constant"},
+                default=None,
+            ),
+            "kl_threshold": Option("desired_kl"),
+            "gamma": Option("gamma"),
+            "tau": Option("gae_lambda"),
+            "e_clip": Option("clip_coef"),
+            "clip_value": CLIPS_VALUE,
+            "critic_coef": HALF_SQUARED,
+            "entropy_coef": Option("ent_coef"),
+            "truncate_grads": replace(GROUPED, default=False, write=lambda config: config.max_grad_norm is not None),
+            "grad_norm": Option("max_grad_norm"),
+            "normalize_input": Option("norm_obs"),
+            "normalize_advantage": switch("norm_adv", "batch", "none"),
+            "normalize_value": switch("norm_value", "popart", "none"),
+            "max_frames": Option("total_timesteps"),
+            "max_epochs": GROUPED,
+            "weight_decay": Option("weight_decay"),
+            "bounds_loss_coef": Option(absent="no loss keeps means within the actions' bounds"),
+            "reward_shaper": Option(
+                absent="rewards are not multiplied; norm_reward or norm_value scale them by what is seen"
+            ),
+            "value_bootstrap": Option(absent="values are always bootstrapped beyond time limits here"),
+            "schedule_type": Option(
+                absent="an adaptive learning rate is moved minibatch by minibatch here, as in legacy"
+            ),
+        },
     ),
-    "kl_threshold": Option("desired_kl"),
-    "gamma": Option("gamma"),
-    "tau": Option("gae_lambda"),
-    "e_clip": Option("clip_coef"),
-    "clip_value": CLIPS_VALUE,
-    "critic_coef": HALF_SQUARED,
-    "entropy_coef": Option("ent_coef"),
-    "truncate_grads": GROUPED.otherwise(False),
-    "grad_norm": Option("max_grad_norm"),
-    "normalize_input": Option("norm_obs"),
-    "normalize_advantage": switch("norm_adv", "batch", "none"),
-    "normalize_value": switch("norm_value", "popart", "none"),
-    "units": Option("hidden_sizes"),
-    "activation": ACTIVATION,
-    "separate": switch("arch", "dual", "shared").otherwise(False),
-    "max_epochs": Option(absent="give total_timesteps: iterations × num_actors × horizon_length"),
-    "max_frames": Option("total_timesteps"),
-    "weight_decay": Option("weight_decay"),
-    "bounds_loss_coef": Option(absent="no loss keeps means within the actions' bounds"),
-    "reward_shaper": Option(absent="rewards are not multiplied; norm_reward or norm_value scale them by what is seen"),
-    "value_bootstrap": Option(absent="values are always bootstrapped beyond time limits here"),
-    "schedule_type": Option(absent="an adaptive learning rate is moved minibatch by minibatch here, as in legacy"),
-    **same("seed"),
 }
-
-
-def _settings(values: Values, env_id: str | None = None) -> Values:
-    """Hyperparameters of its YAML, which Isaac Lab writes to agent.yaml."""
-    params = values.get("params") or values
-    network = params.get("network") or {}
-    return known_options(OPTIONS, params, network, network.get("mlp"), params.get("config"))
 
 
 def _details(sources: Sources) -> Details:
     agent = agent_yaml(sources.folder)
-    config = (agent.get("params") or {}).get("config") or {}
+    config = table_in(agent, "params.config")
     frames = sources.of("losses/a_loss")[0]
     batch = int(np.median(np.diff(frames))) if len(frames) > 1 else None
     offset = batch or 0 if len(frames) and frames[0] == 0 else 0  # of continuous actions the batch is counted after
-    name = (config.get("env_config") or {}).get("name") or config.get("name")
-    return Details(_recorded(sources) | _settings(agent), batch, offset, name)
+    name = table_in(config, "env_config").get("name") or config.get("name")
+    return Details(_recorded(sources) | LIBRARY.settings(agent), batch, offset, name)
 
 
 def _recorded(sources: Sources) -> Values:
@@ -107,8 +114,8 @@ LIBRARY = Library(
     options=OPTIONS,
     fixed={"adam_eps": 1e-8},
     always=("anneal_lr: an adaptive learning rate goes down to 1e-6 there, to 1e-5 here",),
-    prepare=_ignored,
-    settings=_settings,
+    prepare=_prepare,
+    tables=("", "network", "network.mlp", "config", "params", "params.network", "params.network.mlp", "params.config"),
     log=LogFormat(
         marks=("losses/a_loss", "info/e_clip"),
         names={

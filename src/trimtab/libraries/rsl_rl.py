@@ -7,14 +7,22 @@ adaptive learning rate, which follows the KL, stands in for them.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from trimtab.libraries.common.isaac_lab import agent_yaml, known_options
-from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources
-from trimtab.libraries.common.options import ACTIVATION, CLIPS_VALUE, Option, Translated, Values, same, switch
+from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources, agent_yaml
+from trimtab.libraries.common.options import (
+    ACTIVATION,
+    CLIPS_VALUE,
+    GROUPED,
+    Option,
+    Translated,
+    inside,
+    read_length,
+    same,
+    switch,
+)
 
 COLLECTING = ("Perf/collection_time", "Perf/collection time")
 LEARNING = "Perf/learning_time"
@@ -24,48 +32,50 @@ def _deviation(value: Any, to: Translated) -> None:
     to.fields["log_std_init"] = math.log(value)
 
 
+DEVIATION = Option("log_std_init", read=_deviation, write=lambda config: math.exp(config.log_std_init))
+OBSERVATIONS = Option("norm_obs")
 OPTIONS = {
     "num_envs": Option("num_envs", default=4096),
     "num_steps_per_env": Option("num_steps", default=24),
-    "num_learning_epochs": Option("update_epochs", default=5),
-    "num_mini_batches": Option("num_minibatches", default=4),
-    "max_iterations": Option(absent="give total_timesteps: iterations × num_envs × num_steps_per_env"),
-    "clip_param": Option("clip_coef", default=0.2),
-    "gamma": Option("gamma", default=0.99),
-    "lam": Option("gae_lambda", default=0.95),
-    "value_loss_coef": Option("vf_coef", default=1.0),
-    "entropy_coef": Option("ent_coef", default=0.01),
-    "learning_rate": Option("learning_rate", default=1e-3),
-    "max_grad_norm": Option("max_grad_norm", default=1.0),
-    "use_clipped_value_loss": CLIPS_VALUE.otherwise(True),
-    "schedule": Option("anneal_lr", values={"adaptive": "adaptive", "fixed": "constant"}, default="adaptive"),
-    "desired_kl": Option("desired_kl", default=0.01),
-    "activation": ACTIVATION.otherwise("elu"),
-    "hidden_dims": Option("hidden_sizes"),
-    "actor_hidden_dims": Option("hidden_sizes"),
-    "critic_hidden_dims": Option(absent="both networks have the widths of hidden_sizes"),
-    "init_noise_std": Option(read=_deviation),
-    "init_std": Option(read=_deviation),
-    "obs_normalization": Option("norm_obs"),
-    "actor_obs_normalization": Option("norm_obs"),
-    "empirical_normalization": Option("norm_obs"),
-    "normalize_advantage_per_mini_batch": switch("norm_adv", "minibatch", "batch"),
+    "max_iterations": GROUPED,
+    **inside(
+        "algorithm",
+        {
+            "num_learning_epochs": Option("update_epochs", default=5),
+            "num_mini_batches": Option("num_minibatches", default=4),
+            "clip_param": Option("clip_coef", default=0.2),
+            "gamma": Option("gamma", default=0.99),
+            "lam": Option("gae_lambda", default=0.95),
+            "value_loss_coef": Option("vf_coef", default=1.0),
+            "entropy_coef": Option("ent_coef", default=0.01),
+            "learning_rate": Option("learning_rate", default=1e-3),
+            "max_grad_norm": Option("max_grad_norm", default=1.0),
+            "use_clipped_value_loss": CLIPS_VALUE.otherwise(True),
+            "schedule": Option("anneal_lr", values={"adaptive": "adaptive", "fixed": "constant"}, default="adaptive"),
+            "desired_kl": Option("desired_kl", default=0.01),
+            "normalize_advantage_per_mini_batch": switch("norm_adv", "minibatch", "batch"),
+        },
+    ),
+    **inside(
+        "actor",
+        {
+            "activation": ACTIVATION.otherwise("elu"),
+            "hidden_dims": Option("hidden_sizes"),
+            "actor_hidden_dims": Option("hidden_sizes"),
+            "critic_hidden_dims": Option(absent="both networks have the widths of hidden_sizes"),
+            "obs_normalization": OBSERVATIONS,
+            "actor_obs_normalization": OBSERVATIONS,
+            "empirical_normalization": OBSERVATIONS,
+        },
+    ),
+    **inside("actor.distribution_cfg", {"init_std": DEVIATION, "init_noise_std": DEVIATION}),
     **same("seed"),
 }
 
 
-def _settings(values: Values, env_id: str | None = None) -> Values:
-    """Hyperparameters of Isaac Lab's agent.yaml: `policy` up to rsl_rl 3, `actor` with its distribution since 4."""
-    actor = values.get("actor")
-    distribution = actor.get("distribution_cfg") if isinstance(actor, dict) else None
-    tables = (values.get("algorithm"), values.get("policy"), actor, distribution)
-    found = known_options(OPTIONS, values, *tables)
-    return {name: value for name, value in found.items() if not isinstance(value, dict)}
-
-
 def _details(sources: Sources) -> Details:
     agent = agent_yaml(sources.folder)
-    values, batch = _settings(agent), _batch(sources)
+    values, batch = LIBRARY.settings(agent), _batch(sources)
     if "num_steps_per_env" in values and batch:
         values.setdefault("num_envs", max(1, round(batch / values["num_steps_per_env"])))
     return Details(values, batch, env_id=agent.get("experiment_name"))
@@ -79,10 +89,6 @@ def _batch(sources: Sources) -> int | None:
     return round(float(np.median(speed * (collecting + learning))))
 
 
-def _beside(file: Path) -> Values:
-    return _settings(agent_yaml(file.parent))
-
-
 LIBRARY = Library(
     name="rsl_rl",
     title="rsl_rl",
@@ -94,8 +100,8 @@ LIBRARY = Library(
         "minibatches: one order for all epochs of an iteration there, a new one for each here",
         "time limits: the end of an episode, with the value of its last observation there; of the true next one here",
     ),
-    settings=_settings,
-    beside=_beside,
+    prepare=lambda values, to: read_length("max_iterations", ("num_envs", "num_steps_per_env"), values, to),
+    tables=("", "algorithm", "policy", "actor", "actor.distribution_cfg"),  # policy up to rsl_rl 3, actor since 4
     log=LogFormat(
         marks=("Loss/surrogate", "Perf/total_fps", "Policy/mean_noise_std"),
         names={

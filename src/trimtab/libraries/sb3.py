@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from trimtab.advise.evidence import NO_NUMBERS, Action, Numbers
+from trimtab.config import Config
 from trimtab.core import reading
 from trimtab.core.errors import UnreadableFile
 from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources
-from trimtab.libraries.common.options import PER_MINIBATCH, Option, Translated, Values, same
+from trimtab.libraries.common.options import NOT_SET, PER_MINIBATCH, Option, Translated, Values, same
 
 SAME = ("approx_kl", "clip_fraction", "entropy_loss", "explained_variance", "learning_rate", "policy_gradient_loss")
 UPDATES, RANGE = "train/n_updates", "train/clip_range"
-ACTIVATIONS = ("tanh", "relu", "elu", "silu", "gelu")
+TORCH_NAMES = {"tanh": "Tanh", "relu": "ReLU", "elu": "ELU", "silu": "SiLU", "gelu": "GELU"}
 READ = {"net_arch", "pi", "vf", "activation_fn", "log_std_init", "ortho_init"}  # out of policy_kwargs
 SCHEDULES = (("learning_rate", "lr_schedule"), ("clip_range", "clip_range"), ("clip_range_vf", "clip_range_vf"))
 
@@ -37,7 +38,11 @@ def _scheduled(name: str, falling: str) -> Option:
         if text.startswith("lin_"):
             to.fields[falling] = "linear"
 
-    return Option(name, read=read)
+    def write(config: Config) -> Any:
+        value = getattr(config, name)
+        return f"lin_{value!r}" if getattr(config, falling) == "linear" else value
+
+    return Option(name, read=read, write=write)
 
 
 def _value_clip(value: Any, to: Translated) -> None:
@@ -51,6 +56,13 @@ def _vec_normalize(value: Any, to: Translated) -> None:
         to.fields[name] = bool(value) and not re.search(rf"{name}['\"]?\s*[:=]\s*False", str(value))
 
 
+def _vec_normalize_of(config: Config) -> Any:
+    if not (config.norm_obs or config.norm_reward):
+        return NOT_SET
+    chosen = {"norm_obs": config.norm_obs, "norm_reward": config.norm_reward}
+    return True if all(chosen.values()) else str(chosen)
+
+
 def _policy_kwargs(value: Any, to: Translated) -> None:
     """Widths and activation out of policy_kwargs, given as a mapping or as RL Zoo's text."""
     text = str(value)
@@ -59,7 +71,7 @@ def _policy_kwargs(value: Any, to: Translated) -> None:
         to.fields["hidden_sizes"] = widths[0]
         if any(other != widths[0] for other in widths):
             to.notes.append(f"hidden_sizes: {widths} there; both networks have those of the policy here")
-    for name in ACTIVATIONS:
+    for name in TORCH_NAMES:
         if re.search(rf"activation_fn[^,)]*\b{name}\b", text, re.IGNORECASE):
             to.fields["activation"] = name
     if "activation_fn" in text and "activation" not in to.fields:
@@ -76,6 +88,19 @@ def _policy_kwargs(value: Any, to: Translated) -> None:
         to.left_out["policy_kwargs"] = f"{text!r} cannot be read"
 
 
+def _policy_kwargs_of(config: Config) -> Any:
+    """What differs from the library's defaults, as RL Zoo's text."""
+    parts = []
+    if config.hidden_sizes is not None:
+        widths = list(config.hidden_sizes)
+        parts.append(f"net_arch=dict(pi={widths}, vf={widths})")
+    if config.activation != "tanh":
+        parts.append(f"activation_fn=nn.{TORCH_NAMES[config.activation]}")
+    parts += [f"log_std_init={config.log_std_init!r}"] if config.log_std_init else []
+    parts += [] if config.ortho_init else ["ortho_init=False"]
+    return f"dict({', '.join(parts)})" if parts else NOT_SET
+
+
 def _whole_batch(to: Translated) -> None:
     """A minibatch larger than the batch is the whole batch."""
     size, envs, steps = (to.fields.get(name) for name in ("minibatch_size", "num_envs", "num_steps"))
@@ -85,19 +110,19 @@ def _whole_batch(to: Translated) -> None:
 
 
 OPTIONS = {
-    **same("gamma", "gae_lambda", "max_grad_norm", "total_timesteps", "seed", "vf_coef", "target_kl"),
     "n_envs": Option("num_envs", default=1),
+    "n_timesteps": Option("total_timesteps"),
     "n_steps": Option("num_steps", default=2048),
     "batch_size": Option("minibatch_size", default=64),
     "n_epochs": Option("update_epochs", default=10),
-    "n_timesteps": Option("total_timesteps"),
+    **same("gamma", "gae_lambda", "max_grad_norm", "total_timesteps", "seed", "vf_coef", "target_kl"),
     "learning_rate": _scheduled("learning_rate", "anneal_lr").otherwise(3e-4),
     "clip_range": _scheduled("clip_coef", "clip_anneal"),
     "clip_range_vf": Option("clip_vloss", read=_value_clip),
     "ent_coef": Option("ent_coef", default=0.0),
     "normalize_advantage": PER_MINIBATCH.otherwise(True),
-    "normalize": Option(read=_vec_normalize),
-    "policy_kwargs": Option(read=_policy_kwargs),
+    "normalize": Option(read=_vec_normalize, write=_vec_normalize_of),
+    "policy_kwargs": Option(read=_policy_kwargs, write=_policy_kwargs_of),
     "policy": Option(absent="the network follows from the observation and --network"),
     "use_sde": Option(absent="state-dependent exploration is not implemented"),
     "sde_sample_freq": Option(absent="state-dependent exploration is not implemented"),
@@ -118,7 +143,7 @@ def _details(sources: Sources) -> Details:
     at = sources.of(tag)[0]
     details = Details(_recorded(sources), int(np.median(np.diff(at))) if len(at) > 1 else None)
     for model in sorted(sources.folder.glob("*.zip"), key=lambda file: file.stat().st_mtime):
-        hyperparameters, action = saved_model(model)
+        hyperparameters, action = _saved_model(model)
         details.hyperparameters |= hyperparameters
         details.action = action or details.action
     _add_episodes(sorted(sources.folder.glob("*monitor.csv")), details)
@@ -153,7 +178,7 @@ def _evaluations(file: Path) -> Numbers:
     return np.asarray(results, float).mean(axis=1) if numbers else NO_NUMBERS
 
 
-def saved_model(file: Path) -> tuple[Values, Action | None]:
+def _saved_model(file: Path) -> tuple[Values, Action | None]:
     """What a saved model says as plain JSON; what it pickles is not opened.
 
     Args:
@@ -242,7 +267,7 @@ LIBRARY = Library(
     title="Stable-Baselines3",
     options=OPTIONS,
     finish=_whole_batch,
-    beside=lambda file: saved_model(file)[0],
+    saved=lambda file: _saved_model(file)[0],
     log=LogFormat(
         marks=(UPDATES, RANGE, "train/clip_fraction"),
         names={

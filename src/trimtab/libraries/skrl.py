@@ -7,24 +7,37 @@ and values have been multiplied by their coefficients.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from trimtab.libraries.common.isaac_lab import agent_yaml, known_options
-from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources
-from trimtab.libraries.common.options import GROUPED, STOPS_AT_TARGET, NoCounterpart, Option, Translated, Values, same
+from trimtab.config import Config
+from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources, agent_yaml, table_in
+from trimtab.libraries.common.options import (
+    ACTIVATION,
+    GROUPED,
+    NOT_SET,
+    STOPS_AT_TARGET,
+    NoCounterpart,
+    Option,
+    Translated,
+    Values,
+    inside,
+    positive,
+    read_length,
+    same,
+)
 
 KL_THRESHOLD = 0.008  # KLAdaptiveLR's own
 RATE = "Learning / Learning rate"
+SCALER = "RunningStandardScaler"
 
 
-def _clipped_values(values: Values, to: Translated) -> None:
-    """Version 1 has a switch for the clip of values."""
+def _prepare(values: Values, to: Translated) -> None:
+    """Version 1 has a switch for the clip of values; the trainer counts calls of the vector environment."""
     if "clip_predicted_values" in values and not values.pop("clip_predicted_values"):
         values["value_clip"] = 0.0
+    read_length("timesteps", ("num_envs",), values, to)
 
 
 def _learning_rate(value: Any, to: Translated) -> None:
@@ -34,7 +47,7 @@ def _learning_rate(value: Any, to: Translated) -> None:
 
 def _scheduler(value: Any, to: Translated) -> None:
     """KLAdaptiveLR (KLAdaptiveRL in older versions), or none."""
-    if not value or str(value).lower() == "none":
+    if not _is_given(value):
         to.fields["anneal_lr"] = "constant"
     elif "kladaptive" in str(value).lower():
         to.fields |= {"anneal_lr": "adaptive", "desired_kl": KL_THRESHOLD}
@@ -47,13 +60,8 @@ def _scheduler_settings(value: Any, to: Translated) -> None:
         to.fields["desired_kl"] = value.get("kl_threshold", KL_THRESHOLD)
 
 
-def _positive(option: Option) -> Option:
-    """An option for which 0 means off."""
-    return replace(option, read=lambda value, to: option.carry_over(value, to) if value > 0 else None)
-
-
-def _gradient_norm(value: Any, to: Translated) -> None:
-    to.fields["max_grad_norm"] = value if value > 0 else None
+def _scheduler_settings_of(config: Config) -> Any:
+    return {"kl_threshold": config.desired_kl} if config.anneal_lr == "adaptive" else NOT_SET
 
 
 def _is_given(value: Any) -> bool:
@@ -68,49 +76,55 @@ def _observations(value: Any, to: Translated) -> None:
     to.fields["norm_obs"] = _is_given(value)
 
 
+OBSERVATIONS = Option("norm_obs", read=_observations, write=lambda config: SCALER if config.norm_obs else None)
 OPTIONS = {
-    "num_envs": Option("num_envs"),
-    "rollouts": Option("num_steps", default=16),
-    "learning_epochs": Option("update_epochs", default=8),
-    "mini_batches": Option("num_minibatches", default=2),
-    "discount_factor": Option("gamma", default=0.99),
-    "gae_lambda": Option("gae_lambda", default=0.95),
-    "lambda": Option("gae_lambda"),
-    "learning_rate": Option("learning_rate", read=_learning_rate, default=1e-3),
-    "learning_rate_scheduler": Option(read=_scheduler),
-    "learning_rate_scheduler_kwargs": Option(read=_scheduler_settings),
-    "observation_preprocessor": Option(read=_observations),
-    "state_preprocessor": Option(read=_observations),
-    "value_preprocessor": Option(read=_values),
-    "grad_norm_clip": Option("max_grad_norm", read=_gradient_norm, default=0.5),
-    "ratio_clip": Option("clip_coef", default=0.2),
-    "clip_predicted_values": GROUPED,
-    "value_clip": _positive(Option("clip_vloss")).otherwise(0.2),
-    "entropy_loss_scale": Option("ent_coef", default=0.0),
-    "value_loss_scale": Option("vf_coef", default=2.5),
-    "kl_threshold": _positive(STOPS_AT_TARGET),
-    "time_limit_bootstrap": Option(absent="values are always bootstrapped beyond time limits here"),
-    "rewards_shaper_scale": Option(absent="rewards are not multiplied; norm_reward scales them by what is seen"),
     **same("seed"),
+    "num_envs": Option("num_envs"),
+    **inside("trainer", {"timesteps": GROUPED}),
+    **inside("models.policy.network.0", {"layers": Option("hidden_sizes"), "activations": ACTIVATION}),
+    **inside(
+        "agent",
+        {
+            "rollouts": Option("num_steps", default=16),
+            "learning_epochs": Option("update_epochs", default=8),
+            "mini_batches": Option("num_minibatches", default=2),
+            "discount_factor": Option("gamma", default=0.99),
+            "gae_lambda": Option("gae_lambda", default=0.95),
+            "lambda": Option("gae_lambda"),
+            "learning_rate": Option("learning_rate", read=_learning_rate, default=1e-3),
+            "learning_rate_scheduler": Option(
+                "anneal_lr",
+                read=_scheduler,
+                write=lambda config: {"adaptive": "KLAdaptiveLR", "constant": None}.get(config.anneal_lr, NOT_SET),
+            ),
+            "learning_rate_scheduler_kwargs": Option(read=_scheduler_settings, write=_scheduler_settings_of),
+            "observation_preprocessor": OBSERVATIONS,
+            "state_preprocessor": OBSERVATIONS,
+            "value_preprocessor": Option(
+                "norm_value", read=_values, write=lambda config: SCALER if config.norm_value == "popart" else None
+            ),
+            "grad_norm_clip": positive(Option("max_grad_norm")).otherwise(0.5),
+            "ratio_clip": Option("clip_coef", default=0.2),
+            "clip_predicted_values": GROUPED,
+            "value_clip": positive(Option("clip_vloss")).otherwise(0.2),
+            "entropy_loss_scale": Option("ent_coef", default=0.0),
+            "value_loss_scale": Option("vf_coef", default=2.5),
+            "kl_threshold": positive(STOPS_AT_TARGET),
+            "time_limit_bootstrap": Option(absent="values are always bootstrapped beyond time limits here"),
+            "rewards_shaper_scale": Option(
+                absent="rewards are not multiplied; norm_reward scales them by what is seen"
+            ),
+        },
+    ),
 }
-
-
-def _settings(values: Values, env_id: str | None = None) -> Values:
-    """Hyperparameters of its YAML, which Isaac Lab writes to agent.yaml."""
-    return known_options(OPTIONS, values, values.get("agent"))
 
 
 def _details(sources: Sources) -> Details:
     agent = agent_yaml(sources.folder)
-    values, rates = _settings(agent), sources.of(RATE)[1]
+    values, rates = LIBRARY.settings(agent), sources.of(RATE)[1]
     if "learning_rate_scheduler" not in values and (np.diff(rates) > 0).any():
         values["learning_rate_scheduler"] = "KLAdaptiveLR"
-    experiment = (agent.get("agent") or {}).get("experiment") or {}
-    return Details(values, env_id=experiment.get("directory"))
-
-
-def _beside(file: Path) -> Values:
-    return _settings(agent_yaml(file.parent))
+    return Details(values, env_id=table_in(agent, "agent.experiment").get("directory"))
 
 
 LIBRARY = Library(
@@ -125,9 +139,8 @@ LIBRARY = Library(
         "time limits: without time_limit_bootstrap the next episode's first value stands in for the last one's next "
         "there; the true next one here",
     ),
-    prepare=_clipped_values,
-    settings=_settings,
-    beside=_beside,
+    prepare=_prepare,
+    tables=("", "trainer", "models.policy.network.0", "agent"),
     log=LogFormat(
         marks=("Loss / Policy loss",),
         names={

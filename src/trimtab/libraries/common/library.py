@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from trimtab.advise.evidence import NO_NUMBERS, Action, Numbers
 from trimtab.config import ConfigError
+from trimtab.core import reading
 from trimtab.core.wording import nearest
 from trimtab.libraries.common.options import NOT_SET, Option, Translated, Values
 from trimtab.math.optimizers import ADAPTIVE_RATES
@@ -98,16 +99,36 @@ class NetworkNames:
 ATARI = re.compile(r"ALE/|.*NoFrameskip-v\d+$")
 
 
-def of_environment(values: Values, env_id: str | None) -> Values:
-    """The hyperparameters of one environment out of a file that may hold several by id, as RL Zoo's do."""
+def _environment_in(values: Values, env_id: str | None) -> str | None:
+    """The key of an environment in a file that holds several, as RL Zoo's do; None for a file of one."""
     if not values or not all(isinstance(each, dict) for each in values.values()):
-        return values
+        return None
     if env_id and ATARI.match(env_id) and "atari" in values and env_id not in values:
-        env_id = "atari"
+        return "atari"
     if env_id not in values:
         near = nearest(env_id or "", values) or list(values)[:3]
         raise ConfigError("env_id", env_id, f"the file holds {len(values)} environments; nearest: {', '.join(near)}")
-    return dict(values[env_id])
+    return env_id
+
+
+def table_in(values: Any, path: str) -> Values:
+    """A table of a file by its path with dots, in which numbers count entries of a list; empty where there is none."""
+    for part in filter(None, path.split(".")):
+        if isinstance(values, list) and part.isdigit() and int(part) < len(values):
+            values = values[int(part)]
+        else:
+            values = values.get(part) if isinstance(values, dict) else None
+    return values if isinstance(values, dict) else {}
+
+
+def agent_yaml(folder: Path) -> Values:
+    """The hyperparameters that Isaac Lab writes for every library: params/agent.yaml of a run, or one folder above."""
+    for place in (folder, folder.parent):
+        file = place / "params" / "agent.yaml"
+        if file.is_file():
+            values = reading.read_yaml(file, python_tags=True)
+            return values if isinstance(values, dict) else {}
+    return {}
 
 
 @dataclass(frozen=True)
@@ -123,26 +144,47 @@ class Library:
     fixed: Values = field(default_factory=dict)
     """Fields here that its users cannot choose."""
     always: tuple[str, ...] = ()
-    """Remarks on every translation."""
+    """Notes on every translation."""
     prepare: Callable[[Values, Translated], None] = lambda values, to: None
     """Reads and removes options that mean something only together."""
     finish: Callable[[Translated], None] = lambda to: None
     """Completes the fields after all options were carried over."""
-    settings: Callable[[Values, str | None], Values] = of_environment
-    """Hyperparameters out of a file of its own, for one environment if it holds several."""
-    beside: Callable[[Path], Values] = lambda file: {}
-    """Hyperparameters saved in or beside the file of a policy."""
+    tables: tuple[str, ...] = ()
+    """Tables of its YAML that hold options, the later over the earlier; none for a file without tables."""
+    saved: Callable[[Path], Values] | None = None
+    """Hyperparameters in the file of a policy; without it, those that Isaac Lab writes beside it."""
     log: LogFormat | None = None
     networks: tuple[NetworkNames, ...] = ()
     phrases: Mapping[str, str] = field(default_factory=dict)
-    """What gives the effect of a field for which it has no option; `{value}` and fields here are filled in."""
+    """How to get the effect of a field for which it has no option; `{value}` and fields here are filled in."""
     activation_known: bool = True
-    """Whether its files say the activation, or its default may be assumed."""
+    """Whether its files contain the activation, or its default may be assumed."""
 
     def defaults(self) -> Values:
-        """What it does where its user says nothing."""
+        """The values of options that its user does not give."""
         return {name: option.default for name, option in self.options.items() if option.default is not NOT_SET}
 
     def option_for(self, name: str) -> str | None:
         """The option that means the same as a field here."""
         return next((theirs for theirs, option in self.options.items() if option.field == name), None)
+
+    def settings(self, values: Values, env_id: str | None = None) -> Values:
+        """The hyperparameters in a file.
+
+        Args:
+            values: the contents of the file.
+            env_id: for which environment, where the file holds several.
+
+        Returns:
+            Hyperparameters by their names there.
+        """
+        if not self.tables:
+            key = _environment_in(values, env_id)
+            return dict(values[key]) if key else values
+        return {k: v for path in self.tables for k, v in table_in(values, path).items() if k in self.options}
+
+    def beside(self, file: Path) -> Values:
+        """The hyperparameters in or beside the file of a policy."""
+        if self.saved is not None:
+            return self.saved(file)
+        return self.settings(agent_yaml(file.parent)) if self.tables else {}

@@ -1,4 +1,4 @@
-"""Hyperparameters of other libraries: what each is here, and how its values are converted."""
+"""Hyperparameters of other libraries: the meaning of each here, and the conversion of its values in both directions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from trimtab.core.fields import base_of, choices_of, types_of
 
 Values = dict[str, Any]  # hyperparameters by name, as files and command lines give them
 NOT_SET: Any = object()
+WIDTHS = (64, 64)  # of dense networks, where a configuration does not say
 
 
 @dataclass
 class Translated:
-    """Fields here, remarks on what is not the same, and what has no counterpart."""
+    """Fields here, notes on differences, and options without a counterpart."""
 
     fields: Values = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -30,19 +31,18 @@ class NoCounterpart(Exception):
     """Why a hyperparameter is left out."""
 
 
-Reader = Callable[[Any, Translated], None]
-
-
 @dataclass(frozen=True)
 class Option:
-    """One hyperparameter of a library, and what it is here: exactly one of the first three, and how to convert it."""
+    """One hyperparameter of a library: its field here, or why it has none, and the conversion in both directions."""
 
     field: str = ""
     """The field that means the same."""
     absent: str = ""
     """Why it has no counterpart, and what happens instead."""
-    read: Reader | None = None
-    """What sets the fields, where that takes more than a conversion."""
+    read: Callable[[Any, Translated], None] | None = None
+    """Sets the fields, where that takes more than a conversion."""
+    write: Callable[[Config], Any] | None = None
+    """The way back: its value for a configuration; NOT_SET leaves it out."""
     factor: float = 1.0
     """Value here over value there."""
     why: str = ""
@@ -50,7 +50,9 @@ class Option:
     values: Mapping[Any, Any] | None = None
     """Values here by values there, for switches and choices."""
     default: Any = NOT_SET
-    """What the library does where its user says nothing, if trimtab does something else."""
+    """What the library does where its user gives no value, if trimtab does something else."""
+    at: str = ""
+    """The table of its files that holds it, with dots: params.config."""
 
     def otherwise(self, default: Any) -> Option:
         """The same option with the library's default."""
@@ -68,19 +70,18 @@ class Option:
         elif self.absent:
             raise NoCounterpart(self.absent)
         elif self.values is not None:
-            self._choose(value, to)
+            self._choose(self.values, value, to)
         elif self.factor == 1.0:
             to.fields[self.field] = _typed(self.field, value)
         elif value is not None:
             here = to.fields[self.field] = float(value) * self.factor
             to.notes.append(f"{self.field}: {float(value):g} there is {here:g} here, {self.why}")
 
-    def _choose(self, value: Any, to: Translated) -> None:
-        assert self.values is not None
+    def _choose(self, values: Mapping[Any, Any], value: Any, to: Translated) -> None:
         key = value.lower() if isinstance(value, str) else value
-        if key not in self.values:
-            raise NoCounterpart(f"{value!r} is none of {', '.join(map(str, self.values))}")
-        to.fields[self.field] = self.values[key]
+        if key not in values:
+            raise NoCounterpart(f"{value!r} is none of {', '.join(map(str, values))}")
+        to.fields[self.field] = values[key]
         if self.why and value:
             to.notes.append(f"{self.field}: {self.why}")
 
@@ -90,7 +91,25 @@ class Option:
             return value if self.field else NOT_SET
         if self.values is not None:
             return next((theirs for theirs, ours in self.values.items() if ours == value), NOT_SET)
+        if isinstance(value, tuple):
+            return list(value)
         return value / self.factor if self.factor != 1.0 else value
+
+    def of(self, config: Config) -> Any:
+        """The value there of a configuration; NOT_SET where there is none."""
+        if self.write is not None:
+            return self.write(config)
+        return self.there(effective(config, self.field)) if self.field else NOT_SET
+
+
+def effective(config: Config, name: str) -> Any:
+    """The value of a field, also where it follows from others because it is not given."""
+    if name in ("num_minibatches", "minibatch_size"):
+        return config.minibatches if name == "num_minibatches" else config.minibatch
+    if name == "value_epochs":
+        return config.epochs_of_value
+    value = getattr(config, name)
+    return WIDTHS if name == "hidden_sizes" and value is None and config.network in ("auto", "mlp") else value
 
 
 def _typed(name: str, value: Any) -> Any:
@@ -101,9 +120,30 @@ def _typed(name: str, value: Any) -> Any:
     return int(value) if kind is int and isinstance(value, float) and value.is_integer() else value
 
 
+# Options of several libraries -------------------------------------------------------------------------------
+
+
 def same(*names: str) -> dict[str, Option]:
-    """Options that are called here what they are called there."""
+    """Options that have the same name here and there."""
     return {name: Option(name) for name in names}
+
+
+def inside(table: str, options: Mapping[str, Option]) -> dict[str, Option]:
+    """Options of one table of a library's files."""
+    return {name: replace(option, at=table) for name, option in options.items()}
+
+
+def read_length(name: str, sizes: tuple[str, ...], values: Values, to: Translated) -> None:
+    """Read and remove the length of a run that is counted in iterations or calls, each of a product of sizes."""
+    count = values.pop(name, None)
+    if not isinstance(count, int) or count < 1:
+        return
+    for size in sizes:
+        if values.get(size) is None:
+            to.left_out[name] = f"give {' and '.join(sizes)}: their product is its unit"
+            return
+        count *= int(values[size])
+    to.fields["total_timesteps"] = count
 
 
 def switch(field: str, on: Any, off: Any, why: str = "") -> Option:
@@ -111,12 +151,16 @@ def switch(field: str, on: Any, off: Any, why: str = "") -> Option:
     return Option(field, values={True: on, False: off, None: off}, why=why)
 
 
-GROUPED = Option(absent="it means something only together with others")  # `Library.prepare` reads and removes it
-HALF_SQUARED = Option("vf_coef", factor=0.5, why="because its value loss is half of the squared error")
-STOPS_AT_TARGET = Option("target_kl", factor=1 / 1.5, why="because here updates stop at 1.5 times it")
-PER_MINIBATCH = switch(
-    "norm_adv", "minibatch", "none", "per minibatch there, and kept so; trimtab's default is over the batch"
-)
+def positive(option: Option) -> Option:
+    """An option for which 0 means off, none here."""
+
+    def read(value: Any, to: Translated) -> None:
+        if value > 0:
+            option.carry_over(value, to)
+        elif getattr(Config, option.field) is not None:
+            to.fields[option.field] = None
+
+    return replace(option, read=read, write=lambda config: option.of(config) or 0.0)
 
 
 def _value_clip(value: Any, to: Translated) -> None:
@@ -136,5 +180,11 @@ def activation_here(name: str) -> str:
     return here
 
 
-CLIPS_VALUE = Option(read=_value_clip)  # a switch; the range is clip_coef
-ACTIVATION = Option(read=_activation)
+GROUPED = Option(absent="it means something only together with others")  # `Library.prepare` reads and removes it
+HALF_SQUARED = Option("vf_coef", factor=0.5, why="because its value loss is half of the squared error")
+STOPS_AT_TARGET = Option("target_kl", factor=1 / 1.5, why="because here updates stop at 1.5 times it")
+PER_MINIBATCH = switch(
+    "norm_adv", "minibatch", "none", "per minibatch there, and kept so; trimtab's default is over the batch"
+)
+CLIPS_VALUE = Option(read=_value_clip, write=lambda config: config.clip_vloss is not None)  # the range is clip_coef
+ACTIVATION = Option("activation", read=_activation)
