@@ -241,8 +241,8 @@ MUTANTS = [
     ),
     Mutant(
         "a diverged run keeps its last return",
-        "experiments/run_scores.py",
-        (("np.where(curve.step < stop, curve.value, curve.value[0])", "curve.value"),),
+        "training/learning_curve.py",
+        (("np.full(len(rest), self.value[0])", "np.full(len(rest), self.value[-1])"),),
         "tests/studies/test_study.py::test_a_run_that_diverged_counts_with_the_return_it_began_with",
     ),
     Mutant(

@@ -38,4 +38,4 @@ def test_other_units_change_all_three_numbers():
 
 
 def test_the_public_name_is_the_same_class():
-    assert trimtab.gradient.Estimate is Estimate
+    assert trimtab.anatomy.Estimate is Estimate

@@ -1,5 +1,6 @@
 """Learning curves: credited returns against a slow twin, and areas that do not depend on the number of environments."""
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from trimtab.config import Config
 from trimtab.training import loop
 from trimtab.training.algorithm import hypers_of
-from trimtab.training.evaluation import BLOCK, Evaluator
+from trimtab.training.evaluation import BLOCK, Evaluator, longest_episode
 from trimtab.training.learning_curve import BINS, credited_curve, evaluated_curve, evaluated_rise
 from trimtab.training.records import Evaluation
 
@@ -192,3 +193,41 @@ def test_a_run_that_broke_down_has_the_return_it_began_with_from_there_on():
     curve = evaluated_curve([0, 10, 20], [1.0, 5.0, 5.0]).broken_at(20, 40)
     assert curve.step.tolist() == [0, 10, 20, 40] and curve.value.tolist() == [1.0, 5.0, 1.0, 1.0]
     assert curve.area == pytest.approx((3 * 10 + 3 * 10 + 1 * 20) / 40) and curve.final(0.25) == 1.0
+
+
+class Endless(gymnasium.Env):
+    """Episodes that never end, or end after `length` steps."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    length = None
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.zeros(1, np.float32), 1.0, self.steps == self.length, False, {}
+
+
+def test_evaluations_stop_where_episodes_never_end(tmp_path):
+    said: list[str] = []
+    config = tiny.config(env_id="Endless", total_timesteps=64, eval_every=None, eval_episodes=1)
+    run = loop.train(config, tmp_path / "run", Endless, checkpoints=1, say=said.append)
+    assert run.files.evaluations() == []
+    assert any("no episode ended within 1,000 steps" in line for line in said)
+
+
+def test_the_cost_of_evaluations_in_python_is_shown(tmp_path):
+    said: list[str] = []
+    env = type("Short", (Endless,), {"length": 3})
+    config = tiny.config(env_id="Short", total_timesteps=64, eval_every=None, eval_episodes=1)
+    run = loop.train(config, tmp_path / "run", env, checkpoints=1, say=said.append, quiet=False)
+    steps = sum(row.env_steps for row in run.files.evaluations())
+    assert steps == 2 * 3 * len(run.files.evaluations())
+    assert any(line.startswith(f"evaluations: {steps} environment steps in") for line in said)
+
+
+def test_episodes_without_a_limit_are_cut_at_a_small_part_of_the_run():
+    assert [longest_episode(steps) for steps in (10, 100_000, 10**9)] == [1_000, 5_000, 27_000]

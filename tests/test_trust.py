@@ -36,7 +36,19 @@ class Env(gymnasium.Env):
     def step(self, action):
         return np.zeros(1, np.float32), 1.0, False, False, {}
 """
-SMALL = ["--num-envs", "1", "--num-steps", "4", "--total-timesteps", "8", "--num-minibatches", "1", "--quiet"]
+SMALL = [
+    "--num-envs",
+    "1",
+    "--num-steps",
+    "4",
+    "--total-timesteps",
+    "8",
+    "--num-minibatches",
+    "1",
+    "--eval-every",
+    "0",
+    "--quiet",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -166,7 +178,7 @@ def test_a_configuration_passed_on_the_command_line_names_its_module():
 
 
 def test_python_names_modules_by_what_it_is_given():
-    fields = {"num_envs": 1, "num_steps": 4, "num_minibatches": 1, "hidden_sizes": (4,)}
+    fields = {"num_envs": 1, "num_steps": 4, "num_minibatches": 1, "hidden_sizes": (4,), "eval_every": 0}
     trimtab.train("evil:Env", "first", total_timesteps=8, **fields)
     trust._trusted.clear()
     trimtab.train(tiny.config(env_id="evil:Env", total_timesteps=8, num_steps=4, num_minibatches=1), "second")

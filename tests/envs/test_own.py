@@ -114,6 +114,7 @@ def typed(place, words, *more):
     """What a shell in a directory answers to `trimtab ...` at a tiny size, as the installed script starts."""
     program = "import sys; sys.path.pop(0); from trimtab.cli import main; sys.exit(main())"
     sizes = "--num-envs 2 --num-steps 2 --total-timesteps 16 --hidden-sizes 4 --num-minibatches 1 --update-epochs 1"
+    sizes += " --eval-every 0"
     command = [sys.executable, "-c", program, *words.split(), *more, *sizes.split(), "--run-dir", "run"]
     return subprocess.run(command, cwd=place, capture_output=True, text=True)
 

@@ -25,6 +25,7 @@ from trimtab.training.state import Hypers, State
 
 EVALUATION_SEEDS = 1_000_000  # `trimtab eval` starts here plus the run's seed, away from the seeds of training
 LONGEST = 27_000  # steps after which an episode without a time limit is cut
+SHORTEST_CUT, CUT_SHARE = 1_000, 0.05  # while training in Python: of the steps of the run
 BLOCK = 32  # steps whose noise is drawn at once
 
 
@@ -33,6 +34,7 @@ class Episodes(NamedTuple):
 
     returns: np.ndarray
     lengths: np.ndarray
+    any_ended: bool = True
 
     def summary(self, step: int, iteration: int | None = None, seed: int | None = None) -> Evaluation:
         """The evaluation they make, of the policy after `step` environment steps."""
@@ -63,10 +65,12 @@ class Evaluator:
         episodes: M. Each of 2M environments plays one episode, so that short episodes are not favored: the first M
             with sampled actions, as in training, the others with the most likely ones. On compiled environments both
             halves start from the same states.
+        longest: steps after which an episode is cut in environments without a time limit that are stepped in Python.
     """
 
-    def __init__(self, algorithm: Algorithm, episodes: int):
-        self.algorithm, self.episodes, self.seconds = algorithm, episodes, 0.0
+    def __init__(self, algorithm: Algorithm, episodes: int, longest: int = LONGEST):
+        self.algorithm, self.episodes, self.longest = algorithm, episodes, longest
+        self.seconds, self.env_steps = 0.0, 0
         self._env: Any = None
         self._act: Any = None
 
@@ -76,6 +80,7 @@ class Evaluator:
         play = self._play_compiled if self.algorithm.env.spec.compiled else self._play_host
         episodes = play(state, hypers, seed)
         self.seconds += time.perf_counter() - start_time
+        self.env_steps += int(episodes.lengths.sum())
         return episodes
 
     def close(self) -> None:
@@ -145,7 +150,7 @@ class Evaluator:
         env, key, count = self._env, jax.random.key(seed), 2 * self.episodes
         total, length, alive = np.zeros(count), np.zeros(count), np.ones(count, bool)
         obs = env.reset(seed)
-        for t in range(env.spec.time_limit or LONGEST):
+        for t in range(env.spec.time_limit or self.longest):
             if t % BLOCK == 0:
                 noise = np.asarray(self._noise(jax.random.fold_in(key, t)))
             out = env.step(np.asarray(self._act(params, obs_stats, hypers, obs, noise[t % BLOCK])))
@@ -156,10 +161,15 @@ class Evaluator:
             obs = out.obs
             if not alive.any():
                 break
-        return Episodes(total, length)
+        return Episodes(total, length, not alive.all())
 
     def _act_on_host(self, params: Params, obs_stats: Any, hypers: Hypers, obs: Array, noise: Array) -> Array:
         return self._act_both(self.algorithm.agent.acting(params.policy), obs_stats, hypers, obs, noise)
+
+
+def longest_episode(total_timesteps: int) -> int:
+    """Steps after which training cuts an evaluation episode where no time limit does: a small part of the run."""
+    return min(LONGEST, max(SHORTEST_CUT, int(CUT_SHARE * total_timesteps)))
 
 
 def evaluate_run(

@@ -27,7 +27,7 @@ from trimtab.envs.procgen import normalized_return
 from trimtab.training import hosts, resource_estimates, snapshot
 from trimtab.training.engine import Engine, Waiting
 from trimtab.training.engine_setup import build_engine_checked, count_parameters, prepare_jax, restore_newest
-from trimtab.training.evaluation import EVALUATION_SEEDS, Evaluator
+from trimtab.training.evaluation import EVALUATION_SEEDS, Evaluator, longest_episode
 from trimtab.training.manifest import make_manifest
 from trimtab.training.progress import Progress, Sink, TensorBoard, WandB, require_packages
 from trimtab.training.records import MetricsRow, StartedFrom, Timing, extend_segments
@@ -294,6 +294,7 @@ class _Loop:
                 bar.start(self.first * self.config.batch)
                 self._begin(state)
                 self._iterate(state, bar)
+            self._report_evaluations()
         finally:
             if self.evaluator is not None:
                 self.evaluator.close()
@@ -447,6 +448,21 @@ class _Loop:
         tensors = snapshot.pack(self.engine.algorithm, state)
         self.run.write_checkpoint(iteration * self.config.batch, iteration, tensors)
 
+    def _stop_evaluating(self, reason: str) -> None:
+        self.evaluations = {}
+        self.options.say(f"no evaluations ({reason}); the learning curve is that of training episodes")
+
+    def _report_evaluations(self) -> None:
+        """What evaluations cost on environments that are stepped in Python."""
+        if self.evaluator is None or self.options.quiet or self.engine.algorithm.env.spec.compiled:
+            return
+        steps, seconds = self.evaluator.env_steps, self.evaluator.seconds
+        training = (self.last - self.first) * self.config.batch
+        self.options.say(
+            f"evaluations: {steps:,} environment steps in {seconds:.1f} s, beside {training:,} steps of training in "
+            f"{self._training_seconds():.1f} s; --eval-every 0 skips them"
+        )
+
     def _evaluate(self, state: State, iteration: int) -> float:
         """Evaluate if the threshold has been passed; returns the seconds it took."""
         if not self.passed_threshold:
@@ -455,14 +471,19 @@ class _Loop:
         # By the number of the evaluation: runs of one seed and different batches share start states.
         seed = derived_seed(EVALUATION_SEEDS, self.config.seed, self.evaluations[iteration])
         if self.evaluator is None:
-            self.evaluator = Evaluator(self.engine.algorithm, self.config.eval_episodes)
+            longest = longest_episode(self.config.total_timesteps)
+            self.evaluator = Evaluator(self.engine.algorithm, self.config.eval_episodes, longest)
         try:
             episodes = self.evaluator.play(state, self.engine.hypers, seed)
         except EnvError as error:
             if self.config.eval_every is not None:
                 raise
-            self.evaluations = {}
-            self.options.say(f"no evaluations ({error}); the learning curve is that of training episodes")
+            self._stop_evaluating(str(error))
+            return time.perf_counter() - start_time
+        if not episodes.any_ended and self.config.eval_every is None and not self.run.evaluations():
+            self._stop_evaluating(
+                f"no episode ended within {self.evaluator.longest:,} steps, and there is no time limit"
+            )
             return time.perf_counter() - start_time
         evaluation = episodes.summary(iteration * self.config.batch, iteration)
         self.run.append_evaluation(evaluation)

@@ -14,6 +14,7 @@ from trimtab.advise.diagnosis import Diagnosis, FolderDiagnosis, diagnose, find,
 from trimtab.advise.rules import RULES, Rule, observe
 from trimtab.advise.run_summary import RunView, describe
 from trimtab.config import ConfigError
+from trimtab.core import trust
 from trimtab.core.errors import RunError, UserError
 from trimtab.core.finding import Finding, ordered
 from trimtab.core.wording import plain
@@ -53,6 +54,7 @@ def examine(place: str | PathLike[str], hyperparameters: Values | None = None) -
         A diagnosis, or those of all runs in a folder. A path with none of them raises RunError.
     """
     path = Path(place)
+    trust.trust_named((hyperparameters or {}).get("env_id"))  # the user typed it
     if RunDir.began(path):
         if hyperparameters:
             name = next(iter(hyperparameters))
