@@ -121,7 +121,12 @@ MUTANTS = [
     Mutant(
         "lag covariances of masked rows by position, not by sample",
         "gradient/variance.py",
-        (("(lags - np.arange(lags)) * (lags / self.mean_steps) ** 2", "(lags - np.arange(lags))"),),
+        (
+            (
+                "self._unbiased(self.lag_products) / (lags - np.arange(lags)) * (lags / self.mean_steps) ** 2",
+                "self._unbiased(self.lag_products) / (lags - np.arange(lags))",
+            ),
+        ),
         "tests/gradient/test_variance.py",
     ),
     Mutant(
@@ -184,7 +189,7 @@ MUTANTS = [
     Mutant(
         "the bias of the exact estimator ignores the time limit",
         "gradient/exact.py",
-        (("p.time_limit - np.arange(p.time_limit)[None, :]", "num_steps + 0 * np.arange(p.time_limit)[None, :]"),),
+        (("left = np.minimum(left, p.time_limit - np.arange(p.time_limit))", "pass"),),
         "tests/gradient/test_exact.py",
     ),
     Mutant(
