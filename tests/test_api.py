@@ -5,6 +5,7 @@ import dataclasses
 import importlib
 import inspect
 import json
+import re
 import subprocess
 import sys
 import types
@@ -15,14 +16,14 @@ import pytest
 import tiny
 
 import trimtab
-from trimtab import api, cli
-from trimtab.advise.rescaling import rescale
+from trimtab import api, cli, operations
 from trimtab.config import Config, ConfigError
 from trimtab.config.keywords import Fields
 from trimtab.core.errors import RunError
-from trimtab.gradient.probe_options import ProbeOptions
-from trimtab.gradient.probing import probe as measure
+from trimtab.core.fields import declaration
+from trimtab.core.options import NOT_GIVEN
 from trimtab.operations import HELP
+from trimtab.operations.declaration import python_function
 from trimtab.operations.shared import layered_config
 from trimtab.operations.source import is_quiet
 from trimtab.training.progress import Progress
@@ -96,19 +97,28 @@ def test_the_keywords_are_the_fields_of_config_and_have_their_types():
         assert typing.get_type_hints(function, names)["fields"] == typing.Unpack[Fields]
 
 
-@pytest.mark.parametrize("name", ["probe", "rescale"])
-def test_functions_that_pass_arguments_on_pass_all_of_them(name):
-    inner = {"probe": measure, "rescale": rescale}[name]
-    given = inspect.signature(getattr(api, name)).parameters
-    meant = inspect.signature(inner).parameters
-    same = [(p.name, p.default) for p in list(meant.values())[1:] if p.name != "tick"]
-    assert [(p.name, p.default) for p in list(given.values())[1:] if p.name != "quiet"] == same
+@pytest.mark.parametrize("name", [name for name in HELP if operations.load(name)])
+def test_a_command_and_its_function_are_made_of_the_same_options(name):
+    """Every option is a parameter of the function and, unless it is for Python only, one of the command."""
+    operation = operations.load(name)
+    items = {item.name: item for item in dataclasses.fields(operation.options)}
+    declared = python_function(operation.options)(operation.function)
+    given = inspect.signature(declared).parameters
+    assert set(given) == set(items) and all(f"    {name}: " in declared.__doc__ for name in list(items)[:3])
+    typed = {action.dest for action in operation.parser()._actions}
+    assert {name for name, item in items.items() if declaration(item).word.shown} <= typed
+    for name, item in items.items():
+        if item.default is not dataclasses.MISSING and item.default is not NOT_GIVEN:
+            assert given[name].default == item.default
 
 
-def test_probe_has_every_option_with_its_default():
-    given = inspect.signature(api.probe).parameters
-    for item in dataclasses.fields(ProbeOptions):
-        assert given[item.name].default == item.default
+@pytest.mark.parametrize("name", api.__all__)
+def test_every_parameter_is_documented(name):
+    function = getattr(api, name)
+    if hasattr(function, "operation"):
+        about = function.__doc__
+        assert "\nArgs:\n" in about and "\nReturns:\n" in about
+        assert not [line for line in about.splitlines() if re.fullmatch(r" +\w+: *", line)]
 
 
 def test_importing_the_package_and_its_light_functions_loads_no_jax(run):

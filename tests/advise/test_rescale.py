@@ -355,7 +355,7 @@ def test_devices_are_the_workers_of_the_auxiliary_phase():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_envs": 0}, "num_envs=0: must be a whole number of at least 1; nearest: 1"),
+        ({"num_envs": 0}, "num_envs=0: must be at least 1; nearest: 1"),
         ({"num_envs": 2.5}, "num_envs=2.5: must be a whole number"),
         ({"num_envs": 3, "num_steps": 5}, "num_envs=3: a batch of 15 is no multiple of num_minibatches=4.*nearest: 4,"),
         ({"num_envs": 7, "num_steps": 2}, "nearest: 6, 8, or give another num_minibatches"),

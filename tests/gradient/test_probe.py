@@ -122,9 +122,10 @@ def test_progress_counts_every_batch_of_both_passes(pendulum):
 
 
 def test_the_public_function_says_every_option_with_its_default():
-    stated = {name: p.default for name, p in inspect.signature(probe).parameters.items()}
+    parameters = inspect.signature(trimtab.probe).parameters
+    stated = {name: p.default for name, p in parameters.items()}
     assert {f.name: f.default for f in dataclasses.fields(ProbeOptions)}.items() <= stated.items()
-    assert all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in inspect.signature(probe).parameters.values())
+    assert all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in parameters.values())
 
 
 def test_an_anatomy_is_shown_in_a_line_and_in_a_notebook(found):

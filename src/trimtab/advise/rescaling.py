@@ -18,11 +18,12 @@ from typing import Any, Literal, get_args
 from trimtab.advise.rescale_adjustments import ADJUSTMENTS, KEPT, Move, Rule, Setting, Size, effective
 from trimtab.config import Config, ConfigError, nearest_divisors
 from trimtab.core import markup
+from trimtab.core.fields import option
+from trimtab.core.options import Options
 from trimtab.core.wording import nearest
 
 Auxiliary = Literal["constant", "paper"]
 RULES: tuple[Rule, ...] = get_args(Rule)
-AUXILIARY: tuple[Auxiliary, ...] = get_args(Auxiliary)
 
 
 @dataclass(frozen=True)
@@ -81,91 +82,84 @@ def _plain(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-@dataclass(frozen=True)
-class _Request:
-    """The size and the rule that were asked for."""
+@dataclass(frozen=True, kw_only=True)
+class RescaleOptions(Options):
+    """The new size, and how the rest follows."""
 
-    num_envs: int | None
-    num_steps: int | None
-    minibatch_size: int | None
-    num_minibatches: int | None
-    devices: int | None
-    devices_before: int
-    workers: int | None
-    workers_before: int | None
-    rule: Rule
-    auxiliary: Auxiliary
+    num_envs: int | None = option(None, low=1)
+    """New N (default: stays)."""
+    num_steps: int | None = option(None, low=1)
+    """New T (default: stays)."""
+    minibatch_size: int | None = option(None, low=1)
+    """New samples per gradient step (default: the number of minibatches stays)."""
+    num_minibatches: int | None = option(None, low=1)
+    """New minibatches per epoch (default: their number stays)."""
+    devices: int | None = option(None, low=1)
+    """New number of data-parallel devices; N grows with them, so that each keeps its environments (default: stays)."""
+    devices_before: int | None = option(None, low=1)
+    """Devices that share the environments now (default: those of the configuration)."""
+    rule: Rule = "invariant"
+    """How the rest follows: by section 4 of the paper (invariant); the same, but Adam's step size in proportion to the
+    batch, as in its Appendix D (linear); only the sizes change (none); minibatch and step size stay, and the number of
+    minibatches changes, as in arXiv 2603.06009 (fixed-inner)."""
+    skip: Collection[str] = option((), metavar="NAMES")
+    """Adjustments to leave out, separated by commas."""
+    adam_betas: bool = False
+    """Also raise Adam's β₁ and β₂ to the power 1/c_opt, which the paper does not do."""
+    noise_scale: float | None = None
+    """Noise scale in samples, beyond which a warning is given (default: that of the run's newest probe)."""
+    auxiliary: Auxiliary = "constant"
+    """What PPG's auxiliary phase does: keep its settings (constant), or follow the numbers of workers (paper)."""
+    workers: int | None = option(None, low=1)
+    """Workers after the change, for auxiliary paper (default: the devices)."""
+    workers_before: int | None = option(None, low=1)
+    """Workers before the change, for auxiliary paper (default: the devices)."""
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if name not in ("rule", "auxiliary") and value is not None and (type(value) is not int or value < 1):
-                raise ConfigError(name, value, "must be a whole number of at least 1; nearest: 1")
+        super().__post_init__()
+        words = self.skip.replace(",", " ").split() if isinstance(self.skip, str) else self.skip
+        object.__setattr__(self, "skip", tuple(words))
+        for name in self.skip:
+            if name not in ADJUSTMENTS:
+                close = nearest(name, ADJUSTMENTS, count=2, cutoff=0.4) or list(ADJUSTMENTS)
+                raise ConfigError("skip", name, f"must be a collection of adjustments; nearest: {', '.join(close)}")
+        if self.noise_scale is not None and self.noise_scale <= 0:
+            raise ConfigError("noise_scale", self.noise_scale, "must be a number of samples above 0")
+        if self.adam_betas and (self.rule == "none" or "adam_betas" in self.skip):
+            raise ConfigError("adam_betas", True, "is both asked for and left out; nearest: false")
+        if self.auxiliary == "paper" and (self.rule == "none" or "auxiliary" in self.skip):
+            raise ConfigError("auxiliary", "paper", "is both asked for and left out; nearest: constant")
 
 
-def rescale(
-    config: Config,
-    *,
-    num_envs: int | None = None,
-    num_steps: int | None = None,
-    minibatch_size: int | None = None,
-    num_minibatches: int | None = None,
-    devices: int | None = None,
-    devices_before: int | None = None,
-    rule: Rule = "invariant",
-    skip: Collection[str] = (),
-    adam_betas: bool = False,
-    noise_scale: float | None = None,
-    auxiliary: Auxiliary = "constant",
-    workers: int | None = None,
-    workers_before: int | None = None,
-) -> Rescaled:
+def rescale(config: Config, options: RescaleOptions | None = None, **given: Any) -> Rescaled:
     """Move a configuration to a new size and adjust the rest, so that it learns the same per environment step.
-
-    Rules:
-
-    invariant    section 4 of the paper
-    linear       the same, but Adam's step size is divided by c (the paper's Appendix D ablation)
-    none         only the sizes change
-    fixed-inner  minibatch and step size stay, the number of minibatches changes (Beukman et al. 2026, arXiv
-                 2603.06009); the rest as `invariant`, where c_opt is then 1
 
     Args:
         config: the configuration.
-        num_envs: new N.
-        num_steps: new T.
-        minibatch_size: new minibatch; the number of minibatches stays if neither this nor the next is given.
-        num_minibatches: the other way to give it.
-        devices: data-parallel devices: environments per device stay, so N grows with them.
-        devices_before: devices that shared the environments, if not those of the configuration.
-        rule: how the rest follows.
-        skip: names of adjustments to leave out (ADJUSTMENTS).
-        adam_betas: also adjust Adam's betas, which the paper leaves alone.
-        noise_scale: in samples; only warned about.
-        auxiliary: what PPG's auxiliary phase does: `paper` needs the numbers of `workers`.
-        workers: of the auxiliary phase, after.
-        workers_before: of the auxiliary phase, before.
+        options: the new size, and how the rest follows.
+        given: fields of `RescaleOptions`, in place of `options`.
 
     Returns:
         The configuration, every change with its reason, and warnings.
     """
-    _check_choices(config, rule, skip, adam_betas, noise_scale)
-    if auxiliary == "paper" and (rule == "none" or "auxiliary" in skip):
-        raise ConfigError("auxiliary", "paper", "is both asked for and left out; nearest: constant")
-    before = config.devices if devices_before is None else devices_before
-    asked = (num_envs, num_steps, minibatch_size, num_minibatches, devices, before, workers, workers_before)
-    request = _Request(*asked, rule, auxiliary)
+    request = RescaleOptions(**given) if options is None else options
+    if request.adam_betas and not ADJUSTMENTS["adam_betas"].applies(config):
+        raise ConfigError("adam_betas", True, "needs optimizer=adam; nearest: false")
     size, reason = _new_size(config, request)
-    move = Move(config, size, rule, adam_betas, _workers(config, request))
+    move = Move(config, size, request.rule, request.adam_betas, _workers(config, request))
     values = _size_fields(config, size, request)
     if not values and move.workers[0] == move.workers[1]:
         return Rescaled(config, [], [])
-    settings = _settings(move, skip, values)
+    settings = _settings(move, request.skip, values)
     new = config.replace(**values)
     rows = [Change(s.field, effective(config, s.field), effective(new, s.field), s.rule, s.why) for s in settings]
     return Rescaled(
         new,
         [*_size_rows(config, new, reason), *rows, *_unchanged_rows(config, new)],
-        [*_warnings(config, new, rule, noise_scale), *filter(None, (s.clamped or s.warning for s in settings))],
+        [
+            *_warnings(config, new, request.rule, request.noise_scale),
+            *filter(None, (s.clamped or s.warning for s in settings)),
+        ],
         float(move.c_opt),
         float(move.c_iter),
         exact=not any(s.clamped for s in settings),
@@ -190,7 +184,7 @@ def _settings(move: Move, skip: Collection[str], values: dict[str, Any]) -> list
 # The new size ----------------------------------------------------------------------------------------------
 
 
-def _new_size(config: Config, request: _Request) -> tuple[Size, str]:
+def _new_size(config: Config, request: RescaleOptions) -> tuple[Size, str]:
     """The new size, and why N is what it is; sizes that do not divide are refused with the nearest that do."""
     envs = config.num_envs if request.num_envs is None else request.num_envs
     steps = config.num_steps if request.num_steps is None else request.num_steps
@@ -198,7 +192,7 @@ def _new_size(config: Config, request: _Request) -> tuple[Size, str]:
     if request.num_steps is not None and request.num_envs is None:
         blamed, value = "num_steps", steps
     if request.devices is not None:
-        envs, reason = _data_parallel(config, request.num_envs, request.devices, request.devices_before)
+        envs, reason = _data_parallel(config, request.num_envs, request.devices, _devices_before(config, request))
         blamed, value = "devices", request.devices
     batch = envs * steps
     if request.rule == "fixed-inner":
@@ -221,7 +215,11 @@ def _new_size(config: Config, request: _Request) -> tuple[Size, str]:
     return Size(envs, steps, number or config.minibatches), reason
 
 
-def _check_fixed_inner(config: Config, request: _Request, batch: int) -> None:
+def _devices_before(config: Config, request: RescaleOptions) -> int:
+    return config.devices if request.devices_before is None else request.devices_before
+
+
+def _check_fixed_inner(config: Config, request: RescaleOptions, batch: int) -> None:
     sizes = {"minibatch_size": config.minibatch, "num_minibatches": batch // config.minibatch}
     for name, kept in sizes.items():
         if getattr(request, name) not in (None, kept):
@@ -250,7 +248,7 @@ def _check_multiple(name: str, value: int, unit: int, divisor: int, divisor_name
     raise ConfigError(name, value, f"{problem}; nearest: {', '.join(map(str, near))}, or give another {divisor_name}")
 
 
-def _size_fields(config: Config, size: Size, request: _Request) -> dict[str, Any]:
+def _size_fields(config: Config, size: Size, request: RescaleOptions) -> dict[str, Any]:
     """The fields of the new size; the minibatch is written the way it was given: now, or else in the configuration."""
     fields: dict[str, Any] = {}
     if size != Size(config.num_envs, config.num_steps, config.minibatches):
@@ -267,40 +265,21 @@ def _size_fields(config: Config, size: Size, request: _Request) -> dict[str, Any
     return fields
 
 
-def _workers(config: Config, request: _Request) -> tuple[int, int]:
+def _workers(config: Config, request: RescaleOptions) -> tuple[int, int]:
     """(before, now), both 1 unless the auxiliary phase follows the paper; devices are workers if none are given."""
     before, now, auxiliary = request.workers_before, request.workers, request.auxiliary
     for name, value in (("workers", now), ("workers_before", before)):
         if value is not None and (auxiliary != "paper" or not config.is_ppg):
             raise ConfigError(name, value, "needs algo=ppg or ppg-ewma and auxiliary=paper; nearest: none")
-    if auxiliary not in AUXILIARY:
-        raise ConfigError("auxiliary", auxiliary, f"must be one of {', '.join(AUXILIARY)}; nearest: constant")
     if auxiliary == "constant":
         return 1, 1
     if not config.is_ppg:
         raise ConfigError("auxiliary", auxiliary, "needs algo=ppg or ppg-ewma; nearest: constant")
     if now is None and before is None and request.devices is not None:
-        return request.devices_before, request.devices
+        return _devices_before(config, request), request.devices
     if now is None or before is None:
         raise ConfigError("workers", now, "auxiliary=paper needs workers and workers_before, for example 1 and 4")
     return before, now
-
-
-def _check_choices(config: Config, rule: str, skip: Collection[str], adam_betas: bool, noise_scale: Any) -> None:
-    if rule not in RULES:
-        close = nearest(rule, RULES, count=1, cutoff=0.0)
-        raise ConfigError("rule", rule, f"must be one of {', '.join(RULES)}; nearest: {close[0]}")
-    for name in [skip] if isinstance(skip, str) else skip:
-        if name not in ADJUSTMENTS or isinstance(skip, str):
-            close = nearest(name, ADJUSTMENTS, count=2, cutoff=0.4) or list(ADJUSTMENTS)
-            raise ConfigError("skip", name, f"must be a collection of adjustments; nearest: {', '.join(close)}")
-    if adam_betas:
-        if not ADJUSTMENTS["adam_betas"].applies(config):
-            raise ConfigError("adam_betas", True, "needs optimizer=adam; nearest: false")
-        if rule == "none" or "adam_betas" in skip:
-            raise ConfigError("adam_betas", True, "is both asked for and left out; nearest: false")
-    if noise_scale is not None and not (isinstance(noise_scale, int | float) and noise_scale > 0):
-        raise ConfigError("noise_scale", noise_scale, "must be a number of samples above 0")
 
 
 # What is shown beside them ---------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any, Literal, Union
 
 from trimtab.core.errors import UserError
@@ -21,6 +22,7 @@ from trimtab.core.wording import nearest, plain
 
 WIDEST = 65_536  # of a layer
 Part = Literal["static", "traced", "around"]
+Place = str | PathLike[str]  # a directory or a file
 
 
 class ConfigError(UserError, ValueError):
@@ -49,6 +51,26 @@ class Need:
 
 
 @dataclass(frozen=True)
+class Word:
+    """How an option is written on the command line, where the type of its field does not say it."""
+
+    shown: bool = True
+    """False: only in Python."""
+    position: bool | None = None
+    """Whether it stands by position; a field without a default does if this is None."""
+    flag: str | None = None
+    """Its name there, for example --from; of a switch that starts with --no-, the opposite."""
+    metavar: str | None = None
+    nargs: str | None = None
+    const: str | None = None
+    """The value of an option without a value (nargs "?")."""
+    read: Callable[[Any], Any] | None = None
+    """Makes a value of the words."""
+    pairs: bool = False
+    """Takes the words NAME=VALUE from anywhere on the line."""
+
+
+@dataclass(frozen=True)
 class FieldSpec:
     """What stands on a field: its part in a program, its range (inclusive), whether 0 is left out, what it needs."""
 
@@ -58,6 +80,8 @@ class FieldSpec:
     positive: bool = False
     needs: tuple[Need, ...] = ()
     explained: Mapping[str, str] = field(default_factory=dict)  # what each choice does, where choices are registered
+    group: str = ""  # the heading of `--help` that begins with this field
+    word: Word = Word()
 
 
 def static(
@@ -67,20 +91,60 @@ def static(
     high: float = math.inf,
     positive: bool = False,
     explained: Mapping[str, str] | None = None,
+    group: str = "",
 ) -> Any:
     """A field that sets a shape or selects code."""
-    declared = FieldSpec("static", low, high, positive, needs, explained or {})
+    declared = FieldSpec("static", low, high, positive, needs, explained or {}, group)
     return dataclasses.field(default=default, metadata={"declared": declared})
 
 
-def traced(default: Any, *needs: Need, low: float = -math.inf, high: float = math.inf, positive: bool = False) -> Any:
+def traced(
+    default: Any,
+    *needs: Need,
+    low: float = -math.inf,
+    high: float = math.inf,
+    positive: bool = False,
+    group: str = "",
+) -> Any:
     """A field that is only numbers inside the compiled program."""
-    return dataclasses.field(default=default, metadata={"declared": FieldSpec("traced", low, high, positive, needs)})
+    declared = FieldSpec("traced", low, high, positive, needs, group=group)
+    return dataclasses.field(default=default, metadata={"declared": declared})
 
 
-def around(default: Any, *needs: Need, low: float = -math.inf, high: float = math.inf) -> Any:
+def around(default: Any, *needs: Need, low: float = -math.inf, high: float = math.inf, group: str = "") -> Any:
     """A field that no compiled program reads, only what is around it: when to evaluate, where to start."""
-    return dataclasses.field(default=default, metadata={"declared": FieldSpec("around", low, high, False, needs)})
+    declared = FieldSpec("around", low, high, False, needs, group=group)
+    return dataclasses.field(default=default, metadata={"declared": declared})
+
+
+def option(
+    default: Any,
+    *needs: Need,
+    low: float = -math.inf,
+    high: float = math.inf,
+    positive: bool = False,
+    **word: Any,
+) -> Any:
+    """An option of an operation, with its range, what it needs, and how it is written on the command line.
+
+    Args:
+        default: its value where it is not given.
+        needs: when it has an effect.
+        low: the smallest number allowed.
+        high: the largest number allowed.
+        positive: whether 0 is left out.
+        word: fields of `Word`.
+
+    Returns:
+        The field.
+    """
+    metadata = {"declared": FieldSpec(low=low, high=high, positive=positive, needs=needs, word=Word(**word))}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def written(**word: Any) -> dict[str, FieldSpec]:
+    """The metadata of an option that has to be given: `field(metadata=written(flag="--to"))`."""
+    return {"declared": FieldSpec(word=Word(**word))}
 
 
 def part_of(item: dataclasses.Field) -> Part:
@@ -88,16 +152,24 @@ def part_of(item: dataclasses.Field) -> Part:
     return item.metadata["declared"].part
 
 
+def declaration(item: dataclasses.Field) -> FieldSpec:
+    """What stands on a field."""
+    return item.metadata.get("declared", _PLAIN)
+
+
+_PLAIN = FieldSpec()
+
+
 def declared_of(cls: Any, name: str) -> FieldSpec:
     """What stands on a field."""
-    return next(item for item in dataclasses.fields(cls) if item.name == name).metadata["declared"]
+    return declaration(next(item for item in dataclasses.fields(cls) if item.name == name))
 
 
 # Reading types ---------------------------------------------------------------------------------------------
 
 
 @functools.cache
-def types_of(cls: type) -> dict[str, Any]:
+def types_of(cls: Any) -> dict[str, Any]:
     """The type of every field of a dataclass, by name."""
     hints = typing.get_type_hints(cls)
     return {item.name: hints[item.name] for item in dataclasses.fields(cls)}
@@ -112,9 +184,13 @@ def optional(kind: Any) -> tuple[Any, bool]:
 
 
 def base_of(kind: Any) -> type:
-    """The class behind a type: int for int | None, tuple for tuple[int, ...]."""
+    """The class behind a type: int for int | None and int | Literal["all"], tuple for tuple[int, ...]."""
     kind, _ = optional(kind)
-    return typing.get_origin(kind) or kind
+    origin = typing.get_origin(kind)
+    if origin in (Union, types.UnionType):
+        others = [each for each in typing.get_args(kind) if typing.get_origin(each) is not Literal]
+        return base_of(others[0]) if len(others) == 1 else origin
+    return origin or kind
 
 
 def element_of(kind: Any) -> type:
@@ -126,6 +202,12 @@ def choices_of(kind: Any) -> list[str] | None:
     """The words a Literal type allows; None for other types."""
     kind, _ = optional(kind)
     return list(typing.get_args(kind)) if typing.get_origin(kind) is Literal else None
+
+
+def words_of(kind: Any) -> list[str]:
+    """The words that a type allows, also beside other values."""
+    each = [kind, *typing.get_args(kind)]
+    return [word for one in each if typing.get_origin(one) is Literal for word in typing.get_args(one)]
 
 
 # Checking --------------------------------------------------------------------------------------------------
@@ -142,17 +224,22 @@ def as_written(name: str, value: Any) -> Any:
     raise ConfigError(name, value, "cannot be written to a file; numbers, words, lists and dictionaries of them can")
 
 
-def check_types(instance: Any) -> None:
-    """Every field of a dataclass holds a value of its type."""
-    for name, kind in types_of(instance.__class__).items():
-        _check_type(name, kind, getattr(instance, name))
+def check_types(instance: Any, names: Iterable[str] | None = None) -> None:
+    """Every field of a dataclass, or each of some, holds a value of its type."""
+    kinds = types_of(instance.__class__)
+    for name in kinds if names is None else names:
+        _check_type(name, kinds[name], getattr(instance, name))
 
 
 def _check_type(name: str, kind: Any, value: Any) -> None:
     """Types by hand: values come from YAML and from code, and a wrong one must be named, not crash later."""
     _, may_be_none = optional(kind)
     choices, base = choices_of(kind), base_of(kind)
-    if value is None and may_be_none:
+    if (value is None and may_be_none) or (choices is None and isinstance(value, str) and value in words_of(kind)):
+        return
+    if optional(kind)[0] == Place:
+        if not isinstance(value, str | PathLike):
+            raise ConfigError(name, value, "must be a directory or a file, by its path")
         return
     if choices is not None:
         if value not in choices:
@@ -163,7 +250,7 @@ def _check_type(name: str, kind: Any, value: Any) -> None:
     if value is None:
         raise ConfigError(name, value, "a value is needed")
     rule = (tuple, element_of(kind)) if base is tuple else base
-    if not _VALID[rule](value):
+    if rule in _VALID and not _VALID[rule](value):
         raise ConfigError(name, value, f"must be {_WANTED[rule]}")
 
 
@@ -195,13 +282,16 @@ def check_ranges(instance: Any) -> None:
     """Every number lies in the range declared on its field."""
     kinds = types_of(instance.__class__)
     for item in dataclasses.fields(instance):
-        value, declared = getattr(instance, item.name), item.metadata["declared"]
+        value, declared = getattr(instance, item.name), declaration(item)
         if value is None or not isinstance(value, int | float):
             continue
         low, high = declared.low, declared.high
         if not low <= value <= high:
             near = _bound(min(max(value, low), high)).replace(",", "")
-            raise ConfigError(item.name, value, f"must be from {_bound(low)} to {_bound(high)}; nearest: {near}")
+            allowed = (
+                f"must be from {_bound(low)} to {_bound(high)}" if math.isfinite(high) else f"must be at least {near}"
+            )
+            raise ConfigError(item.name, value, f"{allowed}; nearest: {near}")
         if declared.positive and value == 0:
             off = "; none switches it off" if optional(kinds[item.name])[1] else ""
             raise ConfigError(item.name, 0, f"must be above 0{off}")
@@ -211,7 +301,7 @@ def check_needs(instance: Any) -> None:
     """An option that would be ignored is refused, so that nothing is parsed and forgotten."""
     for item in dataclasses.fields(instance):
         value = getattr(instance, item.name)
-        for need in item.metadata["declared"].needs:
+        for need in declaration(item).needs:
             if value != item.default and not need.holds(instance):
                 raise ConfigError(item.name, value, f"{need.otherwise}; nearest: {plain(item.default)}")
 

@@ -33,7 +33,7 @@ from trimtab.gradient.anatomy import (
 from trimtab.gradient.bootstrap import bootstrap_weights, positive_estimate, resample
 from trimtab.gradient.host_rows import sampler
 from trimtab.gradient.moments import Measured, Measurer, flat, measure
-from trimtab.gradient.probe_options import ProbeOptions, check
+from trimtab.gradient.probe_options import ProbeOptions
 from trimtab.gradient.row_sampling import Rows, rows_of, tail_length, with_lambda
 from trimtab.gradient.variance import Decomposition, decompose_rows, gradient_statistics
 from trimtab.math.step_sizes import anneal
@@ -74,7 +74,9 @@ class Prober:
         self.config, self.algorithm = config, algorithm
         self.num_envs = options.num_envs or config.num_envs
         self.num_steps = options.num_steps or config.num_steps
-        check(dataclasses.replace(options, num_steps=self.num_steps))
+        dataclasses.replace(options, num_steps=self.num_steps)  # refuses blocks that do not divide these rows
+        if options.start == "carry" and options.replicates < 8:
+            raise ConfigError("replicates", options.replicates, "carried states need at least 8; nearest: 8")
         if algorithm.restarts:
             self._refuse_for_whole_episodes(options)
             options = dataclasses.replace(options, start="reset")

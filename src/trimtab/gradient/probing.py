@@ -6,14 +6,14 @@ import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from trimtab.config import ConfigError
 from trimtab.config.device_shares import with_devices
 from trimtab.gradient.anatomy import Anatomy
 from trimtab.gradient.checkpoint_choice import choose
 from trimtab.gradient.measurements import write
-from trimtab.gradient.probe_options import ProbeOptions, check
+from trimtab.gradient.probe_options import ProbeOptions
 from trimtab.gradient.prober import Prober, static_key
 from trimtab.training import snapshot
 from trimtab.training.engine_setup import load_engine
@@ -29,41 +29,28 @@ def probe(
     run: Run | str | Path,
     at: int | Sequence[int] | Literal["last", "all"] | None = None,
     gae_lambda: float | Sequence[float] | None = None,
+    options: ProbeOptions | None = None,
     *,
-    num_envs: int | None = None,
-    num_steps: int | None = None,
-    replicates: int = ProbeOptions.replicates,
-    start: Literal["stationary", "reset", "carry"] = ProbeOptions.start,
-    advantages: Literal["raw", "fixed", "batch"] = ProbeOptions.advantages,
-    objective: Literal["policy", "full"] = ProbeOptions.objective,
-    method: Literal["auto", "layers", "chunks", "projection"] = ProbeOptions.method,
-    bias: bool = ProbeOptions.bias,
-    blocks: Sequence[int] = ProbeOptions.blocks,
-    correlations: bool = ProbeOptions.correlations,
-    seed: int = ProbeOptions.seed,
-    devices: int = ProbeOptions.devices,
     save: bool = True,
     tick: Callable[[int, int, str], None] = lambda done, total, doing: None,
+    **given: Any,
 ) -> Anatomy | list[Anatomy]:
-    """Measure the gradient at checkpoints of a run; a list where several checkpoints or several λ are asked for.
+    """Measure the gradient at checkpoints of a run.
 
-    at: a step, several, "last" or "all"; by default the last checkpoint after which the return still changed.
-    gae_lambda: λ to measure. num_envs, num_steps: the split N × T. All three are the run's own by default.
-    replicates: independent batches to draw. start: where rows start: in the policy's stationary process, at resets, or
-    in the run's own environment states (carry). advantages: as they are (raw), standardized by an independent sample
-    (fixed) or by their own batch (batch). objective: the policy term alone, or with entropy and value terms (full).
-    method: how per-sample gradients are computed. bias: also simulate the paired reference. blocks: also predict the
-    variance at these smaller T. correlations: also look at pairs of samples, replicates and minibatches. seed: of the
-    replicates and of every bootstrap. devices: how many share the replicates; the numbers do not depend on it. save:
-    write the table of measurements into the run. tick: called with the batches done, all of them, and what is being
-    done.
+    Args:
+        run: the run.
+        at: a step, several, "last" or "all"; by default the last checkpoint after which the return still changed.
+        gae_lambda: λ to measure; the run's own by default.
+        options: what to measure, and how.
+        save: write the table of measurements into the run.
+        tick: called with the batches done, all of them, and what is being done.
+        given: fields of `ProbeOptions`, in place of `options`.
+
+    Returns:
+        What was measured; a list where several checkpoints or several λ are asked for.
     """
     run = run if isinstance(run, Run) else load(run)
-    blocks = tuple(blocks)
-    options = ProbeOptions(
-        num_envs, num_steps, replicates, start, advantages, objective, method, bias, blocks, correlations, seed, devices
-    )
-    check(options)
+    options = ProbeOptions(**given) if options is None else options
     lambdas = _lambdas(run, gae_lambda)
     steps, reason = _steps(run, at)
     anatomies = measure(run, steps, lambdas, options, tick)

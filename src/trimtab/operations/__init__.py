@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trimtab.operations.declaration import Operation
 
 GROUPS = {
     "train": {
@@ -41,5 +45,16 @@ GROUPS = {
 HELP = {name: text for group in GROUPS.values() for name, text in group.items()}
 
 
+def load(name: str) -> Operation | None:
+    """The declaration of a command; None where its module reads the words itself."""
+    things = vars(import_module(f"trimtab.operations.{name}")).values()
+    declared = (thing.operation for thing in things if hasattr(thing, "operation"))
+    return next((operation for operation in declared if operation.name == name), None)
+
+
 def run(name: str, argv: list[str]) -> int | None:
+    """Do what a command line says; returns an exit code."""
+    operation = load(name)
+    if operation is not None:
+        return operation.run(argv)
     return getattr(import_module(f"trimtab.operations.{name}"), name)(argv)

@@ -13,15 +13,16 @@ import functools
 import inspect
 import itertools
 import os
+import re
 import sys
-import textwrap
 from collections.abc import Callable, Collection
 from typing import Any, NoReturn
 
 import yaml
 
+from trimtab.config.settings import Settings
 from trimtab.core import reading, trust
-from trimtab.core.fields import ConfigError, base_of, choices_of, element_of, optional, types_of
+from trimtab.core.fields import ConfigError, base_of, choices_of, declaration, element_of, optional, types_of, words_of
 from trimtab.core.wording import nearest, plain
 
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
@@ -179,23 +180,95 @@ def _dashed(argument: str) -> str:
 
 def add_fields(group: argparse._ArgumentGroup, cls: type, only: Collection[str] | None = None) -> None:
     """An option for every field of a dataclass, or only some; options not given are absent from the namespace."""
-    helps, kinds = field_help(cls), types_of(cls)
     for item in dataclasses.fields(cls):
-        if only is not None and item.name not in only:
+        if only is None or item.name in only:
+            group.add_argument(*_names(item), **_argument(cls, item))
+
+
+def add_options(parser: Parser, cls: type) -> None:
+    """The options that a dataclass declares, in a group for each class of its hierarchy, and by position.
+
+    Options that are not given are absent from the namespace.
+    """
+    for declaring, names in declared_by_class(cls).items():
+        group = parser.add_argument_group(_title(declaring))
+        for item in (item for item in dataclasses.fields(cls) if item.name in names):
+            (parser if _is_position(item) else group).add_argument(*_names(item), **_argument(cls, item))
+
+
+def add_settings(parser: Parser, cls: type) -> None:
+    """The fields of a run that a dataclass takes, in groups."""
+    group = parser.add_argument_group("run")
+    deferred = {item.name for item in dataclasses.fields(cls) if item.metadata.get("deferred")}
+    for item in dataclasses.fields(Settings):
+        if heading := declaration(item).group:
+            group = parser.add_argument_group(heading)
+        if item.name in deferred:
+            group.add_argument(*_names(item), **_argument(Settings, item))
+
+
+def declared_by_class(cls: type, hidden: bool = False) -> dict[type, list[str]]:
+    """The options of a dataclass by the class that declares them: first its own, then those of its bases.
+
+    Fields of `if_given(base)` belong to that base; the fields of a run have groups of their own.
+    """
+    shown = {item.name for item in dataclasses.fields(cls) if hidden or declaration(item).word.shown}
+    found: dict[type, list[str]] = {}
+    for base in cls.__mro__:
+        complete = vars(base).get("complete", base)
+        if complete is Settings or not dataclasses.is_dataclass(base):
             continue
-        kind, flag = base_of(kinds[item.name]), "--" + item.name.replace("_", "-")
-        choices = choices_of(kinds[item.name])
-        explained = item.metadata["declared"].explained if "declared" in item.metadata else {}
-        text = " ".join([helps.get(item.name, ""), *(f"{name}: {what}." for name, what in explained.items())])
-        text = _with_default(text, item.default).replace("%", "%%")
-        shared: dict[str, Any] = {"dest": item.name, "default": argparse.SUPPRESS, "help": text}
-        if kind is bool:
-            group.add_argument(flag, metavar="true|false", **shared)
-        elif kind is tuple:
-            metavar = "N" if element_of(kinds[item.name]) is int else "NAME"
-            group.add_argument(flag, nargs="*", metavar=metavar, **shared)
-        else:
-            group.add_argument(flag, metavar="|".join(choices) if choices else kind.__name__.upper(), **shared)
+        own = [name for name in inspect.get_annotations(base) if name in shown]
+        shown -= {*own}
+        if own:
+            found[complete] = own
+    return found
+
+
+def _title(cls: type) -> str:
+    """The first line of a class's docstring, as the heading of its options."""
+    first = (cls.__doc__ or cls.__name__).splitlines()[0].rstrip(".")
+    return first[0].lower() + first[1:]
+
+
+def _is_position(item: dataclasses.Field) -> bool:
+    word = declaration(item).word
+    if word.position is not None or word.flag:
+        return bool(word.position)
+    return item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
+
+
+def _names(item: dataclasses.Field) -> list[str]:
+    """What an option is called on the command line."""
+    return [item.name if _is_position(item) else declaration(item).word.flag or "--" + item.name.replace("_", "-")]
+
+
+def _argument(cls: type, item: dataclasses.Field) -> dict[str, Any]:
+    """How argparse reads an option."""
+    declared, kind = declaration(item), types_of(cls)[item.name]
+    word, choices, base = declared.word, choices_of(kind), base_of(kind)
+    text = " ".join(
+        [field_help(cls).get(item.name, ""), *(f"{name}: {what}." for name, what in declared.explained.items())]
+    )
+    position = _is_position(item)
+    text = re.sub(r"; in Python.*", ".", text)
+    text = text if position else _with_default(text, item.default)
+    made: dict[str, Any] = {"default": argparse.SUPPRESS, "help": text.replace("%", "%%")}
+    if not position:
+        made["dest"] = item.name
+        made |= {"required": True} if item.default is item.default_factory is dataclasses.MISSING else {}
+    if position:
+        if word.metavar:
+            made["metavar"] = word.metavar
+    elif base is bool:
+        made["metavar"] = "true|false"
+    elif base is tuple:
+        made |= {"nargs": "*", "metavar": "N" if element_of(kind) is int else "NAME"}
+    else:
+        words = choices or [getattr(base, "__name__", "value").upper(), *words_of(kind)]
+        made["metavar"] = word.metavar or "|".join(words)
+    nargs = word.nargs or ("*" if word.pairs else None)
+    return made | {name: value for name, value in (("nargs", nargs), ("const", word.const)) if value is not None}
 
 
 def _with_default(text: str, default: Any) -> str:
@@ -207,22 +280,44 @@ def _with_default(text: str, default: Any) -> str:
 
 @functools.cache
 def field_help(cls: type) -> dict[str, str]:
-    """The string below each field of a dataclass, by name; kept, since every group of options asks for it."""
-    (declaration,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-    assert isinstance(declaration, ast.ClassDef)
-    helps = {}
-    for field, below in itertools.pairwise(declaration.body):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
-            helps[field.target.id] = " ".join(ast.literal_eval(below.value).split())
+    """The string below each field of a dataclass, by name; of one that is declared again, that of its base."""
+    helps: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        base = vars(base).get("complete", base)
+        helps |= _strings(base.__module__).get(base.__name__, {}) if dataclasses.is_dataclass(base) else {}
     return helps
 
 
+@functools.cache
+def _strings(module: str) -> dict[str, dict[str, str]]:
+    """The string below each field of the classes of a module."""
+    found: dict[str, dict[str, str]] = {}
+    for declared in ast.parse(inspect.getsource(sys.modules[module])).body:
+        if isinstance(declared, ast.ClassDef):
+            helps = found.setdefault(declared.name, {})
+            for field, below in itertools.pairwise(declared.body):
+                if (
+                    isinstance(field, ast.AnnAssign)
+                    and isinstance(field.target, ast.Name)
+                    and isinstance(below, ast.Expr)
+                ):
+                    helps[field.target.id] = " ".join(ast.literal_eval(below.value).split())
+    return found
+
+
 def values(cls: type, arguments: argparse.Namespace) -> dict[str, Any]:
-    """What was given for the fields of a dataclass, read by type."""
-    kinds = types_of(cls)
+    """What was given for the options of a dataclass, read by type."""
     return {
-        name: parse(name, kind, getattr(arguments, name)) for name, kind in kinds.items() if hasattr(arguments, name)
+        item.name: _value(cls, item, arguments) for item in dataclasses.fields(cls) if hasattr(arguments, item.name)
     }
+
+
+def _value(cls: type, item: dataclasses.Field, arguments: argparse.Namespace) -> Any:
+    raw, word = getattr(arguments, item.name), declaration(item).word
+    if word.read is not None:
+        return word.read(raw)
+    value = parse(item.name, types_of(cls)[item.name], raw)
+    return not value if (word.flag or "").startswith("--no-") else value
 
 
 _WANTED = {bool: "true or false", int: "a whole number", float: "a number", dict: "a YAML mapping"}
@@ -239,6 +334,8 @@ def parse(name: str, kind: Any, raw: Any) -> Any:
         return raw
     if optional(kind)[1] and raw.lower() in ("none", "null", "off"):
         return None
+    if raw in words_of(kind):
+        return raw
     base = base_of(kind)
     try:
         if base is bool:

@@ -2,51 +2,12 @@
 
 from __future__ import annotations
 
-GROUPS: dict[str, tuple[str, ...]] = {
-    "environment": ("env_id", "backend", "env_kwargs", "time_limit"),
-    "run": ("algo", "seed", "total_timesteps"),
-    "batch": ("num_envs", "num_steps", "devices", "stagger_resets"),
-    "minibatches": ("num_minibatches", "minibatch_size", "minibatch_by", "update_epochs", "value_epochs"),
-    "objective": (
-        "surrogate",
-        "clip_coef",
-        "clip_anneal",
-        "kl_coef",
-        "imp_samp_max",
-        "clip_vloss",
-        "vf_coef",
-        "ent_coef",
-        "ent_anneal",
-        "target_kl",
-    ),
-    "advantages": ("gamma", "gae_lambda", "norm_adv", "norm_adv_span", "baseline"),
-    "optimizer": (
-        "optimizer",
-        "learning_rate",
-        "value_learning_rate",
-        "anneal_lr",
-        "desired_kl",
-        "warmup_steps",
-        "adam_beta1",
-        "adam_beta2",
-        "adam_eps",
-        "momentum",
-        "weight_decay",
-        "max_grad_norm",
-    ),
-    "network": (
-        "network",
-        "hidden_sizes",
-        "impala_channels",
-        "activation",
-        "ortho_init",
-        "arch",
-        "log_std_init",
-        "actor_obs",
-        "critic_obs",
-    ),
-    "normalization": ("norm_obs", "norm_reward", "norm_value", "clip_obs", "clip_reward", "norm_reward_gamma"),
-    "proximal policy and staleness": ("prox_com", "staleness", "staleness_loss"),
-    "PPG": ("policy_iterations", "aux_epochs", "aux_minibatch_size", "aux_learning_rate", "beta_clone"),
-    "evaluation and probes": ("eval_every", "eval_episodes", "eval_threshold", "probe_every"),
-}
+import dataclasses
+
+from trimtab.config.settings import Settings
+from trimtab.core.fields import declaration
+
+GROUPS: dict[str, tuple[str, ...]] = {}
+for _item in dataclasses.fields(Settings):
+    _title = declaration(_item).group or list(GROUPS)[-1]
+    GROUPS[_title] = (*GROUPS.get(_title, ()), _item.name)

@@ -11,6 +11,8 @@ from trimtab.operations.flags import Described, Parser
 
 def parser_of(name: str) -> Parser | None:
     """What a command would parse its words with; None for one that reads them itself."""
+    if (operation := operations.load(name)) is not None:
+        return operation.parser()
     Parser.describing = True
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):

@@ -17,12 +17,10 @@ from trimtab.core import trust
 from trimtab.core.json_values import to_json
 from trimtab.libraries.common.log_doctor import diagnose_place
 from trimtab.operations.source import Place, Source, configure, is_quiet, run_of
-from trimtab.training.progress import Progress
 from trimtab.training.run import Run
 
 if TYPE_CHECKING:
     from trimtab.envs.own_environments import Constructor
-    from trimtab.gradient.probing import Anatomy
 
 
 def train(
@@ -117,60 +115,6 @@ def evaluate(run: Run | Place, episodes: int = 10, *, at: int | None = None, see
 
     evaluation = evaluate_run(run_of(run).path, episodes, at, seed)
     return {"step": evaluation.step, **evaluation.metrics()}
-
-
-def probe(
-    run: Run | Place,
-    at: int | list[int] | Literal["last", "all"] | None = None,
-    gae_lambda: float | list[float] | None = None,
-    *,
-    num_envs: int | None = None,
-    num_steps: int | None = None,
-    replicates: int = 32,
-    start: Literal["stationary", "reset", "carry"] = "stationary",
-    advantages: Literal["raw", "fixed", "batch"] = "raw",
-    objective: Literal["policy", "full"] = "policy",
-    method: Literal["auto", "layers", "chunks", "projection"] = "auto",
-    bias: bool = True,
-    blocks: tuple[int, ...] = (),
-    correlations: bool = True,
-    seed: int = 0,
-    devices: int = 1,
-    save: bool = True,
-    quiet: bool | None = None,
-) -> Anatomy | list[Anatomy]:
-    """Measure what the gradient of a run's checkpoints is made of; a list if several are asked for.
-
-    `at`: one step, several, "last" or "all" (default: the last checkpoint after which the return still changed).
-    `gae_lambda`: one λ or several (default: the run's own). `num_envs`, `num_steps`: N and T to measure at (the run's
-    own). `replicates`: independent batches to draw. `start`: where rows start. `advantages`: as they are, standardized
-    by an independent sample, or by their own batch. `objective`: the policy term, or all terms. `method`: how
-    per-sample gradients are computed. `bias`: also simulate the paired reference. `blocks`: also predict the variance
-    at these smaller T. `correlations`: also look at pairs of samples. `seed`: of replicates and bootstraps.
-    `devices`: how many share the replicates. `save`: keep the table with the run.
-    """
-    from trimtab.gradient.probing import probe as measure
-
-    with Progress(1, "probe", is_quiet(quiet), unit="batches") as bar:
-        return measure(
-            run_of(run),
-            at,
-            gae_lambda,
-            num_envs=num_envs,
-            num_steps=num_steps,
-            replicates=replicates,
-            start=start,
-            advantages=advantages,
-            objective=objective,
-            method=method,
-            bias=bias,
-            blocks=blocks,
-            correlations=correlations,
-            seed=seed,
-            devices=devices,
-            save=save,
-            tick=bar.count,
-        )
 
 
 def diagnose(

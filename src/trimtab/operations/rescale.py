@@ -2,91 +2,99 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
 from trimtab import presets
-from trimtab.config import ConfigError
+from trimtab.advise import rescaling
+from trimtab.advise.rescaling import Rescaled, RescaleOptions
+from trimtab.config import Config, ConfigError
 from trimtab.core.answers import print_json
-from trimtab.core.errors import RunError
+from trimtab.core.errors import RunError, UserError
+from trimtab.core.fields import Need, option
+from trimtab.core.options import Options, part
 from trimtab.core.terminal import new_console
 from trimtab.envs import EnvError
-from trimtab.operations import flags
-from trimtab.operations.shared import Output, filled, parser
+from trimtab.operations.declaration import Call, Operation, operation
+from trimtab.operations.sources import Source, configure, run_of
+from trimtab.training.run import Run
+from trimtab.training.run_dir import RunDir
+
+SIZES = ("num_envs", "num_steps", "minibatch_size", "num_minibatches", "devices", "workers")
 
 
-@dataclass
-class RescaleFlags:
-    """The new size, and how the rest follows."""
+@dataclass(frozen=True)
+class Rescale(RescaleOptions):
+    """What to rescale."""
 
-    num_envs: int | None = None
-    """New N."""
-    num_steps: int | None = None
-    """New T."""
-    minibatch_size: int | None = None
-    """New samples per gradient step (the number of minibatches stays if neither is given)."""
-    num_minibatches: int | None = None
-    """New minibatches per epoch."""
-    devices: int | None = None
-    """Data-parallel devices: environments per device stay, so N grows with them."""
-    devices_before: int | None = None
-    """Devices that share the environments there are, if not those of the configuration."""
-    rule: Literal["invariant", "linear", "none", "fixed-inner"] = "invariant"
-    """How the rest follows."""
-    skip: str = ""
-    """Adjustments to leave out, with commas between."""
-    adam_betas: bool = False
-    """Also raise Adam's β₁ and β₂ to the power 1/c_opt."""
-    noise_scale: float | None = None
-    """Noise scale in samples, to be warned beyond it; a run's own probes if they resolved one."""
-    auxiliary: Literal["constant", "paper"] = "constant"
-    """What PPG's auxiliary phase does."""
-    workers: int | None = None
-    """Workers after (auxiliary paper)."""
-    workers_before: int | None = None
-    """Workers before (auxiliary paper)."""
+    source: Source
+    """Run directory, YAML file of fields, environment or preset; in Python also a Config or a Run."""
 
 
-def rescale(argv: list[str]) -> int:
-    command_parser = parser(
-        "rescale",
-        RescaleFlags,
-        Output,
-        positional="source",
-        help="run directory, YAML file of fields, environment or preset",
-    )
-    command_parser.add_argument(
-        "--out", metavar="FILE", help="write the new configuration, for `trimtab train --config FILE`"
-    )
-    command_parser.add_argument("--force", action="store_true", help="let --out overwrite a file")
-    arguments = command_parser.parse(argv)
-    keywords, output = flags.values(RescaleFlags, arguments), filled(Output, arguments)
-    if not keywords.keys() & {"num_envs", "num_steps", "minibatch_size", "num_minibatches", "devices", "workers"}:
-        flags.fail("name a new size, for example --num-envs 64; the others: see --help")
-    keywords["skip"] = [name for name in keywords.get("skip", "").replace(",", " ").split()]
-    from trimtab.operations.python_settings import rescale as move
+@dataclass(frozen=True)
+class RescaleFlags(Options):
+    """Where the new configuration goes."""
 
+    out: str | None = option(None, metavar="FILE")
+    """Write the new configuration here, for `trimtab train --config FILE` (default: it is only shown)."""
+    force: bool = option(False, Need(lambda flags: flags.out is not None, "needs --out"))
+    """Let --out overwrite a file."""
+
+
+def _show(result: Rescaled, call: Call) -> None:
+    source, out = call.given["source"], call.flags.out
+    if out:
+        _write_config(out, result.config.as_dict(), _names_env(source), call.flags.force, source)
+    if call.json:
+        print_json({"source": source, "out": out, **result.as_dict()})
+        return
+    _print(result, source)
+    print(f"train it: trimtab train --config {out}" if out else "write it: add --out FILE")
+
+
+def _command(declared: Operation, call: Call) -> int | None:
+    """A command line has to name a new size."""
+    options = call.options()
+    if not call.given.keys() & {*SIZES}:
+        raise UserError("name a new size, for example --num-envs 64; the others: see --help")
+    return declared.show(declared.function(options), call)
+
+
+@operation("rescale", Rescale, _show, flags=RescaleFlags, command=_command)
+def rescale(options: Rescale) -> Rescaled:
+    """Move a configuration to another batch size, and adjust the rest so that it learns the same per environment step.
+
+    The rules are those of Hilton, Cobbe & Schulman 2021, arXiv 2110.00641 ("the paper"). The number of minibatches
+    stays unless a minibatch is given. A noise scale only leads to warnings.
+
+    Returns:
+        The new configuration, every change with its reason, and warnings.
+    """
+    source, request = options.source, part(options, RescaleOptions)
+    began = isinstance(source, Run) or (not isinstance(source, Config) and RunDir.began(source))
+    if request.noise_scale is None and began and (newest := run_of(source).newest("noise_scale")):
+        request = dataclasses.replace(request, noise_scale=newest["value"])
     try:
-        result = move(arguments.source, **keywords)
+        config = configure(source)
     except EnvError as error:
-        raise _unknown(arguments.source, error) from None
-    if arguments.out:
-        _write_config(
-            arguments.out, result.config.as_dict(), _names_env(arguments.source), arguments.force, arguments.source
-        )
-    if output.json:
-        print_json({"source": arguments.source, "out": arguments.out, **result.as_dict()})
-    else:
-        _show_rescaled(result, arguments.source)
-        print(f"train it: trimtab train --config {arguments.out}" if arguments.out else "write it: add --out FILE")
-    return 0
+        raise _unknown(source, error) from None
+    return rescaling.rescale(config, request)
 
 
-def _show_rescaled(result, source: str) -> None:
+def _unknown(source: Source, error: EnvError) -> ConfigError | RunError:
+    """What is said of a source that is nothing known."""
+    if Path(str(source)).is_dir():
+        return RunError(f"{source} is not a run directory")
+    problem = f"is no run directory, file or preset; {str(error).removeprefix('env_id: ')}"
+    return ConfigError("source", str(source), problem)
+
+
+def _print(result: Rescaled, source: str) -> None:
     """What changes, what notably stays, and what to look out for."""
     from rich.table import Column, Table
 
@@ -116,13 +124,6 @@ def _names_env(source: str) -> bool:
         return "env_id" in presets.read_file(source)
     name = presets.full_name(source)
     return name not in presets.names() or "env_id" in presets.load(name)
-
-
-def _unknown(source: str, error: EnvError) -> ConfigError | RunError:
-    """What is said of a source that is nothing known."""
-    if Path(source).is_dir():
-        return RunError(f"{source} is not a run directory")
-    return ConfigError("source", source, f"is no run directory, file or preset; {str(error).removeprefix('env_id: ')}")
 
 
 def _write_config(out: str, values: dict[str, Any], names_env: bool, force: bool, source: str) -> None:
