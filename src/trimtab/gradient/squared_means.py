@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
@@ -94,6 +95,10 @@ class SquareErrors:
         lo: U = θ + q_hi(θ),   hi: max(U, 0) = θ + q_lo(θ),   q(θ): quantile of (error / reported) × what U reports
         Below 0 only the quadratic part is left. An estimate below 0 reaches up as far as one at 0.
         """
+        return self._estimate
+
+    @cached_property
+    def _estimate(self) -> Estimate:
         if self.reported == 0:
             return Estimate(self.value, self.value, self.value, self.value > 0 and self.num_rows >= MIN_ROWS)
         widest = 3 * math.sqrt(self.directions.variances.max()) + math.sqrt(np.abs(self._quadratic).max())

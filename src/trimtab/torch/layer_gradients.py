@@ -1,0 +1,196 @@
+"""Per-sample gradients of layers, from what a layer got and the derivative of what it gave. Rows × T samples.
+
+The gradient of a dense layer's weights at one sample is the outer product d xᵀ of its output derivative and its input,
+so inner products of samples are products of two small inner products and no gradient is ever held:
+
+    g_i · g_j = (x_i · x_j) (d_i · d_j)
+
+Where a layer is applied several times to one sample (positions of an image or a sequence) its gradient is a sum of
+outer products, which is held for some steps at a time.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+BUDGET = 1 << 26  # numbers held at once: 256 MB in single precision
+
+
+@dataclass(frozen=True)
+class Inner:
+    """Inner products of per-sample gradients, of one layer or summed over layers.
+
+    Attributes:
+        rows: `[rows, rows]`, Σ_{t,s} g_{m,t}·g_{m',s}.
+        positions: `[rows, rows]`, Σ_t g_{m,t}·g_{m',t}.
+        squares: `[rows, T]`, |g_{m,t}|².
+        along: `[rows, T]`, g_{m,t}·G of the batch mean G.
+        lags: `[rows, T − k]` at each lag k, g_{m,t}·g_{m,t+k}.
+    """
+
+    rows: Tensor
+    positions: Tensor
+    squares: Tensor
+    along: Tensor
+    lags: tuple[Tensor, ...]
+
+    def __add__(self, other: Inner) -> Inner:
+        lags = tuple(a + b for a, b in zip(self.lags, other.lags))
+        ours, theirs = (vars(x) for x in (self, other))
+        return Inner(**{name: ours[name] + theirs[name] for name in ours if name != "lags"}, lags=lags)
+
+
+class LayerGradients(ABC):
+    """The per-sample gradients of one layer, `[rows, T, P]`, without holding them."""
+
+    @abstractmethod
+    def inner(self, lags: Sequence[int], mean: Tensor, budget: int = BUDGET) -> Inner:
+        """Inner products of all samples that estimates need.
+
+        Args:
+            lags: of products within rows.
+            mean: `[P]`, the mean gradient G of all samples.
+            budget: numbers to hold at once.
+
+        Returns:
+            The products.
+        """
+
+    @abstractmethod
+    def row_products(self, budget: int = BUDGET) -> Tensor:
+        """`[rows, rows]`, inner products of the rows' sums."""
+
+    @abstractmethod
+    def total(self, rows: int) -> Tensor:
+        """`[P]`, the sum over all samples of the first rows."""
+
+
+@dataclass(frozen=True)
+class OuterProducts(LayerGradients):
+    """g_{m,t} = d_{m,t} x_{m,t}ᵀ.
+
+    Attributes:
+        x: `[rows, T, inputs]`, inputs of the layer.
+        d: `[rows, T, outputs]`, derivatives of its outputs.
+    """
+
+    x: Tensor
+    d: Tensor
+
+    def total(self, rows: int) -> Tensor:
+        return (self.d[:rows].flatten(0, 1).T @ self.x[:rows].flatten(0, 1)).flatten()
+
+    def row_products(self, budget: int = BUDGET) -> Tensor:
+        rows, _, inputs = self.x.shape
+        products = torch.zeros(rows, rows, dtype=torch.float64, device=self.x.device)
+        step = max(1, budget // (rows * inputs))
+        for start in range(0, self.d.shape[2], step):
+            sums = (self.d[:, :, start : start + step].transpose(1, 2) @ self.x).flatten(1)
+            products += gram(sums)
+        return products
+
+    def inner(self, lags: Sequence[int], mean: Tensor, budget: int = BUDGET) -> Inner:
+        x, d = self.x, self.d
+        matrix = mean.view(d.shape[2], x.shape[2])
+        return Inner(
+            rows=self.row_products(budget),
+            positions=self._position_products(budget),
+            squares=(x * x).sum(-1) * (d * d).sum(-1),
+            along=((d @ matrix) * x).sum(-1),
+            lags=tuple((x[:, k:] * x[:, :-k]).sum(-1) * (d[:, k:] * d[:, :-k]).sum(-1) for k in lags),
+        )
+
+    def _position_products(self, budget: int) -> Tensor:
+        rows, steps, _ = self.x.shape
+        products = torch.zeros(rows, rows, dtype=torch.float64, device=self.x.device)
+        step = max(1, budget // (2 * rows * rows))
+        for start in range(0, steps, step):
+            x, d = (v[:, start : start + step].transpose(0, 1) for v in (self.x, self.d))
+            products += ((x @ x.transpose(1, 2)) * (d @ d.transpose(1, 2))).sum(0, dtype=torch.float64)
+        return products
+
+
+@dataclass(frozen=True)
+class Vectors(LayerGradients):
+    """g_{m,t} held for some steps at a time.
+
+    Attributes:
+        rows: of the batch.
+        steps: T.
+        width: P.
+        held: numbers that one sample takes while its vector is made.
+        make: gives `[rows, stop − start, P]` for the steps from start to stop.
+    """
+
+    rows: int
+    steps: int
+    width: int
+    held: int
+    make: Callable[[int, int], Tensor]
+
+    @staticmethod
+    def of(values: Tensor) -> Vectors:
+        """Of vectors `[rows, T, P]` that exist."""
+        return Vectors(*values.shape, 0, lambda start, stop: values[:, start:stop])
+
+    def total(self, rows: int) -> Tensor:
+        return self._sums(BUDGET)[:rows].sum(0)
+
+    def row_products(self, budget: int = BUDGET) -> Tensor:
+        return gram(self._sums(budget))
+
+    def _sums(self, budget: int) -> Tensor:
+        return sum(self.make(*ends).sum(1) for ends in self._chunks(budget, 0))
+
+    def inner(self, lags: Sequence[int], mean: Tensor, budget: int = BUDGET) -> Inner:
+        reach = max(lags, default=0)
+        sums, positions = 0, 0
+        squares, along, products = [], [], [[] for _ in lags]
+        for start, stop in self._chunks(budget, reach):
+            ahead = self.make(start, min(stop + reach, self.steps))
+            here = ahead[:, : stop - start]
+            sums = sums + here.sum(1)
+            at = here.transpose(0, 1)
+            positions = positions + (at @ at.transpose(1, 2)).sum(0, dtype=torch.float64)
+            squares.append((here * here).sum(-1))
+            along.append(here @ mean)
+            for k, parts in zip(lags, products):
+                later = ahead[:, k : k + stop - start]
+                parts.append((later * here[:, : later.shape[1]]).sum(-1))
+        joined = [torch.cat(parts, 1) for parts in products]
+        return Inner(gram(sums), positions, torch.cat(squares, 1), torch.cat(along, 1), tuple(joined))
+
+    def _chunks(self, budget: int, reach: int) -> Iterator[tuple[int, int]]:
+        size = max(1, budget // (self.rows * (self.width + self.held)) - reach)
+        for start in range(0, self.steps, size):
+            yield start, min(start + size, self.steps)
+
+
+def sums_of_outer_products(x: Tensor, d: Tensor, rows_only: bool = False) -> LayerGradients:
+    """g_{m,t} = Σ_l d_{m,t,l} x_{m,t,l}ᵀ, from `[rows, T, L, inputs]` and `[rows, T, L, outputs]`.
+
+    Args:
+        x: inputs of the layer, L of them for each sample.
+        d: derivatives of its outputs.
+        rows_only: whether samples of a row are not told apart (T is 1), so that only its sum counts.
+
+    Returns:
+        Outer products where L is 1 or only rows count, else vectors.
+    """
+    if rows_only:
+        return OuterProducts(x[:, 0], d[:, 0])
+    if x.shape[2] == 1:
+        return OuterProducts(x[:, :, 0], d[:, :, 0])
+    make = lambda start, stop: (d[:, start:stop].transpose(2, 3) @ x[:, start:stop]).flatten(2)
+    return Vectors(x.shape[0], x.shape[1], x.shape[3] * d.shape[3], 0, make)
+
+
+def gram(vectors: Tensor) -> Tensor:
+    """Inner products of `[rows, P]` in double precision."""
+    vectors = vectors.double()
+    return vectors @ vectors.T
