@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PROCGEN_PACKAGES := libqt5gui5
 CHROMIUM_PACKAGES := chromium
 
-.PHONY: help demo test check setup debian bench envs learn results mutations calibrate calibrate-groups house quick lint docs dist clean
+.PHONY: help demo test test-peers check setup debian bench envs learn results mutations calibrate calibrate-groups house quick lint docs dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -60,6 +60,10 @@ bench: setup  ## measure against Stable-Baselines3 and write docs/results/bench.
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.gradients
 	$(BIN)/python -m benchmarks.impala
+
+test-peers: setup  ## test the adapters with PyTorch, SB3, rsl_rl and skrl (large downloads) and write docs/results/peers.md
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[peers]'
+	$(BIN)/python -m benchmarks.peers
 
 envs: setup  ## step every environment, train one of each kind, and write docs/results/environments.md
 	$(BIN)/python -m benchmarks.environments

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from pathlib import Path
 from types import ModuleType
@@ -61,7 +62,18 @@ def api_page() -> str:
     for module in (thing for thing in things.values() if isinstance(thing, ModuleType)):
         lines += ["", f"## {module.__name__}", "", module.__doc__ or ""]
         lines += [_shown(getattr(module, name), name) for name in _public(module)]
+    lines += ["", "## trimtab.torch", "", "Needs the extra `torch`; see [the guide](howto/torch.md)."]
+    lines += [f"\n::: {module}.{name}" for name, module in _torch_names().items()]
     return "\n".join(lines) + "\n"
+
+
+def _torch_names() -> dict[str, str]:
+    """The public names of `trimtab.torch` and where they live, read from its source: PyTorch may not be installed."""
+    source = ast.parse((ROOT / "src/trimtab/torch/__init__.py").read_text(encoding="utf-8"))
+    tables = [
+        node.value for node in source.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_PUBLIC"
+    ]
+    return ast.literal_eval(tables[0])
 
 
 def _shown(thing: Any, name: str) -> str:

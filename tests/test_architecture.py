@@ -23,6 +23,7 @@ ROOMS = (
     ("training",),
     ("gradient",),
     ("anatomy",),
+    ("torch",),
     ("advise",),
     ("libraries",),
     ("studies",),
@@ -39,10 +40,10 @@ NOTEBOOK = {("gradient.anatomy", "show"), ("advise.diagnosis", "show")}
 NOTEBOOK |= {("studies.split_study", "show"), ("studies.tune_study", "show")}
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 LIGHT = (
-    *("core", "config", "presets", "show", "advise", "libraries", "studies", "experiments", "operations"),
+    *("core", "config", "presets", "torch", "show", "advise", "libraries", "studies", "experiments", "operations"),
     *("api", "cli", "__main__"),
 )
-NEVER_JAX = ("core", "config", "show")
+NEVER_JAX = ("core", "config", "show", "torch")
 # The estimators of `trimtab.anatomy`, for other people's loops: NumPy, SciPy and the shapes in signatures, no more.
 ESTIMATORS = (
     *("bias", "bootstrap", "correlation", "enumerated_strings", "group_baselines", "groups", "inner_products", "noise"),
@@ -128,6 +129,15 @@ def test_estimators_need_numpy_and_scipy_only(module):
         "trimtab.core.estimate",
         "trimtab.core.errors",
     }
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if package(m) == "torch"])
+def test_the_meter_needs_estimators_and_the_core_only(module):
+    """With `test_estimators_need_numpy_and_scipy_only`: importing it imports neither JAX nor polars."""
+    own = {f"trimtab.gradient.{name}" for name in (*ESTIMATORS, "batch_sentence", "meter_report")}
+    own |= {f"trimtab.core.{name}" for name in ("errors", "estimate")} | {"trimtab.gradient"}
+    found = {n for n in imports(module) if n.startswith("trimtab.") and not n.startswith("trimtab.torch")}
+    assert found <= own
 
 
 @pytest.mark.parametrize("module", MODULES)

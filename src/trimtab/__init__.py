@@ -76,6 +76,7 @@ _PUBLIC = {
     "watch": "trimtab.api",
 }
 _MODULES = ("anatomy", "envs", "ewma", "objectives", "presets", "returns", "stats")
+_EXTRAS = ("torch",)  # modules that need packages of an extra
 
 moved_modules.install()
 
@@ -85,7 +86,7 @@ __all__ = ["__version__", *_PUBLIC, *_MODULES]
 def __getattr__(name: str):
     if name in _PUBLIC:
         return getattr(importlib.import_module(_PUBLIC[name]), name)
-    if name in _MODULES:
+    if name in _MODULES + _EXTRAS:
         return importlib.import_module(f"trimtab.{name}")
     raise AttributeError(f"module 'trimtab' has no attribute {name!r}")
 

@@ -154,7 +154,9 @@ class MeterReport:
         return rows
 
     def __str__(self) -> str:
-        lines = [f"gradient of {self.num_envs} × {self.num_steps} = {self.batch:,} samples at step {self.step:,}, from "]
+        lines = [
+            f"gradient of {self.num_envs} × {self.num_steps} = {self.batch:,} samples at step {self.step:,}, from "
+        ]
         lines[0] += f"{self.rows:,} rows of {self.iterations} iterations"
         lines += [f"  {label:32} {value}" for label, value, _ in self.table]
         lines += [f"  note: {note}" for note in self.notes]

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from trimtab.core.errors import MissingPackage
 
-# ruff: noqa: F401
 if TYPE_CHECKING:
     from trimtab.gradient.meter_report import MeterReport
     from trimtab.torch.errors import MeterError
     from trimtab.torch.meter import Meter
-    from trimtab.torch.rsl_rl import RslRlMeter
-    from trimtab.torch.sb3 import SB3Callback
-    from trimtab.torch.skrl import SkrlMeter
+    from trimtab.torch.rsl_rl_meter import RslRlMeter
+    from trimtab.torch.sb3_callback import SB3Callback
+    from trimtab.torch.skrl_meter import SkrlMeter
 
 try:
     importlib.import_module("torch")
@@ -33,9 +32,9 @@ _PUBLIC = {
     "Meter": "trimtab.torch.meter",
     "MeterError": "trimtab.torch.errors",
     "MeterReport": "trimtab.gradient.meter_report",
-    "RslRlMeter": "trimtab.torch.rsl_rl",
-    "SB3Callback": "trimtab.torch.sb3",
-    "SkrlMeter": "trimtab.torch.skrl",
+    "RslRlMeter": "trimtab.torch.rsl_rl_meter",
+    "SB3Callback": "trimtab.torch.sb3_callback",
+    "SkrlMeter": "trimtab.torch.skrl_meter",
 }
 
 __all__ = ["Meter", "MeterError", "MeterReport", "RslRlMeter", "SB3Callback", "SkrlMeter"]

@@ -136,7 +136,8 @@ class Vectors(LayerGradients):
     @staticmethod
     def of(values: Tensor) -> Vectors:
         """Of vectors `[rows, T, P]` that exist."""
-        return Vectors(*values.shape, 0, lambda start, stop: values[:, start:stop])
+        rows, steps, width = values.shape
+        return Vectors(rows, steps, width, 0, lambda start, stop: values[:, start:stop])
 
     def total(self, rows: int) -> Tensor:
         return self._sums(BUDGET)[:rows].sum(0)
@@ -150,7 +151,9 @@ class Vectors(LayerGradients):
     def inner(self, lags: Sequence[int], mean: Tensor, budget: int = BUDGET) -> Inner:
         reach = max(lags, default=0)
         sums, positions = 0, 0
-        squares, along, products = [], [], [[] for _ in lags]
+        squares: list[Tensor] = []
+        along: list[Tensor] = []
+        products: list[list[Tensor]] = [[] for _ in lags]
         for start, stop in self._chunks(budget, reach):
             ahead = self.make(start, min(stop + reach, self.steps))
             here = ahead[:, : stop - start]

@@ -63,12 +63,16 @@ def gradients_of(recorded: Recorded, layout: Layout) -> Parts:
         return [_dense(recorded, layout, lambda x: x)]
     if isinstance(layer, nn.Embedding) and layer.num_embeddings <= LARGEST_VOCABULARY and layer.max_norm is None:
         return [_embedding(recorded, layout)]
-    if isinstance(layer, nn.Conv2d) and layer.groups == 1 and layer.padding_mode == "zeros":
-        if not isinstance(layer.padding, str):
-            return [_convolution(recorded, layout)]
+    if isinstance(layer, nn.Conv2d) and _is_plain(layer):
+        return [_convolution(recorded, layout)]
     if isinstance(layer, nn.RNNBase):
         return _recurrent(recorded, layout)
     return [_any(recorded, layout)]
+
+
+def _is_plain(layer: nn.Conv2d) -> bool:
+    """Whether `unfold` gives the inputs that its weights are multiplied with."""
+    return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
 
 
 def _joined(recorded: Recorded, layout: Layout, tensor: Callable[[Call], Tensor]) -> Tensor:
@@ -150,11 +154,13 @@ def _any(recorded: Recorded, layout: Layout):
     batch_first = getattr(layer, "batch_first", True)
     arrange = lambda value: value if batch_first else value.transpose(0, 1)
     d = _joined(recorded, layout, lambda call: arrange(_floating(call.derivatives[0], recorded.name)))
-    given = recorded.passes[0][0].inputs
-    if any(not isinstance(value, Tensor) for value in given[:1]):
-        raise MeterError(f"{recorded.name}: the meter does not measure a {type(layer).__name__} called without tensors")
+    given, options = recorded.passes[0][0].inputs, recorded.passes[0][0].options
+    if not isinstance(given[0] if given else None, Tensor) or any(isinstance(v, Tensor) for v in options.values()):
+        kind = type(layer).__name__
+        raise MeterError(f"{recorded.name}: {kind} is measured with tensors as positional arguments only")
     places = [k for k, value in enumerate(given) if isinstance(value, Tensor) and value.ndim]
-    inputs = [_joined(recorded, layout, lambda call, k=k: arrange(call.inputs[k])) for k in places]
+    take = lambda k: lambda call: arrange(call.inputs[k])
+    inputs = [_joined(recorded, layout, take(k)) for k in places]
     frozen = {n: p.detach() for n, p in layer.named_parameters() if n not in names} | dict(layer.named_buffers())
     own = {n: p.detach() for n, p in layer.named_parameters() if n in names}
 
@@ -164,14 +170,14 @@ def _any(recorded: Recorded, layout: Layout):
             arguments[k] = arrange(tensor[None])
 
         def output(parameters: dict[str, Tensor]) -> Tensor:
-            found = torch.func.functional_call(layer, parameters | frozen, tuple(arguments))
+            found = torch.func.functional_call(layer, parameters | frozen, tuple(arguments), options)
             return found if isinstance(found, Tensor) else found[0]
 
         value, pullback = torch.func.vjp(output, own)
         return torch.cat([g.flatten() for g in pullback(arrange(derivative[None]).reshape(value.shape))[0].values()])
 
     def make(start: int, stop: int) -> Tensor:
-        parts = [value[:, start:stop].flatten(0, 2) for value in (d, *inputs)]
+        parts = [value[:, start:stop].flatten(0, 2).contiguous() for value in (d, *inputs)]
         vectors = torch.func.vmap(one)(*parts)
         return vectors.view(*d[:, start:stop].shape[:3], -1).sum(2)
 
@@ -183,16 +189,19 @@ def _any(recorded: Recorded, layout: Layout):
 def _floating(derivative: Tensor, name: str) -> Tensor:
     """In single precision at least; half precision loses small derivatives."""
     if derivative.dtype == torch.float16:
-        raise MeterError(f"{name}: float16 loses small gradients; compute the meter's log-probabilities in bfloat16 or float32")
+        raise MeterError(
+            f"{name}: float16 loses small gradients; compute the meter's log-probabilities in bfloat16 or float32"
+        )
     return derivative.float() if derivative.dtype == torch.bfloat16 else derivative
 
 
-def not_adding_up(parts: Parts, rows: int) -> str | None:
+def not_adding_up(parts: Parts, rows: int, tolerance: float) -> str | None:
     """The first parameters whose per-sample gradients do not add up to autograd's gradient, if any.
 
     Args:
         parts: of all layers.
         rows: of the first backward pass.
+        tolerance: relative.
 
     Returns:
         Their names; None if all add up.
@@ -200,6 +209,6 @@ def not_adding_up(parts: Parts, rows: int) -> str | None:
     for gradients, names, mean in parts:
         total = gradients.total(rows)
         scale = torch.linalg.vector_norm(mean)
-        if torch.linalg.vector_norm(total - mean) > 1e-2 * scale + 1e-6:
+        if torch.linalg.vector_norm(total - mean) > tolerance * scale + 1e-6:
             return ", ".join(names)
     return None

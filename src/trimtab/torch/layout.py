@@ -75,4 +75,6 @@ class Layout:
             return value[:, None]
         if self.in_sequence and len(shape) > 2 and shape[1] == rows:
             return value.transpose(0, 1)
-        raise MeterError(f"{name}: shape {list(shape)} has neither {rows} rows of {steps} steps nor all samples in order")
+        raise MeterError(
+            f"{name}: shape {list(shape)} has neither {rows} rows of {steps} steps nor all samples in order"
+        )

@@ -195,14 +195,19 @@ class Meter:
     def _lag_cosines(self) -> tuple[LagCosine, ...]:
         """Means over rows with bootstrap-t intervals."""
         values = np.concatenate(list(self._cosines))
-        return tuple(LagCosine(lag, _mean(values[:, k])) for k, lag in enumerate(self._lags) if lag < self._num_steps and not self._in_sequence)
+        return tuple(
+            LagCosine(lag, _mean(values[:, k]))
+            for k, lag in enumerate(self._lags)
+            if lag < self._num_steps and not self._in_sequence
+        )
 
     def _notes(self) -> Iterator[str]:
-        yield "between rows: unknown; it needs iterations of one policy, and the policy changed between iterations"
+        yield "between rows: unknown, for the policy changes between iterations; the variance leaves it out"
         if self._rows > self._max_rows:
             yield f"measured on {self._max_rows} of {self._rows} rows, chosen at random in each iteration"
         if self._in_sequence:
-            yield f"individual: from {min(self._positions, self._num_steps)} of {self._num_steps} steps of each iteration"
+            used = min(self._positions, self._num_steps)
+            yield f"individual: from {used} of {self._num_steps} steps of each iteration"
 
 
 def _episodes(layout: Layout, starts: Tensor | np.ndarray | None) -> np.ndarray | None:

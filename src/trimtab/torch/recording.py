@@ -1,13 +1,13 @@
 """What layers got and the derivatives of what they gave, recorded by hooks during one backward pass.
 
-A forward hook attaches a hook to every output tensor. That hook holds the input of the layer and belongs to the graph, so
-nothing outlives the graph and nothing is kept where no measurement follows. Hooks return nothing: values and gradients
-of training are those without them.
+A forward hook attaches a hook to every output tensor. That hook holds the input of the layer and belongs to the graph,
+so nothing outlives the graph and nothing is kept where no measurement follows. Hooks change no value: training computes
+the same bits with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ class Call:
 
     layer: nn.Module
     inputs: tuple[Any, ...]
+    options: dict[str, Any]
     number: int
     derivatives: dict[int, Tensor] = field(default_factory=dict)
 
@@ -42,13 +43,22 @@ class Recorder:
         """
         self.module = unwrapped(module)
         self.layers = dict(_layers(self.module))
-        owned = {id(p) for layer in self.layers for p in layer.parameters()}
-        self.loose = {n: p for n, p in self.module.named_parameters() if id(p) not in owned and p.requires_grad}
         self.in_sequence = any(isinstance(layer, IN_SEQUENCE) for layer in self.module.modules())
         self._calls: dict[int, Call] | None = None
         self._number = 0
         self._handles: list[Any] = []
         self.open()
+
+    def loose(self, called: Iterable[nn.Module]) -> dict[str, Tensor]:
+        """Parameters that no layer's own forward uses, by name.
+
+        Args:
+            called: layers that were called; others of the user's own classes are taken for holders of parameters.
+        """
+        known = set(called)
+        layers = [layer for layer in self.layers if layer in known or type(layer).__module__.startswith("torch.nn")]
+        owned = {id(p) for layer in layers for p in layer.parameters()}
+        return {n: p for n, p in self.module.named_parameters() if id(p) not in owned and p.requires_grad}
 
     @property
     def is_open(self) -> bool:
@@ -72,7 +82,8 @@ class Recorder:
         if isinstance(output, Tensor) and output._is_view():
             output = output.clone()  # a view that is changed in place afterwards loses its hooks
         self._number += 1
-        call = Call(layer, _detached((*inputs, *kwargs.values())), self._number)
+        options = {name: _detached(value) for name, value in kwargs.items()}
+        call = Call(layer, _detached(inputs), options, self._number)
         for place, tensor in enumerate(_tensors(output)):
             if tensor.requires_grad:
                 tensor.register_hook(partial(self._backward, call, place))

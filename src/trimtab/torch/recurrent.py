@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN layers step by step: what their weights are multiplied with, and the derivatives of the products."""
+"""LSTM, GRU and RNN layers step by step: what weights are multiplied with, and the derivatives of the products."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _replay(layer, first: Call, calls: list[Call], num_rows: int, chosen: Tensor
     repeated = lambda x: pick(x).repeat(1, len(calls), *[1] * (x.ndim - 2))
     x = repeated(by_time(first.inputs[0]))
     x = x.to(layer.weight_hh_l0.dtype)
-    given = first.inputs[1] if len(first.inputs) > 1 else None
+    given = first.inputs[1] if len(first.inputs) > 1 else first.options.get("hx")
     zero = x.new_zeros(layer.num_layers, x.shape[1], layer.hidden_size)
     states = [zero, zero] if given is None else [repeated(s) for s in (given if isinstance(given, tuple) else (given,))]
     with torch.enable_grad():

@@ -16,6 +16,7 @@ from trimtab.torch.layers import Parts, Recorded, gradients_of, not_adding_up
 from trimtab.torch.layout import Layout
 from trimtab.torch.recording import Call, Recorder
 
+TOLERANCE, MIXED_TOLERANCE = 1e-2, 0.25
 MOST_LOOSE = 512  # numbers in parameters outside of layers, for each of which there is a small backward pass
 
 
@@ -60,7 +61,8 @@ def measure(
     weights = _weights(layout, advantages.detach().to(logprob.dtype))
     scores = layout.matrix(logprob)
     steps = [slice(None), *(slice(t, t + 1) for t in positions)] if layout.in_sequence else [slice(None)]
-    passes, grads = [], {}
+    passes: list[dict[torch.nn.Module, list[Call]]] = []
+    grads: dict[str, Tensor] = {}
     for number, step in enumerate(steps):
         by_layer, found = recorder.backward((weights[:, step] * scores[:, step]).sum())
         passes.append(by_layer)
@@ -69,12 +71,14 @@ def measure(
         raise MeterError("logprob: does not depend on a parameter of the module; compute it with gradients enabled")
     chosen = layout.rows if layout.chosen is None else len(layout.chosen)
     parts = [*_layer_parts(recorder, layout, passes, grads)]
-    parts += _loose_parts(recorder, layout, logprob, weights, steps, grads)
-    _check(parts, grads, chosen)
+    parts += _loose_parts(recorder.loose(passes[0]), layout, logprob, weights, steps, grads)
+    _check(parts, grads, chosen, _tolerance(passes[0]))
     count = chosen * layout.steps
     total = torch.cat([mean for _, _, mean in parts]) / count
     if layout.in_sequence:
-        return Iteration(_row_products(parts, chosen, layout.steps, budget), total, chosen, layout.steps, len(positions))
+        return Iteration(
+            _row_products(parts, chosen, layout.steps, budget), total, chosen, layout.steps, len(positions)
+        )
     inner = [gradients.inner(lags, mean / count, budget) for gradients, _, mean in parts]
     return Iteration(_sum(inner), total, chosen, layout.steps, layout.steps)
 
@@ -110,7 +114,9 @@ def _layer_parts(
 ) -> Iterator[tuple]:
     for layer, calls in passes[0].items():
         name = recorder.layers[layer]
-        own = {n: grads[full] for n, _ in layer.named_parameters() if (full := f"{name}.{n}".removeprefix(".")) in grads}
+        own = {
+            n: grads[full] for n, _ in layer.named_parameters() if (full := f"{name}.{n}".removeprefix(".")) in grads
+        }
         if own:
             found = [_completed(calls, by_layer.get(layer, [])) for by_layer in passes]
             yield from gradients_of(Recorded(layer, name, found, own), layout)
@@ -123,19 +129,24 @@ def _completed(calls: list[Call], found: list[Call]) -> list[Call]:
     for call in calls:
         own = by_number[call.number].derivatives if call.number in by_number else {}
         missing = {k: torch.zeros_like(d) for k, d in call.derivatives.items() if k not in own}
-        completed.append(Call(call.layer, call.inputs, call.number, own | missing))
+        completed.append(Call(call.layer, call.inputs, call.options, call.number, own | missing))
     return completed
 
 
 def _loose_parts(
-    recorder: Recorder, layout: Layout, logprob: Tensor, weights: Tensor, steps: Sequence[slice], grads: dict[str, Tensor]
+    loose: dict[str, Tensor],
+    layout: Layout,
+    logprob: Tensor,
+    weights: Tensor,
+    steps: Sequence[slice],
+    grads: dict[str, Tensor],
 ) -> Parts:
     """Parameters outside of layers, such as a standard deviation: ∂ log π_i / ∂p by differentiating twice.
 
     h(w) = ∂/∂p Σ_i w_i log π_i is linear in w, so ∂h/∂w_i is what one sample contributes.
     """
-    names = [name for name in recorder.loose if name in grads]
-    count = sum(recorder.loose[name].numel() for name in names)
+    names = [name for name in loose if name in grads]
+    count = sum(loose[name].numel() for name in names)
     if count > MOST_LOOSE:
         raise MeterError(
             f"{', '.join(names)}: {count:,} numbers are used outside of a layer's own forward, {MOST_LOOSE} can be "
@@ -144,7 +155,7 @@ def _loose_parts(
     if not names:
         return []
     w = torch.ones_like(logprob, requires_grad=True)
-    found = torch.autograd.grad((w * logprob).sum(), [recorder.loose[n] for n in names], create_graph=True)
+    found = torch.autograd.grad((w * logprob).sum(), [loose[n] for n in names], create_graph=True)
     flat = torch.cat([g.flatten() for g in found])
     each = [torch.autograd.grad(h, w, retain_graph=True, allow_unused=True)[0] for h in flat]
     scores = torch.stack([layout.matrix(torch.zeros_like(w) if g is None else g) for g in each], 2)
@@ -158,16 +169,22 @@ def _loose_parts(
     return [(Vectors.of(vectors), tuple(names), mean)]
 
 
-def _check(parts: Parts, grads: dict[str, Tensor], rows: int) -> None:
+def _tolerance(calls: dict[torch.nn.Module, list[Call]]) -> float:
+    """Of sums of gradients: autograd adds up in the precision of the layer."""
+    kinds = {d.dtype for own in calls.values() for call in own for d in call.derivatives.values()}
+    return MIXED_TOLERANCE if torch.bfloat16 in kinds else TOLERANCE
+
+
+def _check(parts: Parts, grads: dict[str, Tensor], rows: int, tolerance: float) -> None:
     """Every parameter must be covered, and its per-sample gradients must add up to autograd's."""
     covered = {name for _, names, _ in parts for name in names}
     missing = [name for name in grads if name not in covered]
     if missing:
         raise MeterError(
-            f"{missing[0]}: used outside of a recorded call of its layer; compute logprob with the module's own layers, "
-            "after the meter was made and without torch.compile"
+            f"{missing[0]}: used outside of a recorded call of its layer; compute logprob with the module's own "
+            "layers, after the meter was made and without torch.compile"
         )
-    wrong = not_adding_up(parts, rows)
+    wrong = not_adding_up(parts, rows, tolerance)
     if wrong:
         raise MeterError(
             f"{wrong}: per-sample gradients do not add up to the gradient of the batch; are weights shared, or is "
