@@ -203,9 +203,10 @@ def test_each_way_of_normalizing_advantages_gives_what_it_says():
     _, algorithm, state, rows, hypers = collected()
     batch = jax.jit(algorithm.batch_of)(state, rows, hypers)
     half = jax.tree.map(lambda x: np.asarray(x)[:8], batch)
-    out = np.asarray(jax.jit(update._standardize_minibatch)(half))
     raw = np.asarray(half.advantage)
-    np.testing.assert_allclose(out, (raw - raw.mean()) / raw.std(), atol=1e-4)
+    for ddof in (0, 1):
+        out = np.asarray(jax.jit(lambda batch, ddof=ddof: update._standardize_minibatch(batch, ddof))(half))
+        np.testing.assert_allclose(out, (raw - raw.mean()) / raw.std(ddof=ddof), atol=1e-4)
     finals = {}
     for mode in ("none", "batch", "minibatch", "ewma"):
         config = tiny.config(**KINDS["ppo"], norm_adv=mode, **({"norm_adv_span": 5.0} if mode == "ewma" else {}))

@@ -121,3 +121,5 @@ def test_value_loss_is_the_squared_error_or_the_larger_of_it_and_the_clipped_one
     )
     slope = jax.grad(lambda v: objectives.value_loss(v, target, before, 0.2).sum())(value)
     np.testing.assert_allclose(slope, [2.0, 0.0, 6.0], rtol=1e-6)  # the clipped branch is flat
+    alone = objectives.value_loss(value, target, before, 0.2, clipped_only=True)
+    np.testing.assert_allclose(alone, [1.0, (0.4 - 2) ** 2, 1.2**2], rtol=1e-6)

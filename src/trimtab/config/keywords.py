@@ -39,6 +39,7 @@ class Fields(TypedDict, total=False):
     kl_coef: float
     imp_samp_max: float
     clip_vloss: float | None
+    clip_vloss_form: Literal["larger", "clipped"]
     vf_coef: float
     ent_coef: float
     ent_anneal: float
@@ -46,6 +47,7 @@ class Fields(TypedDict, total=False):
     gamma: float
     gae_lambda: float
     norm_adv: Literal["none", "batch", "minibatch", "ewma"]
+    norm_adv_ddof: int
     norm_adv_span: float
     baseline: bool
     optimizer: OptimizerName

@@ -50,6 +50,8 @@ OPTIONAL_CRITIC = Need(lambda c: c.traits.may_lack_critic, f"only {those(lambda 
 CRITIC = Need(lambda c: c.needs_value, "there is no value function without a baseline")
 DUAL = Need(lambda c: c.arch == "dual", "needs arch=dual (separate networks)")
 CARRIED = Need(lambda c: not c.whole_episodes, "every iteration starts from reset without a baseline")
+VALUE_CLIPPED = Need(lambda c: c.clip_vloss is not None, "needs clip_vloss")
+ADV_NORMALIZED = Need(lambda c: c.norm_adv != "none", "needs norm_adv=batch, minibatch or ewma")
 ADV_EWMA = Need(lambda c: c.norm_adv == "ewma", "needs norm_adv=ewma")
 ADAPTIVE = Need(lambda c: c.anneal_lr == "adaptive", "needs anneal_lr=adaptive")
 NORM_OBS = Need(lambda c: c.norm_obs, "needs norm_obs=true")
@@ -114,6 +116,8 @@ class Settings:
     """Cap on the importance ratio of current to behavior policy."""
     clip_vloss: float | None = traced(None, CRITIC, low=0.0, positive=True)
     """Clip the change of the value prediction to ± this (off if not given)."""
+    clip_vloss_form: Literal["larger", "clipped"] = static("larger", VALUE_CLIPPED)
+    """Loss with clip_vloss: the larger of the clipped and unclipped loss, or (as in SB3 and skrl) the clipped one."""
     vf_coef: float = traced(0.5, CRITIC, low=0.0, high=1e6)
     """Weight of the value loss mean((V - target)²)."""
     ent_coef: float = traced(0.01, low=0.0, high=1e6)
@@ -128,6 +132,8 @@ class Settings:
     """λ of generalized advantage estimation."""
     norm_adv: Literal["none", "batch", "minibatch", "ewma"] = static("batch")
     """Over what advantages are normalized; minibatch couples samples, ewma spans iterations."""
+    norm_adv_ddof: int = static(0, ADV_NORMALIZED, low=0, high=1)
+    """Divide advantages by the standard deviation with n - this: 1 as in PyTorch (SB3, CleanRL, rsl_rl, skrl)."""
     norm_adv_span: float = traced(1.0, ADV_EWMA, low=1.0, high=1e9)
     """Span, in iterations, of the advantage moments (norm_adv ewma); 1 is the whole-batch normalization."""
     baseline: bool = static(True, OPTIONAL_CRITIC)

@@ -45,6 +45,7 @@ LIBRARY = Library(
     name="cleanrl",
     title="CleanRL",
     options=OPTIONS,
+    fixed={"norm_adv_ddof": 1},
     always=("time limits: the end of an episode like any other there; here values are bootstrapped beyond them",),
     log=LogFormat(
         marks=("losses/clipfrac", "losses/old_approx_kl", "charts/SPS"),

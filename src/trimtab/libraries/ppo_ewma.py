@@ -27,7 +27,9 @@ def _advantage_decay(value: Any, to: Translated) -> None:
 def _penalty(value: Any, to: Translated) -> None:
     """A penalty beside the clip, on half the squared log-ratio."""
     if value:
-        raise NoCounterpart("the penalty beside the clip, on ½ log² of the ratio, is not implemented; see surrogate kl")
+        raise NoCounterpart(
+            "its penalty is ½ (log ratio)² of the samples, beside the clip; surrogate kl here is the analytic KL alone"
+        )
 
 
 def _auxiliary_minibatch(values: Values, to: Translated) -> None:
@@ -96,7 +98,15 @@ LIBRARY = Library(
         "network": "impala",
         "hidden_sizes": [256],
     },
-    always=("num_envs: of each worker there; multiply by the workers",),
+    always=(
+        "num_envs: of each worker there; multiply by the workers",
+        "rewards: the normalizer is updated before it scales a batch there, after it here, so that the first batch is "
+        "not scaled here",
+        "time limits: the end of an episode like any other there; here values are bootstrapped beyond them",
+        "staleness: the last value is bootstrapped when a batch is used there, when it is collected here",
+        "value_epochs: where they differ, epochs of the value network alone come first there, with an Adam of their "
+        "own; joint epochs come first here",
+    ),
     prepare=_auxiliary_minibatch,
     finish=_algorithm,
 )

@@ -93,7 +93,7 @@ LIBRARY = Library(
     name="rsl_rl",
     title="rsl_rl",
     options=OPTIONS,
-    fixed={"adam_eps": 1e-8},
+    fixed={"adam_eps": 1e-8, "norm_adv_ddof": 1},
     always=(
         "anneal_lr: the KL has 1e-5 inside its logarithm there, so a policy that has not moved raises the learning "
         "rate",

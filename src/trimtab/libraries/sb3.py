@@ -17,7 +17,7 @@ from trimtab.config import Config
 from trimtab.core import reading
 from trimtab.core.errors import UnreadableFile
 from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources
-from trimtab.libraries.common.options import NOT_SET, PER_MINIBATCH, Option, Translated, Values, same
+from trimtab.libraries.common.options import CLIPS_VALUE_ALONE, NOT_SET, PER_MINIBATCH, Option, Translated, Values, same
 
 SAME = ("approx_kl", "clip_fraction", "entropy_loss", "explained_variance", "learning_rate", "policy_gradient_loss")
 UPDATES, RANGE = "train/n_updates", "train/clip_range"
@@ -43,11 +43,6 @@ def _scheduled(name: str, falling: str) -> Option:
         return f"lin_{value!r}" if getattr(config, falling) == "linear" else value
 
     return Option(name, read=read, write=write)
-
-
-def _value_clip(value: Any, to: Translated) -> None:
-    """A number; one that falls keeps its first value."""
-    to.fields["clip_vloss"] = None if value is None else float(str(value).removeprefix("lin_"))
 
 
 def _vec_normalize(value: Any, to: Translated) -> None:
@@ -118,7 +113,7 @@ OPTIONS = {
     **same("gamma", "gae_lambda", "max_grad_norm", "total_timesteps", "seed", "vf_coef", "target_kl"),
     "learning_rate": _scheduled("learning_rate", "anneal_lr").otherwise(3e-4),
     "clip_range": _scheduled("clip_coef", "clip_anneal"),
-    "clip_range_vf": Option("clip_vloss", read=_value_clip),
+    "clip_range_vf": CLIPS_VALUE_ALONE,
     "ent_coef": Option("ent_coef", default=0.0),
     "normalize_advantage": PER_MINIBATCH.otherwise(True),
     "normalize": Option(read=_vec_normalize, write=_vec_normalize_of),
@@ -266,6 +261,7 @@ LIBRARY = Library(
     name="sb3",
     title="Stable-Baselines3",
     options=OPTIONS,
+    fixed={"norm_adv_ddof": 1},
     finish=_whole_batch,
     saved=lambda file: _saved_model(file)[0],
     log=LogFormat(

@@ -15,6 +15,7 @@ from trimtab.config import Config
 from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources, agent_yaml, table_in
 from trimtab.libraries.common.options import (
     ACTIVATION,
+    CLIPS_VALUE_ALONE,
     GROUPED,
     NOT_SET,
     STOPS_AT_TARGET,
@@ -106,7 +107,7 @@ OPTIONS = {
             "grad_norm_clip": positive(Option("max_grad_norm")).otherwise(0.5),
             "ratio_clip": Option("clip_coef", default=0.2),
             "clip_predicted_values": GROUPED,
-            "value_clip": positive(Option("clip_vloss")).otherwise(0.2),
+            "value_clip": positive(CLIPS_VALUE_ALONE).otherwise(0.2),
             "entropy_loss_scale": Option("ent_coef", default=0.0),
             "value_loss_scale": Option("vf_coef", default=2.5),
             "kl_threshold": positive(STOPS_AT_TARGET),
@@ -131,9 +132,8 @@ LIBRARY = Library(
     name="skrl",
     title="skrl",
     options=OPTIONS,
-    fixed={"adam_eps": 1e-8, "norm_adv": "batch"},
+    fixed={"adam_eps": 1e-8, "norm_adv": "batch", "norm_adv_ddof": 1},
     always=(
-        "clip_vloss: the clipped prediction alone makes the loss there, the larger of both losses here",
         "anneal_lr: an adaptive learning rate is moved once an epoch there and down to 1e-6, by minibatch and 1e-5 "
         "here",
         "time limits: without time_limit_bootstrap the next episode's first value stands in for the last one's next "

@@ -121,5 +121,10 @@ def update_advantage_moments(
     return AdvantageMoments(*merge(decayed_moments, advantage.reshape(-1), weight.reshape(-1)))
 
 
+def with_ddof(std: Float[Array, ""], count: Float[Array, ""], ddof: int) -> Float[Array, ""]:
+    """A standard deviation of `count` samples that was divided by n, divided by n - `ddof` instead."""
+    return std * jnp.sqrt(count / jnp.maximum(count - ddof, 1.0)) if ddof else std
+
+
 def standardize(advantage: Float[Array, "*B"], mean: Float[Array, ""], std: Float[Array, ""]) -> Float[Array, "*B"]:
     return (advantage - mean) / (std + 1e-8)

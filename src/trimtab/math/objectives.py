@@ -65,11 +65,19 @@ def clip_binds(logp: Samples, logp_prox: Samples, advantage: Samples, clip_coef:
 
 
 def value_loss(
-    value: Samples, target: Samples, value_behav: Samples | None = None, clip_vloss: Scalar | None = None
+    value: Samples,
+    target: Samples,
+    value_behav: Samples | None = None,
+    clip_vloss: Scalar | None = None,
+    clipped_only: bool = False,
 ) -> Samples:
-    """(V - target)², or the larger of it and the same with V's change clipped to ± `clip_vloss`."""
+    """(V - target)², or the larger of it and the same with V's change clipped to ± `clip_vloss`.
+
+    With `clipped_only` the clipped prediction alone makes the loss: where the clip binds, its gradient is 0.
+    """
     squared = (value - target) ** 2
     if clip_vloss is None or value_behav is None:
         return squared
     near = value_behav + jnp.clip(value - value_behav, -clip_vloss, clip_vloss)
-    return jnp.maximum(squared, (near - target) ** 2)
+    clipped = (near - target) ** 2
+    return clipped if clipped_only else jnp.maximum(squared, clipped)

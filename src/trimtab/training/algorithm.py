@@ -348,7 +348,8 @@ class Algorithm:
         valid = (batch.weight > 0).astype(jnp.float32)
         moments = normalize.update_advantage_moments(state.advantages, batch.advantage, valid, decay)
         if self.config.norm_adv in ("batch", "ewma"):
-            batch = batch._replace(advantage=normalize.standardize(batch.advantage, moments.mean, moments.std))
+            std = normalize.with_ddof(moments.std, moments.count, self.config.norm_adv_ddof)
+            batch = batch._replace(advantage=normalize.standardize(batch.advantage, moments.mean, std))
         target, value = (self.in_units_of_values(state, x) for x in (batch.target, batch.value))
         return *self._proximal(state, batch._replace(target=target, value=value), hypers), moments
 

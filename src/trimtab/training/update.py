@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from trimtab.config import Config
 from trimtab.math import across_devices, ewma, minibatch, objectives
 from trimtab.math.ewma import Ewma
-from trimtab.math.normalize import standardize
+from trimtab.math.normalize import standardize, with_ddof
 from trimtab.math.prng import unrolled
 from trimtab.math.step_sizes import adapt_to_kl, clip_factor, descend, global_norm
 from trimtab.math.surrogates import Terms
@@ -113,8 +113,9 @@ def loss(
         watched = _watch_policy(config, agent, hypers, jax.lax.stop_gradient(dist), batch, proximal)
         watched |= {"policy_gradient_loss": -objective, "entropy_loss": -entropy}
     if train_value:
-        clip = hypers.get("clip_vloss")
-        error = (batch.weight * objectives.value_loss(value, batch.target, batch.value, clip)).mean()
+        clip, clipped_only = hypers.get("clip_vloss"), config.clip_vloss_form == "clipped"
+        loss = objectives.value_loss(value, batch.target, batch.value, clip, clipped_only)
+        error = (batch.weight * loss).mean()
         total = total + hypers["vf_coef"] * error
         watched["value_loss"] = error
     return total, watched
@@ -159,7 +160,7 @@ def prepare_minibatch(
 ) -> tuple[Batch, Proximal]:
     """A minibatch as the objective takes it: advantages normalized over it if asked, the proximal policy of now."""
     if config.norm_adv == "minibatch":
-        batch = batch._replace(advantage=_standardize_minibatch(batch))
+        batch = batch._replace(advantage=_standardize_minibatch(batch, config.norm_adv_ddof))
     return batch, _proximal_now(agent, learner, batch, placed)
 
 
@@ -260,11 +261,12 @@ def _worst(table: Float[Array, "steps metrics"]) -> Float[Array, "steps metrics"
     return table.at[:, column].set(across_devices.pmax_tree(table[:, column]))
 
 
-def _standardize_minibatch(batch: Batch) -> Float[Array, " B"]:
+def _standardize_minibatch(batch: Batch, ddof: int) -> Float[Array, " B"]:
     count, total = across_devices.psum_tree((batch.weight.sum(), (batch.weight * batch.advantage).sum()))
     count = jnp.maximum(count, 1e-8)
     mean = total / count
     std = jnp.sqrt(across_devices.psum_tree((batch.weight * (batch.advantage - mean) ** 2).sum()) / count)
+    std = with_ddof(std, count, ddof)
     return standardize(batch.advantage, mean, std)
 
 

@@ -186,5 +186,15 @@ STOPS_AT_TARGET = Option("target_kl", factor=1 / 1.5, why="because here updates 
 PER_MINIBATCH = switch(
     "norm_adv", "minibatch", "none", "per minibatch there, and kept so; trimtab's default is over the batch"
 )
+
+
+def _clip_alone(value: Any, to: Translated) -> None:
+    """A range; one that falls keeps its first value."""
+    to.fields["clip_vloss"] = None if value is None else float(str(value).removeprefix("lin_"))
+    if value is not None:
+        to.fields["clip_vloss_form"] = "clipped"
+
+
+CLIPS_VALUE_ALONE = Option("clip_vloss", read=_clip_alone)  # the clipped prediction alone makes the loss
 CLIPS_VALUE = Option(read=_value_clip, write=lambda config: config.clip_vloss is not None)  # the range is clip_coef
 ACTIVATION = Option("activation", read=_activation)

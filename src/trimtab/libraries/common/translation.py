@@ -100,6 +100,8 @@ def translate(library: str, fields: Mapping[str, Any], defaults: bool = True) ->
     if to.fields.get("clip_vloss") == "clip_coef":
         to.fields["clip_vloss"] = to.fields.get("clip_coef", Config.clip_coef)
     theirs.finish(to)
+    if to.fields.get("norm_adv") == "none":
+        to.fields.pop("norm_adv_ddof", None)
     to.fields |= own
     return to
 
