@@ -27,6 +27,7 @@ from trimtab.show import split_columns, verdicts
 from trimtab.show.numbers import raised
 from trimtab.show.study_page import time_taken
 from trimtab.show.tune_page import changed
+from trimtab.studies.split_result import SplitResult
 from trimtab.studies.study_engine import time_of
 from trimtab.training.device import machine
 
@@ -254,20 +255,20 @@ def answer_page(folder: Path) -> tuple[str, str]:
 
 def _split(answer: dict[str, Any]) -> list[str]:
     """Every split with what was measured of it, then stage by stage."""
-    power = split_columns.power(answer["rows"])
+    result = SplitResult.from_dict(answer)
+    power = split_columns.power(result.rows)
     flat = lambda cell: cell.strip().replace("\n", "<br>")
     lines = [
         "| N × T | verdict | " + " | ".join(_text(quantity(name).label) for name in split_columns.ALL) + " | seeds |"
     ]
     lines.append("|---" * (len(split_columns.ALL) + 3) + "|")
-    for row in answer["rows"]:
-        cells = [flat(split_columns.cell(row, name, power)) for name in split_columns.ALL]
-        split = f"{row['num_envs']} × {row['num_steps']}"
-        lines.append(f"| {split} | {row['verdict']} | {' | '.join(map(_text, cells))} | {row['seeds']} |")
-    lines += ["", f"Variance, its two terms and bias² in {raised(power)} gradient², at step {answer['at']:,}.", ""]
-    lines += [f"- {s['stage'].capitalize()}, step {s['step']:,}: {s['sentence']}." for s in answer["stages"]]
-    lines += [f"- {text}" for text in (answer["stage_sentence"], answer["marginal"]) if text]
-    return lines + [f"- Doubt: {doubt}." for doubt in answer["doubts"]]
+    for row in result.rows:
+        cells = [_text(flat(split_columns.cell(row, name, power))) for name in split_columns.ALL]
+        lines.append(f"| {row.label} | {row.verdict} | {' | '.join(cells)} | {row.seeds} |")
+    lines += ["", f"Variance, its two terms and bias² in {raised(power)} gradient², at step {result.at:,}.", ""]
+    lines += [f"- {stage.stage.capitalize()}, step {stage.step:,}: {stage.sentence}." for stage in result.stages]
+    lines += [f"- {text}" for text in (result.stage_sentence, result.marginal) if text]
+    return lines + [f"- Doubt: {doubt}." for doubt in result.doubts]
 
 
 def _tuning(answer: dict[str, Any]) -> list[str]:

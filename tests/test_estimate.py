@@ -14,11 +14,11 @@ def test_printing():
     assert str(Estimate(1234.5, 1180.0, 1310.0)) == "1230 [1200, 1300]"
     assert str(Estimate(0.0, 0.0, 0.0)) == "0 [0, 0]"
     assert repr(Estimate(-0.5, -0.61, -0.4)) == "<Estimate -0.5 [-0.61, -0.4]>"
-    assert [repr(UNRESOLVED), repr(unresolved(3.25))] == ["<Estimate not resolved>", "<Estimate 3.25, not resolved>"]
+    assert [repr(UNRESOLVED), repr(unresolved(3.25))] == ["<Estimate inconclusive>", "<Estimate 3.25, inconclusive>"]
     assert str(Estimate(-0.5, -0.61, -0.4)) == "-0.5 [-0.61, -0.4]"
     assert str(Estimate(1000.0, 1001.0, 1004.0)) == "1000 [1001, 1004]"
     assert str(Estimate(0.0999, 0.0996, 0.1)) == "0.0999 [0.0996, 0.1]"
-    assert str(UNRESOLVED) == "not resolved"
+    assert str(UNRESOLVED) == "inconclusive"
     assert math.isnan(UNRESOLVED.value)
 
 

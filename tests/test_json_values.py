@@ -17,7 +17,7 @@ class Row:
     name: str
     sizes: tuple[int, int]
     estimate: Estimate
-    by_lag: dict[str, float] = field(default_factory=dict)
+    by_lag: dict[int, float] = field(default_factory=dict)
     path: Path | None = None
 
 
@@ -28,7 +28,7 @@ class Table:
 
 
 def test_a_round_trip_gives_the_same_value():
-    table = Table((Row("a", (4, 256), Estimate(1.0, 0.5, 1.5), {"1": 0.25}, Path("x")),), "said")
+    table = Table((Row("a", (4, 256), Estimate(1.0, 0.5, 1.5), {1: 0.25}, Path("x")),), "said")
     assert from_json(Table, json.loads(json.dumps(to_json(table)))) == table
 
 

@@ -32,7 +32,7 @@ def test_no_number_without_a_gradient():
     gradients = correlated_rows(np.random.default_rng(1), 256, 4, np.zeros(2))
     result = noise.noise_scale(gradient_statistics(gradients))
     for estimate in (result.simple, result.trajectory, result.environments, result.grad_sq):
-        assert str(estimate) == "not resolved"
+        assert str(estimate) == "inconclusive"
     assert np.isnan(result.simple.value) and result.sample_variance.resolved
 
 

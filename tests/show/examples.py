@@ -1,78 +1,72 @@
-"""Results to draw: a table of measurements turned into what `trimtab split` hands to its page."""
+"""Results to draw: a table of measurements turned into what the page of `trimtab split` shows."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from trimtab.config import Config
 from trimtab.core import quantities
+from trimtab.core.estimate import UNRESOLVED, Estimate, unresolved
 from trimtab.gradient import measurements
-from trimtab.show.probe_series import split_text
+from trimtab.show.split_page import SplitReport
+from trimtab.studies.split_result import PredictedSplit, SplitResult, SplitRow
+from trimtab.training.records import Manifest
 
 ESTIMATES = ("variance", "individual", "covariance", "bias_sq", "mse", "grad_sq", "ess")
 
 
-def estimates(frame: pl.DataFrame, split: str) -> dict[str, dict[str, Any]]:
+def estimates(frame: pl.DataFrame, split: str) -> dict[str, Estimate]:
     own = frame.filter((pl.col("split") == split) & (pl.col("step") == frame["step"].max()))
-    found = {}
-    for name in ESTIMATES:
-        row = own.filter(pl.col("quantity") == name).row(0, named=True)
-        plain = {k: row[k] if math.isfinite(row[k]) else None for k in ("value", "lo", "hi")}
-        found[name] = plain | {"resolved": row["resolved"]}
-    return found
+    rows = {row["quantity"]: row for row in own.iter_rows(named=True)}
+    return {name: Estimate(*(rows[name][k] for k in ("value", "lo", "hi", "resolved"))) for name in ESTIMATES}
 
 
-def result_of(frame: pl.DataFrame, curves: pl.DataFrame, config: Config, shared: float | None) -> dict[str, Any]:
-    """A split's result; errors relative to `shared`, if that is given."""
+def report_of(frame: pl.DataFrame, curves: pl.DataFrame, config: Config, shared: float | None) -> SplitReport:
+    """What a split's page shows; errors relative to `shared`, if that is given."""
     rows = []
     for num_envs, num_steps in frame.select("num_envs", "num_steps").unique().sort("num_envs").iter_rows():
-        row = {"num_envs": num_envs, "num_steps": num_steps, **estimates(frame, f"{num_envs}x{num_steps}")}
-        relative = {k: row["mse"][k] / shared if shared and row["mse"][k] else None for k in ("value", "lo", "hi")}
+        found = estimates(frame, f"{num_envs}x{num_steps}")
         own = curves.filter(pl.col("series") == f"{num_envs}x{num_steps}")
         areas = own.group_by("seed").agg(pl.col("return").mean())["return"]
-        auc = areas.mean()
+        speed = 1e3 * num_envs**0.6
         rows.append(
-            row
-            | {
-                "mse_relative": relative | {"resolved": bool(shared)},
-                "fps": {"value": 9e3 * num_envs**0.6, "lo": 8e3 * num_envs**0.6, "hi": 9.5e3 * num_envs**0.6},
-                "improved": True,
-                "auc": {"value": auc, "lo": areas.min(), "hi": areas.max(), "resolved": len(areas) > 1},
-                "final_return": {"value": auc, "lo": None, "hi": None, "resolved": False},
-            }
+            SplitRow(
+                num_envs=num_envs,
+                num_steps=num_steps,
+                mse_relative=found["mse"].over(shared) if shared else UNRESOLVED,
+                fps=Estimate(9 * speed, 8 * speed, 9.5 * speed),
+                improved=True,
+                auc=Estimate(areas.mean(), areas.min(), areas.max(), len(areas) > 1),
+                final_return=unresolved(areas.mean()),
+                **found,
+            )
         )
-    batch, chosen = config.batch, rows[-1]
-    middle = rows[0]["variance"]
-    return {
-        "env_id": config.env_id,
-        "batch": batch,
-        "algo": config.algo,
-        "gamma": config.gamma,
-        "gae_lambda": config.gae_lambda,
-        "horizon_gamma": 1 / (1 - config.gamma),
-        "horizon_gamma_lambda": 1 / (1 - config.gamma * config.gae_lambda),
-        "config": config.as_dict(),
-        "derived": config.derived(),
-        "rows": rows,
-        "predicted": [
-            {"num_envs": 1, "num_steps": batch, "variance": middle | {"lo": None, "hi": None}, "extrapolated": True},
-            {"num_envs": 8, "num_steps": batch // 8, "variance": middle, "extrapolated": False},
-        ],
-        "measurements": frame,
-        "curves": curves,
-        "recommended": f"{chosen['num_envs']}x{chosen['num_steps']}",
-        "sentence": f"Use {split_text(chosen['num_envs'], chosen['num_steps'])}: its error is low & it is <fast>.",
-        "reasons": ["its mean squared error is the lowest", "of what remains it is the fastest (98,000 steps/s)"],
-        "doubts": ["no split's learning curve is distinguishable from the best one's on so few seeds"],
-        "marginal": "One more environment lowers the variance by 1.5%; one more step by 6.0%.",
-        "command": f"trimtab split {config.env_id} --batch {batch}",
-        "manifest": {"trimtab": "0.1.0", "python": "3.11", "packages": {"jax": "0.10"}, "machine": {"processor": "x"}},
-        "steps": sorted(frame["step"].unique()),
-    }
+    batch, chosen, middle = config.batch, rows[-1], rows[0].variance
+    result = SplitResult(
+        env_id=config.env_id,
+        batch=batch,
+        algo=config.algo,
+        gamma=config.gamma,
+        gae_lambda=config.gae_lambda,
+        horizon_gamma=1 / (1 - config.gamma),
+        horizon_gamma_lambda=1 / (1 - config.gamma * config.gae_lambda),
+        rows=tuple(rows),
+        predicted=(
+            PredictedSplit(num_envs=1, num_steps=batch, variance=unresolved(middle.value), extrapolated=True),
+            PredictedSplit(num_envs=8, num_steps=batch // 8, variance=middle, extrapolated=False),
+        ),
+        recommended=chosen.name,
+        sentence=f"Use {chosen.label}: its error is low & it is <fast>.",
+        doubts=("no split's learning curve is distinguishable from the best one's on so few seeds",),
+        marginal="One more environment lowers the variance by 1.5%; one more step by 6.0%.",
+        command=f"trimtab split {config.env_id} --batch {batch}",
+        steps=tuple(sorted(frame["step"].unique())),
+        at=max(frame["step"]),
+    )
+    return SplitReport(result, config, Manifest(trimtab="0.1.0", packages={"jax": "0.10"}), frame, curves)
 
 
 def curves_of(splits: list[str], seeds: int = 3, points: int = 60) -> pl.DataFrame:

@@ -128,7 +128,7 @@ def test_the_heat_map_has_a_cell_for_every_pair():
 def test_unresolved_noise_scales_are_named_not_drawn():
     rows = data_of(probe_figures._noise_scale_environments(TABLES["splits"]))
     found = {r["series"]: (r["text"], r["value"]) for r in rows}
-    assert found == {"4 × 64": ("", 18.75), "16 × 16": ("not resolved", None)}
+    assert found == {"4 × 64": ("", 18.75), "16 × 16": ("inconclusive", None)}
 
 
 def test_an_infinite_end_is_cut_and_marked():

@@ -24,7 +24,7 @@ def test_what_is_not_resolved_is_said(probed, capsys):
     nothing = dataclasses.replace(probed[0].bias_sq, value=math.nan, lo=math.nan, hi=math.nan, resolved=False)
     print_anatomy(dataclasses.replace(probed[0], bias_sq=nothing))
     line = next(line for line in capsys.readouterr().out.splitlines() if "bias²" in line)
-    assert "not resolved" in line
+    assert "inconclusive" in line
 
 
 def test_plain_numbers_are_valid_json_and_complete(probed):

@@ -12,7 +12,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def test_the_numbers_of_a_run():
     config = Config(num_envs=4, num_steps=256, num_minibatches=32, update_epochs=10, total_timesteps=300_000)
-    words = " | ".join(ET.fromstring(flow_diagram._of_config(config)).itertext())
+    words = " | ".join(ET.fromstring(flow_diagram.of_config(config)).itertext())
     for text in ("N = 4 ", "T = 256 ", "4 × 256 = 1,024", "32 minibatches of 32", "10 × 32 = 320", "292 iterations"):
         assert text in words
     assert f"{config.gradient_steps:,} gradient steps" in words

@@ -1,14 +1,18 @@
 """Pages open in a real browser, from disk: everything drawn, nothing fetched, nothing wider than the window."""
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 from show.browser import Browser
-from show.examples import curves_of, measured, result_of
+from show.examples import curves_of, measured, report_of
 
 from trimtab.config import Config
+from trimtab.core.estimate import UNRESOLVED, Estimate
 from trimtab.show import blocks, html_page, numbers, split_figures, style
 from trimtab.show import split_page as split
 from trimtab.show.staircase import _steps_of, staircase_note
+from trimtab.studies.split_result import Eliminated, Stage, StageRow, estimates_of
 
 READY = "document.documentElement.dataset.ready === '1' && document.readyState === 'complete'"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -27,13 +31,13 @@ def browser(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def result(splits, config):
-    return result_of(splits, curves_of(["4x16", "8x8"]), config, SHARED)
+    return report_of(splits, curves_of(["4x16", "8x8"]), config, SHARED)
 
 
 @pytest.fixture(scope="module")
 def large():
     frame = measured(((4, 256), (16, 64), (64, 16)), (1000, 2000))
-    return result_of(frame, curves_of(["4x256", "16x64", "64x16"]), Config(num_envs=4, num_steps=256), SHARED)
+    return report_of(frame, curves_of(["4x256", "16x64", "64x16"]), Config(num_envs=4, num_steps=256), SHARED)
 
 
 @pytest.fixture(scope="module")
@@ -143,35 +147,39 @@ def test_dark_light_and_print_each_have_their_colours(browser, pages):
         emulate("", "light")
 
 
-def judged(result):
+def with_rows(report, **changes):
+    """The same report with other values in every row."""
+    rows = tuple(replace(row, **changes) for row in report.result.rows)
+    return replace(report, result=replace(report.result, rows=rows))
+
+
+def judged(report):
     """The same result with verdicts, stages and a tie, as `split` weighs them."""
-    names = [f"{r['num_envs']}x{r['num_steps']}" for r in result["rows"]]
-    verdicts = dict(zip(names, ["ruled out", "left", "recommended"]))
-    rows = [row | {"verdict": verdicts[n], "seeds": 1 + i} for i, (n, row) in enumerate(zip(names, result["rows"]))]
-    share = {"value": 0.6, "lo": 0.5, "hi": 0.7, "resolved": True}
-    stage = lambda name, step: {
-        "stage": name,
-        "step": step,
-        "rows": [row | {"covariance_share": share} for row in result["rows"]],
-        "sentence": f"{name}: nothing to tell apart.",
-    }
-    return result | {
-        "rows": rows,
-        "recommended_set": names[1:],
-        "ruled_out": [{"split": names[0], "by": "learned less", "reason": "its return is 40 lower (10 to 70)"}],
-        "decided": False,
-        "tie_break": "of those left the one with the lowest variance is taken",
-        "stages": [stage("early", 1000), stage("late", 2000)],
-        "stage_sentence": "Early and late ask for the same split.",
-    }
+    result = report.result
+    names, verdicts = [row.name for row in result.rows], ["eliminated", "remaining", "recommended"]
+    rows = [replace(row, verdict=word, seeds=1 + i) for i, (word, row) in enumerate(zip(verdicts, result.rows))]
+    share = Estimate(0.6, 0.5, 0.7)
+    size = lambda row: {"num_envs": row.num_envs, "num_steps": row.num_steps, "covariance_share": share}
+    here = tuple(StageRow(**size(row), **estimates_of(row)) for row in result.rows)
+    stage = lambda name, step: Stage(name, step, here, f"{name}: nothing to tell apart.")
+    result = replace(
+        result,
+        rows=tuple(rows),
+        recommended_set=tuple(names[1:]),
+        ruled_out=(Eliminated(names[0], "learned less", "its return is 40 lower (10 to 70)"),),
+        tie_break="of those left the one with the lowest variance is taken",
+        stages=(stage("early", 1000), stage("late", 2000)),
+        stage_sentence="Early and late ask for the same split.",
+    )
+    return replace(report, result=result)
 
 
 def test_verdicts_and_stages_are_on_the_page(browser, large, tmp_path):
     text = drawn(judged(large))
-    assert text.count('class="badge good">recommended<') == 1 and text.count('class="badge grey">ruled out<') == 1
+    assert text.count('class="badge good">recommended<') == 1 and text.count('class="badge grey">eliminated<') == 1
     for said in (
         "learned less",
-        "Out: 4 × 256, its return is 40 lower (10 to 70).",
+        "Eliminated: 4 × 256, its return is 40 lower (10 to 70).",
         "Early and late ask for",
         "lowest variance",
     ):
@@ -182,10 +190,10 @@ def test_verdicts_and_stages_are_on_the_page(browser, large, tmp_path):
 
 
 def test_stages_are_relative_to_their_own_largest_error(large):
-    rows = _data(split_figures._stages(judged(large)))
+    rows = _data(split_figures._stages(judged(large).result.stages))
     for panel in ("early, step 1,000", "late, step 2,000"):
         assert max(r["value"] for r in rows if r["panel"] == panel and r["part"] == "total") == pytest.approx(1.0)
-    assert split_figures._stages(large) is None
+    assert split_figures._stages(large.result.stages) is None
 
 
 def curve(values, every=1000):
@@ -218,7 +226,7 @@ def test_the_browser_would_notice(browser, tmp_path):
 
 
 def test_a_saved_figure_opens_on_a_phone(browser, result, tmp_path):
-    style.save(split_figures.figures(result)["split_error"], tmp_path / "figure.html")
+    style.save(split_figures.figures(result.result, result.curves)["split_error"], tmp_path / "figure.html")
     visit = browser.open(tmp_path / "figure.html", 390, READY)
     assert visit.errors == [] and browser.run("document.querySelectorAll('svg.marks').length") == 1
     assert browser.run(OVERFLOW) <= 0
@@ -233,45 +241,44 @@ def test_text_is_escaped_and_marked_rows_stand_out(pages):
 
 
 def test_what_is_not_resolved_is_said(large):
-    nothing = {"value": None, "lo": None, "hi": None, "resolved": False}
-    large = large | {"rows": [row | {"bias_sq": nothing, "mse": nothing} for row in large["rows"]]}
-    assert "not resolved" in drawn(large)
-    assert {r["part"] for r in _data(split_figures._error(large))} == {"individual", "covariance", "total"}
+    large = with_rows(large, bias_sq=UNRESOLVED, mse=UNRESOLVED)
+    assert "inconclusive" in drawn(large)
+    assert {r["part"] for r in _data(split_figures._error(large.result.rows))} == {"individual", "covariance", "total"}
 
 
 def test_errors_are_relative_to_the_shared_signal(large):
-    rows = {(r["series"], r["part"]): r["value"] for r in _data(split_figures._error(large))}
-    assert rows["4 × 256", "individual"] == pytest.approx(large["rows"][0]["individual"]["value"] / SHARED)
-    assert rows["4 × 256", "total"] == pytest.approx(large["rows"][0]["mse_relative"]["value"])
+    rows, first = large.result.rows, large.result.rows[0]
+    rows = {(r["series"], r["part"]): r["value"] for r in _data(split_figures._error(rows))}
+    assert rows["4 × 256", "individual"] == pytest.approx(first.individual.value / SHARED)
+    assert rows["4 × 256", "total"] == pytest.approx(first.mse_relative.value)
 
 
 def test_extrapolations_are_marked(large):
-    kinds = {r["series"]: r["kind"] for r in _data(split_figures._predicted(large))}
+    kinds = {r["series"]: r["kind"] for r in _data(split_figures._predicted(large.result))}
     assert kinds["1 × 1024"] == "extrapolated" and kinds["8 × 128"] == "predicted from blocks"
 
 
 def test_a_dot_stands_where_its_bars_end(large):
     """Where the bias is not resolved it has no bar, and the dot is that of the variance, whatever the error's is."""
-    open_bias = {"value": 5.0, "lo": -1.0, "hi": 9.0, "resolved": False}
-    rows = [row | {"bias_sq": open_bias, "mse": row["variance"] | {"value": 99.0}} for row in large["rows"]]
-    assert {split_figures._total(row) for row in rows} == {"variance"}
-    resolved = [row | {"bias_sq": open_bias | {"resolved": True}} for row in rows]
-    assert {split_figures._total(row) for row in resolved} == {"mse"}
+    open_bias = Estimate(5.0, -1.0, 9.0, resolved=False)
+    unsure = with_rows(large, bias_sq=open_bias, mse=Estimate(99.0, 98.0, 100.0))
+    assert {split_figures._total(row) for row in unsure.result.rows} == {"variance"}
+    sure = with_rows(unsure, bias_sq=replace(open_bias, resolved=True))
+    assert {split_figures._total(row) for row in sure.result.rows} == {"mse"}
 
 
 def test_every_figure_that_compares_splits_saves(result, tmp_path):
-    for name, chart in split_figures.figures(result).items():
+    for name, chart in split_figures.figures(result.result, result.curves).items():
         for suffix in (".svg", ".png", ".pdf"):
             style.save(chart, tmp_path / f"{name}{suffix}")
             assert (tmp_path / f"{name}{suffix}").stat().st_size > 500
 
 
 def test_pages_without_results_of_training(large):
-    empty = {"value": None, "lo": None, "hi": None, "resolved": False}
-    rows = [row | {"auc": empty, "fps": empty, "final_return": empty} for row in large["rows"]]
-    bare = large | {"rows": rows, "curves": large["curves"].clear(), "predicted": [], "reasons": [], "doubts": []}
-    assert set(split_figures.figures(bare)) == {"split_error"}
-    assert "not resolved" in drawn(bare)
+    bare = with_rows(large, auc=UNRESOLVED, fps=UNRESOLVED, final_return=UNRESOLVED)
+    bare = replace(bare, curves=large.curves.clear(), result=replace(bare.result, predicted=(), doubts=()))
+    assert set(split_figures.figures(bare.result, bare.curves)) == {"split_error"}
+    assert "inconclusive" in drawn(bare)
 
 
 @pytest.mark.parametrize(

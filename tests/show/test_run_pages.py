@@ -83,7 +83,7 @@ PAGES = {
     "run": lambda: run_page.run_page(run("a")),
     "doctor": lambda: run_page.doctor_page(run("a"), CHEATSHEET),
     "compare": lambda: comparison_page.compare_page([run("a"), run("b", 90.0, learning_rate=1e-3), run("c", 80.0)]),
-    "probe": lambda: probe_page(measured(steps=(1000, 2000, 4000)), Config().as_dict(), {"trimtab": "0"}),
+    "probe": lambda: probe_page(measured(steps=(1000, 2000, 4000)), Config(), Manifest(trimtab="0")),
     "tune": lambda: tune_page._tune_page(
         tuning(), tune_page._figures(tuning(), curves_of(["start", "found"])), {"trimtab": "0"}
     ),

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,17 +15,19 @@ import tiny
 import trimtab
 from trimtab import cli
 from trimtab.config import Config, ConfigError
+from trimtab.core.estimate import Estimate
+from trimtab.gradient.anatomy import ProbeResult
 from trimtab.studies import study_engine as study
 from trimtab.studies.elimination import (
     _least_error,
     _least_gap,
     contenders,
+    eliminate_splits,
     marginal,
-    name_of,
     say_stage,
     stage_sentence,
-    weigh,
 )
+from trimtab.studies.split_result import GradientEstimates, SplitEvidence, SplitResult, SplitRow, Stage, StageRow
 from trimtab.studies.split_study import (
     Split,
     SplitOptions,
@@ -42,22 +45,23 @@ from trimtab.training.warm_start import WarmStart
 
 
 def estimate(value, lo=None, hi=None, resolved=True):
-    return {"value": value, "lo": value if lo is None else lo, "hi": value if hi is None else hi, "resolved": resolved}
+    return Estimate(value, value if lo is None else lo, value if hi is None else hi, resolved)
 
 
-NONE = {"value": None, "lo": None, "hi": None, "resolved": False}
-
-
-def stage(mse, covariance=0.0, **more):
+def gradient(mse, covariance=0.0, **more):
     base = {name: estimate(mse) for name in ("variance", "individual", "ess")}
     return base | {"covariance": estimate(covariance), "mse": estimate(mse, 0.9 * mse, 1.1 * mse)} | more
 
 
+def stage(mse, **more):
+    return GradientEstimates(**gradient(mse) | more)
+
+
 def row(n, t, mse=1.0, areas=(9.0, 10.0, 11.0), speeds=(100.0,), **more):
-    return {
-        "num_envs": n, "num_steps": t, "areas": list(areas), "speeds": list(speeds), "stages": [stage(mse)],
-        "improved": True, "seeds": len(areas), "failed": 0, "lag_covariance": [1.0] * t, "variance": estimate(mse),
-    } | more  # fmt: skip
+    return SplitEvidence(**{
+        "num_envs": n, "num_steps": t, "areas": tuple(areas), "speeds": speeds, "stages": (stage(mse),),
+        "improved": True, "seeds": len(areas), "failed": 0,
+    } | more)  # fmt: skip
 
 
 def test_splits_must_multiply_to_the_batch():
@@ -73,63 +77,60 @@ def test_splits_must_multiply_to_the_batch():
 
 
 def test_a_split_that_learned_less_is_ruled_out_by_that_however_fast():
-    answer = weigh([row(4, 256), row(64, 16, areas=(1.0, 1.1, 0.9), speeds=(1000.0,))], own=64)
-    assert answer["recommended"] == "4x256" and answer["recommended_set"] == ["4x256"] and answer["decided"]
-    assert [(out["split"], out["by"]) for out in answer["ruled_out"]] == [("64x16", "learned less")]
-    assert answer["sentence"] == "Use 4 environments × 256 steps: 64x16 learned less."
+    answer = eliminate_splits([row(4, 256), row(64, 16, areas=(1.0, 1.1, 0.9), speeds=(1000.0,))], own=64)
+    assert answer.recommended == "4x256" and answer.recommended_set == ("4x256",) and answer.decided
+    assert [(out.split, out.by) for out in answer.ruled_out] == [("64x16", "learned less")]
+    assert answer.sentence == "Use 4 environments × 256 steps: 64x16 learned less."
 
 
 def test_what_is_not_told_apart_is_left_unordered_and_the_tie_break_does_not_look_at_measurements():
     rows = [row(4, 256, areas=(9, 10, 11)), row(16, 64, areas=(12, 9, 10)), row(64, 16, areas=(10, 11, 9))]
-    first = weigh(rows, own=16)
-    assert first["recommended_set"] == ["4x256", "16x64", "64x16"] and not first["ruled_out"]
-    assert first["recommended"] == "16x64" and "not told apart" in first["sentence"]
+    first = eliminate_splits(rows, own=16)
+    assert first.recommended_set == ("4x256", "16x64", "64x16") and not first.ruled_out
+    assert first.recommended == "16x64" and "statistically tied" in first.sentence
     moved = [row(4, 256, areas=(12, 9, 10)), row(16, 64, areas=(9, 10, 11)), row(64, 16, areas=(13, 8, 9))]
-    assert weigh(moved, own=16)["recommended"] == "16x64", "the same answer on other seeds"
-    assert weigh(rows, own=8)["recommended"] == "4x256", "of two as near, the one with fewer environments"
+    assert eliminate_splits(moved, own=16).recommended == "16x64", "the same answer on other seeds"
+    assert eliminate_splits(rows, own=8).recommended == "4x256", "of two as near, the one with fewer environments"
 
 
 def test_a_much_larger_error_at_every_stage_rules_out_but_not_one_at_some_stage():
-    worse, mixed = row(64, 16), row(64, 16)
-    worse["stages"], mixed["stages"] = [stage(5.0), stage(3.0)], [stage(5.0), stage(1.0)]
-    base = row(4, 256)
-    base["stages"] = [stage(1.0), stage(1.0)]
-    assert weigh([base, worse], own=64)["ruled_out"][0]["by"] == "larger error"
-    assert not weigh([base, mixed], own=64)["ruled_out"]
-    vague = row(64, 16)
-    vague["stages"] = [stage(9.0) | {"mse": estimate(9.0, -30.0, 40.0, resolved=False)}]
-    answer = weigh([row(4, 256), vague], own=64)
-    assert not answer["ruled_out"] and any("64x16 is not resolved" in doubt for doubt in answer["doubts"])
+    worse, mixed = row(64, 16, stages=(stage(5.0), stage(3.0))), row(64, 16, stages=(stage(5.0), stage(1.0)))
+    base = row(4, 256, stages=(stage(1.0), stage(1.0)))
+    assert eliminate_splits([base, worse], own=64).ruled_out[0].by == "larger error"
+    assert not eliminate_splits([base, mixed], own=64).ruled_out
+    vague = row(64, 16, stages=(replace(stage(9.0), mse=estimate(9.0, -30.0, 40.0, resolved=False)),))
+    answer = eliminate_splits([row(4, 256), vague], own=64)
+    assert not answer.ruled_out and any("64x16 is inconclusive" in doubt for doubt in answer.doubts)
 
 
 def test_only_a_much_slower_split_is_ruled_out_by_speed():
     slow, close = row(4, 256, speeds=(40.0, 45.0)), row(16, 64, speeds=(90.0, 80.0))
     fast = row(64, 16, speeds=(100.0, 110.0))
-    answer = weigh([slow, close, fast], own=4)
-    assert [(out["split"], out["by"]) for out in answer["ruled_out"]] == [("4x256", "slower")]
-    assert answer["recommended_set"] == ["16x64", "64x16"]
+    answer = eliminate_splits([slow, close, fast], own=4)
+    assert [(out.split, out.by) for out in answer.ruled_out] == [("4x256", "slower")]
+    assert answer.recommended_set == ("16x64", "64x16")
 
 
 def test_a_split_whose_runs_all_fail_is_ruled_out_and_one_with_some_is_not_taken():
-    broken = row(16, 64, areas=()) | {"failed": 3}
-    answer = weigh([row(4, 256), broken, row(64, 16)], own=16)
-    assert [(out["split"], out["by"]) for out in answer["ruled_out"]] == [("16x64", "did not finish")]
-    assert answer["recommended"] == "4x256" and "16x64 did not finish" in answer["sentence"]
-    assert name_of(broken) not in map(name_of, contenders([row(4, 256), broken, row(64, 16)], 1))
-    flattered = row(16, 64, areas=(10.0, 11.0)) | {"failed": 1}
-    answer = weigh([row(4, 256), flattered], own=16)
-    assert answer["recommended"] == "4x256" and "16x64" in answer["recommended_set"]
-    assert any("some runs of 16x64 failed" in doubt for doubt in answer["doubts"])
-    everywhere = [row(4, 256, areas=()) | {"failed": 2}, broken]
-    assert not weigh(everywhere, own=16)["ruled_out"], "where nothing finishes nothing is told apart"
+    broken = row(16, 64, areas=(), failed=3)
+    answer = eliminate_splits([row(4, 256), broken, row(64, 16)], own=16)
+    assert [(out.split, out.by) for out in answer.ruled_out] == [("16x64", "did not finish")]
+    assert answer.recommended == "4x256" and "16x64 did not finish" in answer.sentence
+    assert broken not in contenders([row(4, 256), broken, row(64, 16)], 1)
+    flattered = row(16, 64, areas=(10.0, 11.0), failed=1)
+    answer = eliminate_splits([row(4, 256), flattered], own=16)
+    assert answer.recommended == "4x256" and "16x64" in answer.recommended_set
+    assert any("some runs of 16x64 failed" in doubt for doubt in answer.doubts)
+    everywhere = [row(4, 256, areas=(), failed=2), broken]
+    assert not eliminate_splits(everywhere, own=16).ruled_out, "where nothing finishes nothing is told apart"
 
 
 def test_where_nothing_was_learned_learning_rules_nothing_out():
     flat = {"improved": False}
-    answer = weigh([row(4, 256) | flat, row(64, 16, areas=(0.1, 0.2, 0.1)) | flat], own=4)
-    assert not answer["ruled_out"] and any("learning decides nothing" in doubt for doubt in answer["doubts"])
-    alone = weigh([row(4, 256, areas=(9.0,)), row(64, 16, areas=(1.0,))], own=4)
-    assert not alone["ruled_out"] and any("single seed" in doubt for doubt in alone["doubts"])
+    answer = eliminate_splits([row(4, 256, **flat), row(64, 16, areas=(0.1, 0.2, 0.1), **flat)], own=4)
+    assert not answer.ruled_out and any("learning does not separate" in doubt for doubt in answer.doubts)
+    alone = eliminate_splits([row(4, 256, areas=(9.0,)), row(64, 16, areas=(1.0,))], own=4)
+    assert not alone.ruled_out and any("single seed" in doubt for doubt in alone.doubts)
 
 
 def test_learning_hardly_ever_rules_out_what_is_as_good():
@@ -156,37 +157,37 @@ def test_the_gap_is_welchs():
 def test_stages_are_told_and_whether_another_split_would_be_better_early_or_late():
     share = lambda value, lo, hi: {"covariance_share": estimate(value, lo, hi)}
     rows = lambda a, b: [
-        {"num_envs": 4, "num_steps": 256} | stage(a) | share(0.6, 0.5, 0.7),
-        {"num_envs": 64, "num_steps": 16} | stage(b) | share(0.0, -0.1, 0.1),
+        StageRow(num_envs=4, num_steps=256, **gradient(a), **share(0.6, 0.5, 0.7)),
+        StageRow(num_envs=64, num_steps=16, **gradient(b), **share(0.0, -0.1, 0.1)),
     ]
     early, late = rows(3.0, 1.0), rows(1.0, 3.0)
     assert _least_error(early) == ["64x16"] and "covariance is 60% of the variance" in say_stage(early)
-    moved = [{"stage": "early", "rows": early}, {"stage": "late", "rows": late}]
+    moved = [Stage("early", 1, early), Stage("late", 2, late)]
     assert "64x16 early, 4x256 late" in stage_sentence(moved)
-    assert "64x16 has the least error of the gradient throughout" in stage_sentence(
-        [moved[0], {"stage": "late", "rows": early}]
-    )
-    assert "not resolved" in stage_sentence([moved[0]])
-    unknown = {"stage": "middle", "rows": [r | {"mse": estimate(1.0, resolved=False)} for r in early]}
-    said = stage_sentence([moved[0], unknown, {"stage": "late", "rows": early}])
-    assert said.endswith("of the gradient where it is resolved (early and late).")
+    assert "64x16 has the smallest gradient error throughout" in stage_sentence([moved[0], Stage("late", 2, early)])
+    assert "inconclusive" in stage_sentence([moved[0]])
+    unknown = Stage("middle", 2, [replace(r, mse=estimate(1.0, resolved=False)) for r in early])
+    said = stage_sentence([moved[0], unknown, Stage("late", 3, early)])
+    assert said.endswith("gradient error where it is conclusive (early and late).")
 
 
 def test_perfectly_correlated_steps_are_worth_nothing_and_independent_ones_as_much_as_environments():
-    same = row(4, 8, 1.0, lag_covariance=[1.0] * 8, variance=estimate(1 / 4))
-    assert "Per sample, an environment" in marginal(same) or "environments are what" in marginal(same)
-    free = row(4, 8, 1.0, lag_covariance=[1.0] + [0.0] * 7, variance=estimate(1 / 32))
-    text = marginal(free)
-    assert "worth the same" in text or "1.1" in text or "1.2" in text
-    assert "not resolved" in marginal(row(4, 8, variance=estimate(0.0, resolved=False)))
+    answered = lambda lags, variance: SplitRow(
+        num_envs=4, num_steps=8, lag_covariance=lags, **gradient(1.0) | {"variance": variance}
+    )
+    same = marginal(answered((1.0,) * 8, estimate(1 / 4)))
+    assert "Per sample, an environment" in same or "only more environments" in same
+    text = marginal(answered((1.0,) + (0.0,) * 7, estimate(1 / 32)))
+    assert "lower the variance equally" in text or "1.1" in text or "1.2" in text
+    assert "inconclusive" in marginal(answered((1.0,) * 8, estimate(0.0, resolved=False)))
 
 
 def test_a_split_whose_runs_end_no_episode_is_doubted_and_not_taken():
     rows = [row(4, 256), row(256, 4, areas=(), seeds=3)]
-    answer = weigh(rows, own=256)
-    assert answer["recommended"] == "4x256" and answer["recommended_set"] == ["4x256", "256x4"]
-    assert any("256x4 ended no episode" in doubt for doubt in answer["doubts"])
-    assert not any("ended no episode" in doubt for doubt in weigh([row(4, 256), row(16, 64)], own=4)["doubts"])
+    answer = eliminate_splits(rows, own=256)
+    assert answer.recommended == "4x256" and answer.recommended_set == ("4x256", "256x4")
+    assert any("256x4 ended no episode" in doubt for doubt in answer.doubts)
+    assert not any("ended no episode" in doubt for doubt in eliminate_splits([row(4, 256), row(16, 64)], own=4).doubts)
 
 
 def test_returns_that_rise_are_told_from_returns_that_wander(tmp_path):
@@ -215,6 +216,13 @@ def split_of(**options) -> Split:
     return Split(config, 64, 4, SplitOptions(splits="4x16,8x8,16x4", points=1, **options))
 
 
+def probed(options, step):
+    signal = {"grad_sq": estimate(1.0), "bias_sq": estimate(0.0), "true_grad_sq": estimate(1.0)}
+    about = {"gamma": 0.9, "gae_lambda": 0.9, "options": options, "method": "", "relative_error": 0.0}
+    size = {"num_envs": options.num_envs, "num_steps": options.num_steps, "step": step, "reset_synchrony": None}
+    return ProbeResult(**gradient(1.0), **signal, **about, **size, lag_covariance=(1.0,) * options.num_steps)
+
+
 class Formula:
     """An executor whose runs learn what a formula says, to see what is asked for."""
 
@@ -236,10 +244,7 @@ class Formula:
                 result = {"area": self.area(job.config.num_envs, job.config.seed), "fps": 1.0, "ep_rew_mean": 1.0}
                 yield Outcome(job, run.path, result, seconds=30.0)
             else:
-                probe = stage(1.0) | {"grad_sq": estimate(1.0), "bias_sq": estimate(0.0), "true_grad_sq": estimate(1.0)}
-                lags = [1.0] * job.options.num_steps
-                told = probe | {"lag_covariance": lags, "predicted": {}, "exact": {}}
-                result = {"probes": [told | {"step": step} for step in job.at]}
+                result = {"probes": [probed(job.options, step).as_dict() for step in job.at]}
                 yield Outcome(job, store.place(job), result)
 
     def close(self):
@@ -260,8 +265,8 @@ def test_more_seeds_go_where_the_decision_is_open(tmp_path):
     area = lambda n, seed: {4: 1.0, 8: 1.0, 16: -50.0}[n] + noise(n + seed)
     answer, asked = conducted(split_of(seeds=3, max_seeds=7), area, tmp_path)
     count = lambda n: sum(m == n for m, _ in asked)
-    assert (count(4), count(8), count(16)) == (7, 7, 3), "the skip_unrunnable one gets no more"
-    assert answer["recommended_set"] == ["4x16", "8x8"] and answer["ruled_out"][0]["split"] == "16x4"
+    assert (count(4), count(8), count(16)) == (7, 7, 3), "the hopeless one gets no more"
+    assert answer.recommended_set == ("4x16", "8x8") and answer.ruled_out[0].split == "16x4"
 
 
 def test_all_the_seeds_that_are_allowed_are_used(tmp_path):
@@ -296,9 +301,9 @@ def test_a_run_that_fails_is_a_doubt_and_not_the_end(tmp_path, monkeypatch):
         ),
     )
     answer, _ = conducted(split_of(seeds=3, max_seeds=3), lambda n, seed: float(n + 0.1 * seed), tmp_path)
-    [failed] = answer["failed"]
-    assert "8x8 seed 2 failed, and does not count: not finite" in failed and failed in answer["doubts"]
-    assert [row["seeds"] for row in answer["rows"]] == [3, 2, 3]
+    [failed] = answer.failed
+    assert "8x8 seed 2 failed, and does not count: not finite" in failed and failed in answer.doubts
+    assert [row.seeds for row in answer.rows] == [3, 2, 3]
 
 
 def test_a_run_named_from_here_and_from_elsewhere_is_probed_once(tmp_path, monkeypatch):
@@ -396,6 +401,7 @@ def test_the_whole_job_interrupted_and_resumed_writes_a_page_and_one_object(tmp_
         assert {"value", "lo", "hi"} <= set(result["rows"][0][name])
     assert result["recommended"] in result["recommended_set"] and isinstance(result["ruled_out"], list)
     assert [s["stage"] for s in result["stages"]] == ["middle"]
+    assert SplitResult.from_dict(result).as_dict() == result, "JSON and back"
     page = (out / "page.html").read_text()
     assert "<html" in page and result["recommended"].split("x")[0] in page
     assert list((out / "figures").glob("*.png"))

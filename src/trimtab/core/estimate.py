@@ -23,7 +23,7 @@ class Estimate:
 
     def __str__(self) -> str:
         if not self.resolved:
-            return "not resolved"
+            return "inconclusive"
         digits = next((d for d in range(2, 8) if _compact(self.lo, d) != _compact(self.hi, d)), 3)
         lo, hi = _compact(self.lo, digits), _compact(self.hi, digits)
         return f"{_compact(self.value, max(3, digits))} [{lo}, {hi}]"
@@ -40,6 +40,10 @@ class Estimate:
     def times(self, factor: float) -> Estimate:
         """In other units; factor > 0."""
         return replace(self, value=self.value * factor, lo=self.lo * factor, hi=self.hi * factor)
+
+    def over(self, unit: float) -> Estimate:
+        """In multiples of a unit > 0."""
+        return replace(self, value=self.value / unit, lo=self.lo / unit, hi=self.hi / unit)
 
     def within(self, margin: float) -> Estimate:
         """margin − |x|: positive where x is smaller than the margin, with the interval that follows."""

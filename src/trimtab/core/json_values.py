@@ -31,7 +31,7 @@ def to_json(value: Any) -> Any:
     if hasattr(value, "as_dict"):
         return value.as_dict()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {item.name: to_json(getattr(value, item.name)) for item in dataclasses.fields(value)}
+        return fields_to_json(value)
     if isinstance(value, Mapping):
         return {str(key): to_json(inner) for key, inner in value.items()}
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str | bytes):
@@ -45,6 +45,11 @@ def to_json(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
+def fields_to_json(value: Any) -> dict[str, Any]:
+    """A dataclass as JSON can hold it, an entry for each field; for the `as_dict` of a class."""
+    return {item.name: to_json(getattr(value, item.name)) for item in dataclasses.fields(value)}
+
+
 def from_json(kind: type[T], value: Any) -> T:
     """A value of a type from its JSON form.
 
@@ -56,6 +61,14 @@ def from_json(kind: type[T], value: Any) -> T:
         The value. Raises ValueError where the JSON has another shape.
     """
     return _read(kind, value)
+
+
+def fields_from_json(kind: type[T], value: Any) -> T:
+    """A dataclass from a JSON object with an entry for each field; for the `from_dict` of a class."""
+    _need(isinstance(value, Mapping), kind, value)
+    hints, fields = _hints(typing.cast(Any, kind)), dataclasses.fields(typing.cast(Any, kind))
+    known = {item.name for item in fields if item.init}
+    return kind(**{name: _read(hints[name], inner) for name, inner in value.items() if name in known})
 
 
 @functools.cache
@@ -79,15 +92,11 @@ def _read(kind: Any, value: Any) -> Any:
         return [_read(arguments[0], inner) for inner in value]
     if isinstance(origin, type) and issubclass(origin, Mapping):
         _need(isinstance(value, Mapping), kind, value)
-        return {_read(arguments[0], key): _read(arguments[1], inner) for key, inner in value.items()}
+        return {_read_key(arguments[0], key): _read(arguments[1], inner) for key, inner in value.items()}
     if hasattr(kind, "from_dict"):
         return kind.from_dict(value)
     if dataclasses.is_dataclass(kind):
-        _need(isinstance(value, Mapping), kind, value)
-        hints = _hints(kind)  # type: ignore[arg-type]
-        known = {item.name for item in dataclasses.fields(kind) if item.init}
-        make: Any = kind
-        return make(**{name: _read(hints[name], inner) for name, inner in value.items() if name in known})
+        return fields_from_json(typing.cast(Any, kind), value)
     if kind is float:
         _need(isinstance(value, int | float), kind, value)
         return float(value)
@@ -96,6 +105,11 @@ def _read(kind: Any, value: Any) -> Any:
     if isinstance(kind, type) and issubclass(kind, PurePath):
         return kind(value)
     return value
+
+
+def _read_key(kind: Any, key: str) -> Any:
+    """A key of a JSON object, which is always text."""
+    return kind(key) if kind in (int, float) else _read(kind, key)
 
 
 def _read_union(kinds: tuple[Any, ...], value: Any) -> Any:

@@ -99,7 +99,7 @@ def _write_page(path: str, page: str, frame: pl.DataFrame) -> str:
 
     run = load(path)
     where = Path(page or run.path / "probes.html")
-    text = probe_page(frame, run.config.as_dict(), run.files.manifest().as_dict())
+    text = probe_page(frame, run.config, run.files.manifest())
     write_page(where, text, probe_figures.of_frame(frame))
     return str(where)
 

@@ -14,7 +14,7 @@ from trimtab.operations.source import Place, Source, configure, is_quiet, refuse
 from trimtab.training.run import Run
 
 if TYPE_CHECKING:
-    from trimtab.studies.study_engine import StudyResult
+    from trimtab.studies.study_result import StudyResult
 
 
 def split(
@@ -174,8 +174,8 @@ def throughput(
 
 
 def _studied(study, run_dir, name: str, on: str, workers: int | None, store, quiet: bool | None) -> StudyResult:
-    from trimtab.studies.study_engine import ExecutionOptions, StudyResult, run_study
+    from trimtab.studies.study_engine import ExecutionOptions, run_study
 
     out = Path(run_dir) if run_dir else numbered_path(Path("runs"), name.replace("/", "-"))
     where = ExecutionOptions(on, workers, str(store) if store else None)
-    return StudyResult(run_study(study, out, where, study.command, is_quiet(quiet)))
+    return run_study(study, out, where, study.command, is_quiet(quiet))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from trimtab.config import Config, ConfigError
 from trimtab.core.answers import print_json
@@ -19,6 +19,9 @@ from trimtab.operations.shared import (
     parser,
     refuse_two_environments,
 )
+
+if TYPE_CHECKING:
+    from trimtab.studies.split_result import SplitResult
 
 
 def split(argv: list[str]) -> int:
@@ -61,7 +64,7 @@ def split(argv: list[str]) -> int:
     )
 
 
-def finish_split(result: dict[str, Any], output: Output) -> int:
+def finish_split(result: SplitResult, output: Output) -> int:
     if output.json:
         print_json(result)
     else:

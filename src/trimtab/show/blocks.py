@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import altair as alt
@@ -111,6 +111,11 @@ class Figure:
     note: str = ""
 
 
+def drawn(charts: Mapping[str, alt.TopLevelMixin], name: str, note: str = "") -> list[Figure]:
+    """The figure of a name, if there were data for it."""
+    return [Figure(charts[name], note)] if name in charts else []
+
+
 @dataclass(frozen=True)
 class Svg:
     """A drawing and its caption."""
@@ -197,7 +202,7 @@ class Page:
     def blocks(self) -> list[Block]:
         """All blocks from top to bottom."""
         doubts = [Note(text, "doubt") for text in self.caveats]
-        caveats = [Heading("Caveats"), *doubts] if doubts else []
+        caveats: list[Block] = [Heading("Caveats"), *doubts] if doubts else []
         return [self.decision, Contents(), *self.evidence, *caveats, *self.details]
 
 

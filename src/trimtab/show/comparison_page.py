@@ -57,11 +57,13 @@ def _answer(runs: Sequence[RunView], differing: dict[str, list[Any]]) -> Decisio
     differ = differ if differing else "They have the same configuration."
     if best is None:
         return Decision(f"No run has finished an episode yet. {differ}")
-    others = [number(run.mean_return) for run in runs if run is not best and run.mean_return is not None]
-    if others and all(other == number(best.mean_return) for other in others):
-        return Decision(f"All end at {number(best.mean_return)}. {differ}")
+    ends = {id(run): number(run.mean_return) for run in runs if run.mean_return is not None}
+    highest = ends.pop(id(best))
+    others = list(ends.values())
+    if others and set(others) == {highest}:
+        return Decision(f"All end at {highest}. {differ}")
     rest = f", the others at {' and '.join(others)}" if others else ""
-    return Decision(f"{best.name} ends highest, at {number(best.mean_return)}{rest}. {differ}")
+    return Decision(f"{best.name} ends highest, at {highest}{rest}. {differ}")
 
 
 def _doubts(runs: Sequence[RunView], differing: dict[str, list[Any]]) -> list[Block]:

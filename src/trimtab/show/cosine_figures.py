@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 import numpy as np
 import polars as pl
 
 from trimtab.show.probe_series import Series, by_lag, few, last_step, measured, named
-from trimtab.show.style import BLUE, GREY, ORANGE, RED, colored, lag_axis, legend, on_cells, ordered, paneled, themed
+from trimtab.show.style import (
+    BLUE,
+    GREY,
+    ORANGE,
+    RED,
+    colored,
+    lag_axis,
+    layered,
+    legend,
+    on_cells,
+    ordered,
+    paneled,
+    themed,
+)
 
 Chart = alt.TopLevelMixin
 WITHIN, ACROSS = "within trajectories", "across environments"
@@ -85,7 +100,7 @@ def _by_lag(frame: pl.DataFrame, name: str, title: str, subtitle: str) -> Chart 
         )
     )
     zero = alt.Chart().mark_rule(color="#9aa3ad").encode(y=alt.datum(0))
-    return themed(paneled(alt.layer(zero, lines, data=data), s.present(data)), title, _with(subtitle, s))
+    return themed(paneled(layered(zero, lines, data=data), s.present(data)), title, _with(subtitle, s))
 
 
 def _trajectory_alignment(frame: pl.DataFrame) -> Chart | None:
@@ -95,7 +110,7 @@ def _trajectory_alignment(frame: pl.DataFrame) -> Chart | None:
     cosines = s.pick("cosine_trajectory_mean")
     if cosines.is_empty():
         return None
-    width = max(1, int(cosines["lag"].max()) // 40)
+    width = max(1, max(cosines["lag"].to_list()) // 40)
     means = [pl.col(c).mean() for c in ("lag", "value", "lo", "hi")]
     data = cosines.group_by("series", "panel", pl.col("lag").floordiv(width).alias("bin"), maintain_order=True).agg(
         means
@@ -108,7 +123,7 @@ def _trajectory_alignment(frame: pl.DataFrame) -> Chart | None:
     y = alt.Y("value:Q", title="mean cosine")
     layers.append(base.mark_line(strokeWidth=2).encode(y=y, color=color, tooltip=["lag:Q", "value:Q"]))
     return themed(
-        paneled(alt.layer(*layers, data=data), s.present(data)),
+        paneled(layered(*layers, data=data), s.present(data)),
         "Which part of a trajectory its mean gradient speaks for",
         _with(
             "Mean cosine of g_t with the mean gradient of its trajectory."
@@ -164,7 +179,7 @@ def _batch_alignment(frame: pl.DataFrame) -> Chart | None:
     data = pl.DataFrame(rows)
     mean = alt.Chart(data).mark_rule(color=RED, strokeWidth=1.6).encode(x="mean(mean):Q")
     bars = alt.Chart(data).mark_area(interpolate="step-after", color=BLUE, opacity=0.55).encode(**_density())
-    chart = alt.layer(bars, mean, data=data)
+    chart = layered(bars, mean, data=data)
     return themed(
         paneled(chart, panels, columns=min(3, len(panels)), height=130),
         "How well single samples agree with the batch gradient",
@@ -176,7 +191,7 @@ def _batch_alignment(frame: pl.DataFrame) -> Chart | None:
     )
 
 
-def _histogram(values: pl.Series, **labels) -> list[dict]:
+def _histogram(values: pl.Series, **labels: Any) -> list[dict[str, Any]]:
     """Densities at the left edges of bins, and 0 at the right end; nothing where there are no values."""
     if values.is_empty():
         return []
@@ -190,10 +205,10 @@ def _over(data: pl.DataFrame) -> alt.LayerChart:
     base = alt.Chart(data).encode(**_density(), color=color)
     across = base.transform_filter(f"datum.kind == '{ACROSS}'").mark_area(interpolate="step-after", opacity=0.75)
     within = base.transform_filter(f"datum.kind == '{WITHIN}'").mark_line(interpolate="step-after", strokeWidth=1.8)
-    return alt.layer(across, within, data=data)
+    return layered(across, within, data=data)
 
 
-def _density() -> dict:
+def _density() -> dict[str, Any]:
     axis = alt.Axis(values=[-1, -0.5, 0, 0.5, 1], grid=False, format="~g", labelOverlap=True)
     return {
         "x": alt.X("x:Q", title="cosine", scale=alt.Scale(domain=[-1, 1]), axis=axis),
@@ -226,7 +241,7 @@ def _replicate_cosines(frame: pl.DataFrame) -> Chart | None:
         text=alt.Text("value:Q", format=".2f"),
         color=on_cells(),
     )
-    chart = paneled(alt.layer(cells, text, data=data), panels, columns=min(3, len(panels)), height=200)
+    chart = paneled(layered(cells, text, data=data), panels, columns=min(3, len(panels)), height=200)
     if not several:
         chart = chart.properties(width=280, height=250, usermeta={"fixed": True})
     return themed(

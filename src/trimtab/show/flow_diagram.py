@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import html
-from typing import Any
 
-from trimtab.config import from_dict
+from trimtab.config import Config
 from trimtab.show.style import BLUE, GREY, PALETTE
 
 WIDTH = 360  # of the drawing's own units: what a phone shows at full size
@@ -13,8 +12,8 @@ INK, SOFT = "currentColor", "var(--soft, #5b6470)"  # the page's own, in either 
 ROWS, CELLS = 6, 24  # the most that are drawn; more are hinted at
 
 
-def _of_config(config: Any) -> str:
-    """The drawing of a configuration (any object with the derived quantities of Config)."""
+def of_config(config: Config) -> str:
+    """The drawing of a configuration."""
     return _flow(
         config.num_envs,
         config.num_steps,
@@ -24,12 +23,6 @@ def _of_config(config: Any) -> str:
         config.iterations,
         config.gradient_steps,
     )
-
-
-def of_result(result: dict[str, Any]) -> str:
-    """The drawing of a split's recommended row, from its plain configuration."""
-    num_envs, num_steps = (int(part) for part in result["recommended"].split("x"))
-    return _of_config(from_dict(result["config"] | {"num_envs": num_envs, "num_steps": num_steps}))
 
 
 def _flow(

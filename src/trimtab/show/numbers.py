@@ -21,12 +21,18 @@ def power_of(values: list[float]) -> int:
 
 
 def estimate(measurement: Estimate, alone: str | None = None) -> str:
-    """A value over its interval, or "not resolved"; `alone` is said of a value without interval that still counts."""
+    """A value over its interval, or "inconclusive"; `alone` is said of a value without interval that still counts."""
     bounded = not (math.isnan(measurement.lo) or math.isnan(measurement.hi))
     interval = f"{number(measurement.lo, 2)} to {number(measurement.hi, 2)}" if bounded else ""
     if math.isnan(measurement.value) or (alone is None and not measurement.resolved):
-        return f"not resolved\n{interval}"
+        return f"inconclusive\n{interval}"
     return f"{number(measurement.value)}\n{interval or alone or ''}"
+
+
+def as_float(value: object) -> float:
+    """A number that came out of a polars column, whose type mypy does not know."""
+    assert isinstance(value, int | float)
+    return float(value)
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -19,6 +19,7 @@ from trimtab.show.style import (
     SHORT_NUMBER,
     colored,
     lag_axis,
+    layered,
     ordered,
     paneled,
     rows_of,
@@ -89,10 +90,10 @@ def _stacked_terms(s: Series, parts: dict[str, str], total: str, title: str, sub
     return themed(chart, title, _join(subtitle, s.where and f"{s.where}."))
 
 
-def _comparable(terms: pl.DataFrame, sums: pl.DataFrame, first: str, x: str):
+def _comparable(terms: pl.DataFrame, sums: pl.DataFrame, first: str, x: str) -> tuple[pl.DataFrame, pl.DataFrame, str]:
     """Over training gradients change by orders of magnitude: then every row is relative to its own first term."""
-    sizes = sums["value"].drop_nulls()
-    if sizes.is_empty() or sizes.min() <= 0 or sizes.max() / sizes.min() < 30:
+    sizes: list[float] = sums["value"].drop_nulls().to_list()
+    if not sizes or min(sizes) <= 0 or max(sizes) / min(sizes) < 30:
         return terms, sums, x
     keys = ["series", "panel"]
     own = terms.filter(pl.col("quantity") == first).select(*keys, pl.col("value").alias("own"))
@@ -103,7 +104,9 @@ def _comparable(terms: pl.DataFrame, sums: pl.DataFrame, first: str, x: str):
     return terms, sums, f"relative to each row's own {first} term"
 
 
-def stacked_layers(data: pl.DataFrame, parts: list[str], rows: list[str], row_title: str, x: str) -> alt.LayerChart:
+def stacked_layers(
+    data: pl.DataFrame, parts: list[str], rows: list[str], row_title: str | None, x: str
+) -> alt.LayerChart:
     """Bars stacked by `part`, one row for each of `series`; part `total` as a point with its interval."""
     y = rows_of(rows, row_title)
     base = alt.Chart(data).encode(y=y)
@@ -124,7 +127,7 @@ def stacked_layers(data: pl.DataFrame, parts: list[str], rows: list[str], row_ti
         x="value:Q", tooltip=["series:N", *_tooltip()]
     )
     zero = ZERO.encode(x=alt.datum(0))
-    return alt.layer(bars, zero, rule, dot, data=data)
+    return layered(bars, zero, rule, dot, data=data)
 
 
 def _lag_covariance(frame: pl.DataFrame) -> Chart | None:
@@ -141,7 +144,7 @@ def _lag_covariance(frame: pl.DataFrame) -> Chart | None:
     band = base.mark_area(opacity=0.16).encode(y=alt.Y("lo:Q"), y2="hi:Q", color=_color(s))
     line = base.mark_line(strokeWidth=2).encode(y=y, color=_color(s), tooltip=["series:N", "lag:Q", *_tooltip()])
     return themed(
-        paneled(alt.layer(band, ZERO.encode(y=alt.datum(0)), line, data=data), s.present(data)),
+        paneled(layered(band, ZERO.encode(y=alt.datum(0)), line, data=data), s.present(data)),
         "How long gradients along a row stay correlated",
         _join(
             "Covariance C_k of gradients k steps apart over C_0, for k up to T/2 (long lags averaged), with 95% bands. "
@@ -187,7 +190,7 @@ def _scales(s: Series, kinds: dict[str, str], size: pl.Expr, title: str, subtitl
         pl.col("quantity").replace(kinds).alias("kind"),
         size.alias("size"),
         pl.col("hi").is_infinite().alias("open"),
-        pl.when("resolved").then(pl.lit("")).otherwise(pl.lit("not resolved")).alias("text"),
+        pl.when("resolved").then(pl.lit("")).otherwise(pl.lit("inconclusive")).alias("text"),
     )
     ends = [v for c in ("value", "lo", "hi", "size") for v in data[c].drop_nulls() if 0 < v < float("inf")]
     low, high = min(ends) / 1.6, max(ends) * 1.6
@@ -201,7 +204,7 @@ def _scales(s: Series, kinds: dict[str, str], size: pl.Expr, title: str, subtitl
     color = colored("kind", labels, [BLUE, ORANGE][: len(labels)]) if len(labels) > 1 else alt.value(BLUE)
     base = alt.Chart(data).encode(y=y, yOffset=alt.YOffset("kind:N", sort=labels))
     resolved = base.transform_filter("datum.text == ''")
-    layers = alt.layer(
+    layers = layered(
         alt.Chart(data).mark_tick(color=GREY, thickness=3, height=24).encode(y=y, x=alt.X("size:Q", scale=scale)),
         resolved.mark_rule(strokeWidth=2.5).encode(x=alt.X("lo:Q", scale=scale), x2="hi:Q", color=color),
         resolved.mark_point(filled=True, size=64, opacity=1).encode(x=at, color=color, tooltip=["kind:N", *_tooltip()]),
@@ -244,27 +247,28 @@ def _clip_bias(frame: pl.DataFrame) -> Chart | None:
 def _updates(frame: pl.DataFrame, name: str, title: str, subtitle: str) -> Chart | None:
     s = named(few(_distinct(frame.filter(pl.col("quantity") == name))))
     data = s.pick(name).select("series", "panel", "lag", "value")
-    if data.is_empty() or data["lag"].max() < 1:
+    last: int = max(data["lag"].to_list(), default=0)  # update
+    if last < 1:
         return None
-    window = max(1, int(data["lag"].max() + 1) // 12)
+    window = max(1, (last + 1) // 12)
     smooth = pl.col("value").rolling_mean(window, min_samples=1, center=True).over("series", "panel")
     data = data.with_columns(smooth.alias("mean"), pl.col("lag") + 1)
     x = alt.X(
         "lag:Q",
         title="update within the iteration",
         axis=alt.Axis(grid=False, tickMinStep=1, tickCount=8),
-        scale=alt.Scale(domain=[1, data["lag"].max()], nice=False),
+        scale=alt.Scale(domain=[1, last + 1], nice=False),
     )
     base = alt.Chart(data).encode(x=x, color=_color(s))
     at = alt.Y(
-        "mean:Q", title=quantity(name).axis, scale=alt.Scale(domainMax=0.1) if data["value"].max() <= 0 else alt.Scale()
+        "mean:Q", title=quantity(name).axis, scale=alt.Scale(domainMax=0.1) if max(data["value"]) <= 0 else alt.Scale()
     )
     line = base.mark_line(strokeWidth=2.4).encode(y=at, tooltip=["lag:Q", alt.Tooltip("mean:Q", format=".3g")])
     dots = base.mark_point(filled=True, size=16, opacity=0.35).encode(y="value:Q")
     layers = [ZERO.encode(y=alt.datum(0)), *([dots] if len(s.series) == 1 else []), line]
     words = "dots, each minibatch; line, a running mean." if len(s.series) == 1 else "a running mean."
     return themed(
-        paneled(alt.layer(*layers, data=data), s.present(data)),
+        paneled(layered(*layers, data=data), s.present(data)),
         title,
         _join(f"{subtitle}: {words}", s.where and f"{s.where}."),
     )
@@ -273,7 +277,7 @@ def _updates(frame: pl.DataFrame, name: str, title: str, subtitle: str) -> Chart
 def _distinct(frame: pl.DataFrame) -> pl.DataFrame:
     """One λ, where the updates are the same for all."""
     same = frame.group_by("split", "step", "lag").agg(pl.col("value").n_unique())["value"]
-    return frame if frame.is_empty() or same.max() > 1 else frame.filter(pl.col("gae_lambda") == frame["gae_lambda"][0])
+    return frame if frame.is_empty() or max(same) > 1 else frame.filter(pl.col("gae_lambda") == frame["gae_lambda"][0])
 
 
 # Shared ----------------------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -63,7 +64,7 @@ def last_step(frame: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     probes = frame.select(KEYS).unique()
     if not _varies(probes, "step") or not (_varies(probes, "split") or _varies(probes, "gae_lambda")):
         return frame, ""
-    step = frame["step"].max()
+    step = max(frame["step"].to_list())
     return frame.filter(pl.col("step") == step), f"Step {step:,}, the last probed."
 
 
@@ -90,13 +91,13 @@ def _varies(probes: pl.DataFrame, key: str) -> bool:
     return probes.select(columns).unique().height > 1
 
 
-def _label(key: str, row: dict) -> str:
+def _label(key: str, row: Mapping[str, Any]) -> str:
     if key == "split":
         return split_text(row["num_envs"], row["num_steps"])
     return f"λ = {row['gae_lambda']:g}" if key == "gae_lambda" else f"step {row['step']:,}"
 
 
-def _rank(keys: list[str], row: dict) -> tuple:
+def _rank(keys: list[str], row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple((row["num_envs"], row["num_steps"]) if k == "split" else row[k] for k in reversed(keys))
 
 

@@ -15,7 +15,7 @@ from trimtab.show.blocks import Block, Columns, Contents, Decision, Figure, Fold
 from trimtab.show.findings import COLUMNS, findings_rows
 from trimtab.show.html_page import page
 from trimtab.show.numbers import number
-from trimtab.show.split_page import made_with
+from trimtab.show.origin import made_with
 from trimtab.show.staircase import staircase_note
 
 TOLD = ("act", "watch", "unknown")  # that it is solved, the answer has said
@@ -167,5 +167,4 @@ def _configuration(run: RunView) -> list[Block]:
     marked = tuple(i for i, (name, value) in enumerate(values.items()) if value != usual[name])
     rows = [[name, str(value)] for name, value in values.items()]
     table = Table(["", ""], rows, marked, words=(0, 1), caption="Marked: not the default.")
-    origin = Table(["", ""], made_with(run.manifest.as_dict() if run.manifest else {}), words=(0, 1))
-    return [Folded("Configuration", [table]), Folded("How this was made", [origin])]
+    return [Folded("Configuration", [table]), *([made_with(run.manifest)] if run.manifest else [])]

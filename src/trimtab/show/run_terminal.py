@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trimtab.config import Config
 from trimtab.core.answers import print_json
@@ -28,7 +28,7 @@ def show_run(path: str, as_json: bool, save: str | None, page: str | None = None
             Path(save),
         )
     if as_json:
-        answer = {"run": str(run.path), "last": rows[-1] if rows else {}, "evaluations": evaluations}
+        answer: dict[str, Any] = {"run": str(run.path), "last": rows[-1] if rows else {}, "evaluations": evaluations}
         print_json(answer | ({"page": page} if page else {}))
         return 0
     console = new_console()

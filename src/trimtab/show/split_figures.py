@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 import polars as pl
 
+from trimtab.core.estimate import Estimate
 from trimtab.core.quantities import labels, quantity
-from trimtab.core.wording import split_name, split_text
+from trimtab.gradient.anatomy import finite
 from trimtab.show.probe_figures import stacked_layers
 from trimtab.show.split_columns import fps
 from trimtab.show.style import (
@@ -19,89 +21,72 @@ from trimtab.show.style import (
     SHORT_NUMBER,
     WIDTH,
     colored,
+    layered,
     learning_curves,
     legend,
     paneled,
     rows_of,
     themed,
 )
+from trimtab.studies.split_result import GradientEstimates, PredictedSplit, SplitResult, SplitRow, Stage, StageRow
 
 Chart = alt.TopLevelMixin
-PARTS = labels("individual", "covariance", "bias_sq")
-NAMES = ("split_error", "learning_curves", "split_stages", "speed", "predicted")
+_PARTS = labels("individual", "covariance", "bias_sq")
 
 
-def figures(result: dict[str, Any]) -> dict[str, Chart]:
+def figures(result: SplitResult, curves: pl.DataFrame) -> dict[str, Chart]:
     """The figures that compare splits, those there are data for."""
-    charts = dict(zip(NAMES, (_error(result), _curves(result), _stages(result), _speed(result), _predicted(result))))
+    charts = {
+        "split_error": _error(result.rows),
+        "learning_curves": _curves(result.rows, curves),
+        "split_stages": _stages(result.stages),
+        "speed": _speed(result.rows),
+        "predicted": _predicted(result),
+    }
     return {name: chart for name, chart in charts.items() if chart is not None}
 
 
-def name_of(row: dict[str, Any]) -> str:
-    """A split as results name it."""
-    return split_name(row["num_envs"], row["num_steps"])
-
-
-def label(row: dict[str, Any]) -> str:
-    return split_text(row["num_envs"], row["num_steps"])
-
-
-def _shared_grad_sq(rows: list[dict[str, Any]]) -> float | None:
+def _shared_grad_sq(rows: Sequence[SplitRow]) -> float | None:
     """|G|² that errors are relative to: MSE over relative MSE, the same for all splits."""
     for row in rows:
-        whole, relative = row["mse"].get("value"), row["mse_relative"].get("value")
-        if row["mse_relative"].get("resolved") and whole and relative:
-            return whole / relative
+        if row.mse_relative.resolved and row.mse.known and row.mse_relative.known:
+            return row.mse.value / row.mse_relative.value
     return None
 
 
-def _error(result: dict[str, Any]) -> Chart | None:
+def _error(rows: Sequence[SplitRow]) -> Chart | None:
     """Individual, covariance and squared bias of each split, relative to |G|² where that is known."""
-    rows, unit = result["rows"], _shared_grad_sq(result["rows"])
-    resolved = [row for row in rows if row["variance"].get("resolved")]
-    data = []
-    for row in resolved:
-        for order, (name, part) in enumerate(PARTS.items()):
-            if _drawn(row, name):
-                data.append(_scaled(row, name, part, unit or 1.0) | {"order": order})
-        total = _total(row)
-        if row[total].get("value") is not None:
-            data.append(_scaled(row, total, "total", unit or 1.0) | {"order": None})
-    parts = [part for part in PARTS.values() if any(d["part"] == part for d in data)]
+    unit, resolved = _shared_grad_sq(rows), [row for row in rows if row.variance.resolved]
+    data = [bar for row in resolved for bar in _bars(row, unit or 1.0)]
+    parts = _present(data)
     if not parts:
         return None
     frame = pl.DataFrame(data, infer_schema_length=None)
     x = f"relative to {quantity('grad_sq').label}" if unit else quantity("mse").axis
-    layers = stacked_layers(frame, parts, [label(r) for r in rows], "N × T", x)
+    layers = stacked_layers(frame, parts, [row.label for row in rows], "N × T", x)
     layers = layers.properties(width=WIDTH, height=(ROW + 6) * len(rows))
-    what = "relative to the squared signal |G|²" if unit else "not relative to the signal |G|², which is not resolved"
+    what = "relative to the squared signal |G|²" if unit else "not relative to the signal |G|², which is inconclusive"
     return themed(
         layers,
         "Where the error of the gradient comes from, split by split",
-        f"At the same batch, {what}. Dot and line: mean squared error (variance where the bias is not "
-        "resolved) with its 95% interval; shorter is better." + (" No bar: not resolved." if resolved != rows else ""),
+        f"At the same batch, {what}. Dot and line: mean squared error (variance where the bias is inconclusive) "
+        "with its 95% interval; shorter is better." + ("" if len(resolved) == len(rows) else " No bar: inconclusive."),
     )
 
 
-def _stages(result: dict[str, Any]) -> Chart | None:
+def _stages(stages: Sequence[Stage]) -> Chart | None:
     """The same terms early, in the middle and late, each stage relative to its own largest error."""
     data, panels = [], []
-    for stage in result.get("stages") or ():
-        panels.append(f"{stage['stage']}, step {stage['step']:,}")
-        totals = [row[_total(row)].get("value") for row in stage["rows"]]
-        unit = max((t for t in totals if t), default=None)
-        for row in stage["rows"] if unit else ():
-            terms = [(name, part) for name, part in PARTS.items() if _drawn(row, name)]
-            scaled_terms = [_scaled(row, name, part, unit) | {"order": i} for i, (name, part) in enumerate(terms)]
-            scaled_terms.append(_scaled(row, _total(row), "total", unit) | {"order": None})
-            data += [item | {"panel": panels[-1]} for item in scaled_terms]
-    parts = [part for part in PARTS.values() if any(d["part"] == part for d in data)]
+    for stage in stages:
+        panels.append(f"{stage.stage}, step {stage.step:,}")
+        totals = [total.value for row in stage.rows if (total := _estimate(row, _total(row))).known and total.value]
+        data += [bar | {"panel": panels[-1]} for row in stage.rows if totals for bar in _bars(row, max(totals))]
+    parts = _present(data)
     if not parts or len(panels) < 2:
         return None
-    rows = list(dict.fromkeys(label(row) for stage in result["stages"] for row in stage["rows"]))
-    layers = stacked_layers(
-        pl.DataFrame(data, infer_schema_length=None), parts, rows, "N × T", "error, relative to the stage's largest"
-    )
+    rows = list(dict.fromkeys(row.label for stage in stages for row in stage.rows))
+    frame = pl.DataFrame(data, infer_schema_length=None)
+    layers = stacked_layers(frame, parts, rows, "N × T", "error, relative to the stage's largest")
     return themed(
         paneled(layers, panels, columns=len(panels), height=ROW * len(rows), x="independent"),
         "Does another split do better early or late?",
@@ -110,27 +95,49 @@ def _stages(result: dict[str, Any]) -> Chart | None:
     )
 
 
-def _drawn(row: dict[str, Any], name: str) -> bool:
-    """Whether a term has a bar: a bias that is not resolved has none, as the total then leaves it out."""
-    return row[name].get("value") is not None and (name != "bias_sq" or bool(row[name].get("resolved")))
+def _bars(row: SplitRow | StageRow, unit: float) -> list[dict[str, Any]]:
+    """The bars of one split and the dot at their end, as rows of the figure's table."""
+    drawn = [(order, name, part) for order, (name, part) in enumerate(_PARTS.items()) if _drawn(row, name)]
+    marks = [*drawn, (None, _total(row), "total")]
+    return [
+        {"series": row.label, "panel": "", "part": part, **_ends(_estimate(row, name).over(unit)), "order": order}
+        for order, name, part in marks
+        if _estimate(row, name).known
+    ]
 
 
-def _total(row: dict[str, Any]) -> str:
-    """The error where both of its parts are drawn, else what is drawn of it."""
-    return "mse" if row["mse"].get("resolved") and _drawn(row, "bias_sq") else "variance"
+def _present(data: list[dict[str, Any]]) -> list[str]:
+    """The terms that some bar shows."""
+    drawn = {bar["part"] for bar in data}
+    return [part for part in _PARTS.values() if part in drawn]
 
 
-def _scaled(row: dict[str, Any], name: str, part: str, unit: float) -> dict[str, Any]:
-    scaled = {k: None if row[name].get(k) is None else row[name][k] / unit for k in ("value", "lo", "hi")}
-    return {"series": label(row), "panel": "", "part": part, **scaled}
+def _estimate(row: GradientEstimates, name: str) -> Estimate:
+    estimate: Estimate = getattr(row, name)
+    return estimate
 
 
-def _curves(result: dict[str, Any]) -> Chart | None:
+def _drawn(row: GradientEstimates, name: str) -> bool:
+    """Whether a term has a bar: an inconclusive bias has none, and the total then leaves it out."""
+    return _estimate(row, name).known and (name != "bias_sq" or row.bias_sq.resolved)
+
+
+def _total(row: GradientEstimates) -> str:
+    """The error where both of its parts are drawn, else the variance."""
+    return "mse" if row.mse.resolved and _drawn(row, "bias_sq") else "variance"
+
+
+def _ends(estimate: Estimate) -> dict[str, float | None]:
+    """An estimate as columns of a table, where what is unknown is missing."""
+    return {name: finite(getattr(estimate, name)) for name in ("value", "lo", "hi")}
+
+
+def _curves(rows: Sequence[SplitRow], curves: pl.DataFrame) -> Chart | None:
     """Learning curves, one line for each split."""
-    frame = result["curves"].drop_nulls("return").filter(pl.col("return").is_finite())
+    frame = curves.drop_nulls("return").filter(pl.col("return").is_finite())
     if frame.is_empty():
         return None
-    names = {name_of(r): label(r) for r in result["rows"]}
+    names = {row.name: row.label for row in rows}
     frame = frame.with_columns(pl.col("series").replace(names))
     order = [name for name in names.values() if name in set(frame["series"])]
     seeds = frame["seed"].n_unique()
@@ -142,17 +149,17 @@ def _curves(result: dict[str, Any]) -> Chart | None:
     )
 
 
-def _speed(result: dict[str, Any]) -> Chart | None:
+def _speed(rows: Sequence[SplitRow]) -> Chart | None:
     """Environment steps per second against N."""
-    speeds = [(r, fps(r).as_dict()) for r in result["rows"] if r["fps"].get("value")]
+    speeds = [(row, fps(row)) for row in rows if row.fps.known]
     if not speeds:
         return None
     data = pl.DataFrame(
-        [{"series": label(r), "num_envs": r["num_envs"], **f} for r, f in speeds],
+        [{"series": row.label, "num_envs": row.num_envs, **_ends(speed)} for row, speed in speeds],
         infer_schema_length=None,
         schema_overrides={"lo": pl.Float64, "hi": pl.Float64},
     )
-    chosen = [r["num_envs"] for r, _ in speeds]
+    chosen = [row.num_envs for row, _ in speeds]
     x = alt.X(
         "num_envs:Q",
         title="environments N (logarithmic)",
@@ -168,42 +175,42 @@ def _speed(result: dict[str, Any]) -> Chart | None:
     dot = base.mark_point(filled=True, size=64, color=BLUE, opacity=1).encode(
         y=y, tooltip=["series:N", alt.Tooltip("value:Q", format=",.0f")]
     )
-    layers = alt.layer(line, *rule, dot, data=data).properties(width=WIDTH, height=220)
+    layers = layered(line, *rule, dot, data=data).properties(width=WIDTH, height=220)
     spread = ", with 95% intervals over seeds" if several else ", one seed"
     return themed(layers, "How fast each split runs", f"Training speed at the same batch{spread}.")
 
 
-def _predicted(result: dict[str, Any]) -> Chart | None:
+def _predicted(result: SplitResult) -> Chart | None:
     """Variances at splits that were not measured, among those that were."""
-    if not result["predicted"]:
+    if not result.predicted:
         return None
     kinds = ["measured", "predicted from blocks", "extrapolated"]
-    guesses = [(p, kinds[2] if p["extrapolated"] else kinds[1]) for p in result["predicted"]]
-    rows = [(r, kinds[0]) for r in result["rows"] if r["variance"].get("resolved")] + guesses
-    rows = sorted(((r, k) for r, k in rows if r["variance"].get("value") is not None), key=lambda r: r[0]["num_envs"])
+    rows: list[tuple[SplitRow | PredictedSplit, str]] = [(r, kinds[0]) for r in result.rows if r.variance.resolved]
+    rows += [(p, kinds[2] if p.extrapolated else kinds[1]) for p in result.predicted]
+    rows = sorted(((r, k) for r, k in rows if r.variance.known), key=lambda r: r[0].num_envs)
     data = pl.DataFrame(
-        [{"series": label(r), "kind": k, **{c: r["variance"].get(c) for c in ("value", "lo", "hi")}} for r, k in rows],
+        [{"series": r.label, "kind": k, **_ends(r.variance)} for r, k in rows],
         infer_schema_length=None,
         schema_overrides={"lo": pl.Float64, "hi": pl.Float64},
     )
-    labels = list(dict.fromkeys(data["series"]))
+    series = list(dict.fromkeys(data["series"]))
     present = [k for k in kinds if k in set(data["kind"])]
     colors = dict(zip(kinds, [BLUE, ORANGE, GREY]))
     color = colored("kind", present, [colors[k] for k in present])
-    base = alt.Chart(data).encode(y=rows_of(labels, "N × T"), color=color)
+    base = alt.Chart(data).encode(y=rows_of(series, "N × T"), color=color)
     axis = alt.Axis(labelExpr=SHORT_NUMBER, tickCount=5)
     x = alt.X("value:Q", title=quantity("variance").axis, axis=axis, scale=alt.Scale(zero=True))
     shapes = ["diamond" if k == kinds[2] else "circle" for k in present]
     scale = alt.Scale(domain=present, range=shapes)
     shape = alt.Shape("kind:N", scale=scale, sort=present, legend=legend(present), title=None)
-    layers = alt.layer(
+    layers = layered(
         base.transform_filter("isValid(datum.lo)").mark_rule(strokeWidth=2.2).encode(x="lo:Q", x2="hi:Q"),
         base.mark_point(filled=True, size=80, opacity=1).encode(x=x, shape=shape),
         data=data,
-    ).properties(width=WIDTH, height=ROW * len(labels))
+    ).properties(width=WIDTH, height=ROW * len(series))
     return themed(
         layers,
-        "What splits that were not measured should do",
-        "Variance with 95% intervals. Blocks: measured rows cut shorter, advantages computed anew. Extrapolated: as if "
-        "gradients further apart than measured were uncorrelated, so without an interval.",
+        "Predicted variance of splits that were not measured",
+        "Variance with 95% intervals. Blocks: measured rows cut shorter, with new advantages. Extrapolated: as if "
+        "gradients further apart than measured were uncorrelated, so there is no interval.",
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from trimtab.show.numbers import as_float
+
 FLAT = 1 / 3  # share of a curve's points that repeat the one before, from which it is a staircase
 
 
@@ -22,7 +24,7 @@ def _steps_of(curve: pl.DataFrame) -> int | None:
     moving = curve.filter(pl.col("step") <= changes["step"][-1]).height - 1  # without the end, which may be a ceiling
     if 1 - changes.height / moving < FLAT:
         return None
-    width = int(changes["step"].diff().drop_nulls().median())
+    width = int(as_float(changes["step"].diff().drop_nulls().median()))
     return width if width >= 2 * _gap(curve) else None  # otherwise a new return stands in most points
 
 
@@ -31,12 +33,12 @@ def _by_ends(curve: pl.DataFrame) -> int | None:
     ends = curve.filter("ended")["step"]
     if curve.height < 8 or ends.is_empty() or 1 - len(ends) / curve.height < FLAT:
         return None
-    return int(ends[0]) if len(ends) < 2 else int(ends.diff().drop_nulls().mean())
+    return int(ends[0]) if len(ends) < 2 else int(as_float(ends.diff().drop_nulls().mean()))
 
 
 def _gap(curve: pl.DataFrame) -> int:
     """Environment steps between two points of a curve."""
-    return int(curve["step"].diff().drop_nulls().median())
+    return int(as_float(curve["step"].diff().drop_nulls().median()))
 
 
 def staircase_note(curves: pl.DataFrame, num_envs: dict[str, int]) -> str:

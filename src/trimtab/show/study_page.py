@@ -52,13 +52,13 @@ def study_page(
     hint = ", ".join(name.replace("_", " ") for name in list(figures)[SHOWN:])
     blocks += [Folded("More figures", figure_blocks[SHOWN:], hint)] if figure_blocks[SHOWN:] else []
     blocks += [Folded("Tables and figures as files", _files(tables, list(figures)), "CSV, Parquet, SVG, PNG, PDF")]
-    rows = [
+    origins = [
         ["size", f"{answer['size']}, {answer['jobs']} jobs, {answer['steps']:,} environment steps"],
         ["time", time_taken(seconds)],
         ["machine", f"{machine['processor']}, {machine['cores']} cores, {machine['platform']}"],
         *_configurations(configs),
     ]
-    origin = [Paragraph(answer["command"], "code"), Table(["", ""], rows, words=(0, 1))]
+    origin: list[Block] = [Paragraph(answer["command"], "code"), Table(["", ""], origins, words=(0, 1))]
     blocks += [Folded("How this was made", origin, "command, configurations, machine"), _next(answer)]
     return page(f"{answer['study']}: {summary} ({source})", blocks)
 

@@ -143,6 +143,13 @@ def paneled(chart: Any, panels: list[str], columns: int = 2, height: Any = HEIGH
     return faceted.resolve_scale(**resolve) if resolve else faceted
 
 
+def layered(*charts: alt.Chart | alt.LayerChart, data: pl.DataFrame) -> alt.LayerChart:
+    """Charts of one table over each other, the last on top."""
+    chart = alt.layer(*charts, data=data)
+    assert isinstance(chart, alt.LayerChart)
+    return chart
+
+
 def save(chart: alt.TopLevelMixin, path: Path) -> None:
     """Write a chart; the ending chooses the format. HTML is one file that needs no network."""
     if path.suffix.lower() not in FORMATS:
@@ -208,7 +215,7 @@ def thin(frame: pl.DataFrame, points: int = 300) -> pl.DataFrame:
     """Average a curve (step, return, series, seed) into at most `points` bins of steps."""
     if frame.is_empty():
         return frame
-    width = max(1, int(frame["step"].max()) // points)
+    width = max(1, max(frame["step"].to_list()) // points)
     return (
         frame.with_columns((pl.col("step") // width * width + width // 2).alias("step"))
         .group_by("series", "seed", "step", maintain_order=True)

@@ -141,9 +141,10 @@ def _next(result: dict[str, Any]) -> tuple[str, str]:
 
 def _tune_page(result: dict[str, Any], charts: dict[str, Any], manifest: dict[str, Any]) -> str:
     """The page of `trimtab tune`: did it help, by how much, what was changed."""
-    from trimtab.show.blocks import Bullets, Contents, Decision, Figure, Folded, Heading, Next, Paragraph, Table
+    from trimtab.show.blocks import Block, Bullets, Contents, Decision, Figure, Folded, Heading, Next, Table
     from trimtab.show.html_page import page
-    from trimtab.show.split_page import made_with
+    from trimtab.show.origin import made_with
+    from trimtab.training.records import Manifest
 
     rows = [[changed(row["changes"]), *_measured(row), row["act"] or "nothing"] for row in result["final"]]
     chosen = [i for i, row in enumerate(result["final"]) if row["changes"] == result["changes"]]
@@ -157,19 +158,18 @@ def _tune_page(result: dict[str, Any], charts: dict[str, Any], manifest: dict[st
         for s in result["sweeps"]
     ]
     headline, _, rest = result["sentence"].partition(": ")
-    blocks = [
+    sweeps: list[Block] = [Heading("Sweep by sweep"), Figure(charts["sweeps"])] if "sweeps" in charts else []
+    failed: list[Block] = [Folded("What failed", [Bullets(result["failed"])])] if result.get("failed") else []
+    blocks: list[Block] = [
         Decision(headline.split(",")[0], f"{rest[:1].upper()}{rest[1:]}"),
         Contents(),
         Heading("On new seeds"),
         Table(["with", *COMPARED], rows, tuple(chosen), words=(0, 3), caption=caption),
         Figure(charts["learning_curves"]),
-        *([Heading("Sweep by sweep"), Figure(charts["sweeps"])] if "sweeps" in charts else []),
+        *sweeps,
         Folded("What each sweep kept", [Bullets(steps)]),
-        *([Folded("What failed", [Bullets(result["failed"])])] if result.get("failed") else []),
-        Folded(
-            "How this was made",
-            [Paragraph(result["command"], "code"), Table(["", ""], made_with(manifest), words=(0, 1))],
-        ),
+        *failed,
+        made_with(Manifest.read(manifest)[0], result["command"]),
         Next(*_next(result)),
     ]
     return page(f"{result['env_id']}: tuning {result['algo']}", blocks)

@@ -42,6 +42,7 @@ class JobContext:
 Bench = JobContext  # its name until every kind of job has the new one
 
 
+@dataclass(frozen=True)
 class Job:
     """Something to be done once. Subclasses are frozen dataclasses of plain values, Configs and other jobs."""
 
@@ -95,7 +96,7 @@ class Job:
 
     @cached_property
     def identity(self) -> str:
-        content = {"version": VERSION, "kind": self.kind}
+        content: dict[str, Any] = {"version": VERSION, "kind": self.kind}
         for f in dataclasses.fields(self):
             content[f.name] = _identifying(getattr(self, f.name))
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
@@ -113,7 +114,7 @@ def _identifying(value: Any) -> Any:
     return _plain(value)
 
 
-def _default(item: dataclasses.Field) -> Any:
+def _default(item: dataclasses.Field[Any]) -> Any:
     return item.default_factory() if item.default_factory is not dataclasses.MISSING else item.default
 
 

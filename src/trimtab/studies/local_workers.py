@@ -19,10 +19,12 @@ import threading
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trimtab.core import trust
+from trimtab.core.json_values import from_json
 from trimtab.studies.executor import JobRunner, Queue, Tick, error_summary, throttled
 from trimtab.studies.job import Job, from_dict, kind_modules
 from trimtab.studies.store import Outcome, Store
@@ -49,25 +51,20 @@ class Local:
                 room = self.workers - sum(worker.devices for worker in busy)
                 for job in queue.ready(room, [worker.job for worker in busy if worker.job]):
                     self._idle(job, share).begin(job, store)
-                for worker in self._speaking():
-                    job, word = worker.job, worker.hear()
-                    if word == {}:
-                        continue
-                    if word is None:  # it died
+                for worker, job in self._speaking():
+                    message = worker.hear()
+                    if message.died:
                         self._workers.remove(worker)
-                        error = worker.last_words()
-                        worker.end()
                         tries[job.identity] = tries.get(job.identity, 1) + 1
                         if tries[job.identity] <= TRIES:
                             queue.waiting[job.identity] = job
                             continue
-                        yield queue.settle(Outcome(job, store.place(job), {}, error=error))
-                    elif "steps" in word:
-                        tick(job, word["steps"])
-                    elif "error" in word:
-                        yield queue.settle(Outcome(job, store.place(job), {}, error=word["error"]))
-                    else:
-                        yield queue.settle(Outcome(job, store.place(job), word["result"], word["seconds"]))
+                    if message.steps is not None:
+                        tick(job, message.steps)
+                    elif message.error is not None:
+                        yield queue.settle(Outcome(job, store.place(job), {}, error=message.error))
+                    elif message.result is not None:
+                        yield queue.settle(Outcome(job, store.place(job), message.result, message.seconds))
         except BaseException:  # interrupted, or nobody wants the rest: what is under way stops where it is
             self.close()
             raise
@@ -91,15 +88,15 @@ class Local:
             self._workers.append(choice)
         return choice
 
-    def _speaking(self) -> list[_Worker]:
-        """The busy workers that have said something, or died; waits for one."""
-        busy = self._busy()
-        ready = [worker for worker in busy if worker.has_line()]
+    def _speaking(self) -> list[tuple[_Worker, Job]]:
+        """The busy workers that have sent something, or died, and their jobs; waits for one."""
+        busy = [(worker, worker.job) for worker in self._workers if worker.job is not None]
+        ready = [(worker, job) for worker, job in busy if worker.has_line()]
         if ready or not busy:
             return ready
         with selectors.DefaultSelector() as selector:
-            for worker in busy:
-                selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
+            for worker, job in busy:
+                selector.register(worker.output, selectors.EVENT_READ, (worker, job))
             return [key.data for key, _ in selector.select(timeout=1.0)]
 
     def close(self) -> None:
@@ -108,6 +105,17 @@ class Local:
         for worker in self._workers:
             worker.end()
         self._workers = []
+
+
+@dataclass(frozen=True)
+class _Message:
+    """A line from a worker: how far its job is, or what came of it; empty if there is none yet."""
+
+    steps: int | None = None
+    result: dict[str, Any] | None = None
+    seconds: float = 0.0
+    error: str | None = None
+    died: bool = False
 
 
 class _Worker:
@@ -128,36 +136,40 @@ class _Worker:
             env=environment,
             start_new_session=True,
         )
+        assert self.process.stdin is not None and self.process.stdout is not None  # they are pipes
+        self._input, self.output = self.process.stdin, self.process.stdout
         self._heard = b""
-        os.set_blocking(self.process.stdout.fileno(), False)
+        os.set_blocking(self.output.fileno(), False)
 
     def begin(self, job: Job, store: Store) -> None:
         self.job = job
         allowed = {"trusted": [*trust.trusted(), *kind_modules(job)]}
         request = json.dumps({"job": job.as_dict(), "store": str(store.path.resolve())} | allowed)
         with suppress(BrokenPipeError):  # it died while idle: `hear` will say so
-            self.process.stdin.write(request.encode() + b"\n")
-            self.process.stdin.flush()
+            self._input.write(request.encode() + b"\n")
+            self._input.flush()
 
     def has_line(self) -> bool:
         return b"\n" in self._heard
 
-    def hear(self) -> dict[str, Any] | None:
-        """Its next word, {} if there is none yet, None if it died."""
+    def hear(self) -> _Message:
+        """Its next message; of a worker that died, why, and it is ended."""
         if not self.has_line():
-            read = self.process.stdout.read()
+            read = self.output.read()
             if read == b"":
-                return None
+                error = self._last_words()
+                self.end()
+                return _Message(error=error, died=True)
             self._heard += read or b""
         if not self.has_line():
-            return {}
+            return _Message()
         line, _, self._heard = self._heard.partition(b"\n")
-        word = json.loads(line)
-        if "steps" not in word:
+        message = from_json(_Message, json.loads(line))
+        if message.steps is None:
             self.job = None
-        return word
+        return message
 
-    def last_words(self) -> str:
+    def _last_words(self) -> str:
         """Why it ended, and the last line it wrote."""
         code = self.process.wait()
         self._log.seek(0)
@@ -168,9 +180,9 @@ class _Worker:
     def end(self) -> None:
         self.process.terminate()
         self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout, self._log):
+        for close in (self._input.close, self.output.close, self._log.close):
             with suppress(BrokenPipeError):
-                stream.close()
+                close()
 
 
 # The worker process ------------------------------------------------------------------------------------------------
@@ -183,7 +195,10 @@ def _main() -> None:
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     runner = JobRunner()
-    say = lambda **words: answers.write(json.dumps(words) + "\n")
+
+    def say(**words: Any) -> None:
+        answers.write(json.dumps(words) + "\n")
+
     while True:
         request = json.loads(requests.get())
         try:

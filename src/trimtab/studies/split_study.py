@@ -8,40 +8,52 @@ left, the seeds are used up, or the time is.
 from __future__ import annotations
 
 import dataclasses
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import polars as pl
 
 from trimtab import config as configuration
 from trimtab.config import Config, ConfigError
 from trimtab.core import reading
+from trimtab.core.estimate import UNRESOLVED, Estimate, unresolved
 from trimtab.core.fields import divisors
 from trimtab.core.writing import write_parquet
 from trimtab.envs import choose
 from trimtab.envs.own_environments import refuse_of_this_program
+from trimtab.gradient.anatomy import ProbeResult, finite
 from trimtab.gradient.noise import predict_variance
 from trimtab.gradient.probe_options import ProbeOptions
 from trimtab.math import stats
-from trimtab.studies.elimination import contenders, marginal, name_of, say_stage, stage_sentence, weigh
+from trimtab.studies.elimination import contenders, eliminate_splits, marginal, say_stage, stage_sentence
 from trimtab.studies.job import Probe, Train
-from trimtab.studies.study_engine import Answer, Outcomes, Study, Work
+from trimtab.studies.split_result import (
+    GradientEstimates,
+    PredictedSplit,
+    SplitEvidence,
+    SplitResult,
+    SplitRow,
+    Stage,
+    StageRow,
+    estimates_of,
+)
+from trimtab.studies.store import Outcome
+from trimtab.studies.study_engine import Outcomes, Study, Work
 from trimtab.training.device import cores
 from trimtab.training.resource_estimates import checkpoint_iterations
 from trimtab.training.run import Run, learning_frame, load
 from trimtab.training.run_dir import RunDir
 
-ESTIMATES = ("variance", "individual", "covariance", "bias_sq", "mse", "grad_sq", "ess")
 MOST_ROWS = 1024  # rows per probe: enough for tight intervals, few enough for a bootstrap in a second
 LEAST_REPLICATES = 5  # whose means are compared
 CHECKPOINTS = 10  # of every run; stages are chosen among them
 STAGES = {1: ("middle",), 2: ("early", "late"), 3: ("early", "middle", "late")}
 MORE = 2  # seeds that a round adds to every split in question
 MOST_SEEDS = 64  # of a split, where time is what is limited
-NONE = {"value": None, "lo": None, "hi": None, "resolved": False}
 
 
 @dataclass(frozen=True)
@@ -246,10 +258,10 @@ class Split(Study):
         run = load(self.base).files
         return tuple(run.checkpoint_at(step).sha256 for step in steps)
 
-    def _probed(self, split: tuple[int, int], outcomes: Outcomes) -> list[dict[str, Any]]:
-        """What the probes of a split found, stage by stage."""
-        probes = [probe for job in self.probes[split] for probe in outcomes.of(job).result["probes"]]
-        return sorted(probes, key=lambda probe: probe["step"])
+    def _probed(self, split: tuple[int, int], outcomes: Outcomes) -> list[ProbeResult]:
+        """The results of the probes of a split, stage by stage."""
+        entries = [entry for job in self.probes[split] for entry in outcomes.of(job).result["probes"]]
+        return sorted(map(ProbeResult.from_dict, entries), key=lambda probe: probe.step)
 
     def between(self) -> list[int]:
         """Smaller T that divide the longest measured one and are not measured themselves."""
@@ -282,109 +294,123 @@ class Split(Study):
     def work(self, out: Path) -> Work:
         probes = [probe for each in self.probes.values() for probe in each]
         seeds = {split: self.options.seeds for split in self.splits}
-        jobs = lambda: [self.trained(split, s) for split in self.splits for s in range(seeds[split])]
         first = [self.trained(split, s) for s in range(self.options.seeds) for split in self.splits]
         # Probes need the base run only, so they come where other runs still fill the other cores.
         outcomes = yield [*first[: len(self.splits)], *probes, *first[len(self.splits) :]]
         while True:
-            rows = [self._row(split, seeds[split], outcomes) for split in self.splits]
-            open_ = [r for r in contenders(rows, self.looks) if self._may_go_on(r, outcomes)]
-            if len(contenders(rows, self.looks)) < 2 or not open_ or not self.options.seeds:
-                return self._answer(rows, outcomes)
+            rows = [self._evidence(split, seeds[split], outcomes) for split in self.splits]
+            undecided = contenders(rows, self.looks)
+            open_ = [r for r in undecided if self._may_go_on(r, outcomes)]
+            if len(undecided) < 2 or not open_ or not self.options.seeds:
+                return self._answer(rows, seeds, outcomes)
             for row in open_:
-                seeds[row["num_envs"], row["num_steps"]] += min(MORE, self._most - row["asked"])
-            outcomes = yield jobs()
+                seeds[row.num_envs, row.num_steps] += min(MORE, self._most - row.seeds - row.failed)
+            outcomes = yield [self.trained(split, s) for split in self.splits for s in range(seeds[split])]
 
-    def _may_go_on(self, row: dict[str, Any], outcomes: Outcomes) -> bool:
+    def _may_go_on(self, row: SplitEvidence, outcomes: Outcomes) -> bool:
         """Whether a split may have more seeds: of seeds, or of time as the jobs themselves took it."""
         spent = sum(outcome.seconds for outcome in outcomes.values()) / cores()
         timely = self.options.budget is None or spent < 60 * self.options.budget
-        return timely and row["asked"] < self._most
+        return timely and row.seeds + row.failed < self._most
 
-    def _row(self, split: tuple[int, int], seeds: int, outcomes: Outcomes) -> dict[str, Any]:
-        runs = [o for s in range(seeds) if (o := outcomes[self.trained(split, s).identity]).done]
-        probes = self._probed(split, outcomes)
-        areas = [o.result["area"] for o in runs if o.result["area"] is not None]
-        speeds = [o.result["fps"] for o in runs]
-        finals = [o.result["ep_rew_mean"] for o in runs if o.result["ep_rew_mean"] is not None]
-        return {
-            "num_envs": split[0],
-            "num_steps": split[1],
-            "areas": areas,
-            "speeds": speeds,
-            "stages": [{name: probe[name] for name in ESTIMATES} for probe in probes],
-            "fps": _over_seeds(speeds),
-            "auc": _over_seeds(areas),
-            "final_return": _over_seeds(finals),
-            "improved": any(Run(o.path).improved for o in runs),
-            "seeds": len(runs),
-            "failed": seeds - len(runs),
-            "asked": seeds,
-        }
+    def _finished(self, split: tuple[int, int], seeds: int, outcomes: Outcomes) -> list[Outcome]:
+        """The runs of a split that did not fail."""
+        return [o for s in range(seeds) if (o := outcomes[self.trained(split, s).identity]).done]
+
+    def _evidence(self, split: tuple[int, int], seeds: int, outcomes: Outcomes) -> SplitEvidence:
+        runs = self._finished(split, seeds, outcomes)
+        return SplitEvidence(
+            num_envs=split[0],
+            num_steps=split[1],
+            areas=_numbers(runs, "area"),
+            speeds=_numbers(runs, "fps"),
+            stages=tuple(map(GradientEstimates.of, self._probed(split, outcomes))),
+            improved=any(Run(o.path).improved for o in runs),
+            seeds=len(runs),
+            failed=seeds - len(runs),
+        )
 
     # The answer --------------------------------------------------------------------------------------------
 
-    def _answer(self, rows: list[dict[str, Any]], outcomes: Outcomes) -> Answer:
+    def _answer(self, rows: list[SplitEvidence], seeds: dict[tuple[int, int], int], outcomes: Outcomes) -> SplitResult:
         config, steps = self._base_config, self._steps_probed
-        failed = [f"{o.job} failed, and does not count: {o.error}" for o in outcomes.values() if not o.done]
+        failed = tuple(f"{o.job} failed, and does not count: {o.error}" for o in outcomes.values() if not o.done)
         middle = len(steps) // 2
-        probes = {split: self._probed(split, outcomes) for split in self.splits}
-        for row, split in zip(rows, self.splits):
-            here = probes[split][middle]
-            row |= {name: here[name] for name in ESTIMATES}
-            row |= {"true_grad_sq": here["true_grad_sq"], "exact": here.get("exact") or {}}
-            row["lag_covariance"] = here["lag_covariance"]
-            del row["asked"]
-        _relative(rows)
+        shown = [self._probed(split, outcomes)[middle] for split in self.splits]
+        elimination, shared = eliminate_splits(rows, self.own, self.looks), _shared_signal(shown)
+        table = [
+            SplitRow(
+                num_envs=row.num_envs,
+                num_steps=row.num_steps,
+                areas=row.areas,
+                speeds=row.speeds,
+                improved=row.improved,
+                seeds=row.seeds,
+                failed=row.failed,
+                fps=_over_seeds(row.speeds),
+                auc=_over_seeds(row.areas),
+                final_return=_over_seeds(_numbers(self._finished(split, seeds[split], outcomes), "ep_rew_mean")),
+                true_grad_sq=probe.true_grad_sq,
+                exact=probe.exact,
+                lag_covariance=probe.lag_covariance,
+                mse_relative=probe.mse.over(shared) if shared and probe.mse.resolved else UNRESOLVED,
+                shared_grad_sq=shared,
+                verdict=elimination.verdict_on(row.name),
+                **estimates_of(probe),
+            )
+            for split, row, probe in zip(self.splits, rows, shown)
+        ]
         stages = _stages(rows, steps)
-        weighed = weigh(rows, self.own, self.looks)
-        best = next(r for r in rows if name_of(r) == weighed["recommended"])
-        for row in rows:
-            del row["stages"]
-        return {
-            "env_id": config.env_id,
-            "algo": config.algo,
-            "batch": self.batch,
-            "gamma": config.gamma,
-            "gae_lambda": config.lambda_used,
-            "horizon_gamma": _finite(config.horizon),
-            "horizon_gamma_lambda": _finite(config.advantage_horizon),
-            "steps": steps,
-            "at": steps[middle],
-            "rows": rows,
-            "stages": stages,
-            "stage_sentence": stage_sentence(stages),
-            "predicted": self._predicted(probes[self.splits[0]][middle]),
-            **weighed,
-            "doubts": [*weighed["doubts"], *failed],
-            "marginal": marginal(best),
-            "failed": failed,
-            "command": self.command,
-        }
+        return SplitResult(
+            env_id=config.env_id,
+            algo=config.algo,
+            batch=self.batch,
+            gamma=config.gamma,
+            gae_lambda=config.lambda_used,
+            horizon_gamma=finite(config.horizon),
+            horizon_gamma_lambda=finite(config.advantage_horizon),
+            steps=tuple(steps),
+            at=steps[middle],
+            rows=tuple(table),
+            stages=stages,
+            stage_sentence=stage_sentence(stages),
+            predicted=self._predicted(shown[0]),
+            recommended=elimination.recommended,
+            recommended_set=elimination.recommended_set,
+            ruled_out=elimination.ruled_out,
+            decided=elimination.decided,
+            tie_break=elimination.tie_break,
+            sentence=elimination.sentence,
+            reasons=elimination.reasons,
+            doubts=(*elimination.doubts, *failed),
+            marginal=marginal(next(row for row in table if row.name == elimination.recommended)),
+            failed=failed,
+            command=self.command,
+        )
 
-    def _predicted(self, probe: dict[str, Any]) -> list[dict[str, Any]]:
+    def _predicted(self, probe: ProbeResult) -> tuple[PredictedSplit, ...]:
         """Variances at splits not measured: blocks of the longest rows for smaller T, extrapolation for larger."""
-        longest, batch = self.splits[0], self.batch
+        (num_envs, num_steps), batch = self.splits[0], self.batch
         rows = [
-            {"num_envs": batch // int(t), "num_steps": int(t), "variance": e, "extrapolated": False}
-            for t, e in probe.get("predicted", {}).items()
-            if batch % int(t) == 0
+            PredictedSplit(num_envs=batch // t, num_steps=t, variance=variance, extrapolated=False)
+            for t, variance in probe.predicted.items()
+            if batch % t == 0
         ]
         for factor in (2, 4):
-            n, t = longest[0] // factor, longest[1] * factor
-            if n >= 1 and longest[0] % factor == 0:
-                value = predict_variance(probe["lag_covariance"], n, t).value
-                rows.append({"num_envs": n, "num_steps": t, "variance": NONE | {"value": value}, "extrapolated": True})
-        return sorted(rows, key=lambda p: p["num_envs"])
+            n, t = num_envs // factor, num_steps * factor
+            if n >= 1 and num_envs % factor == 0:
+                variance = unresolved(predict_variance(np.asarray(probe.lag_covariance, float), n, t).value)
+                rows.append(PredictedSplit(num_envs=n, num_steps=t, variance=variance, extrapolated=True))
+        return tuple(sorted(rows, key=lambda row: row.num_envs))
 
-    def present(self, answer: Answer, outcomes: Outcomes, out: Path) -> None:
+    def present(self, answer: SplitResult, outcomes: Outcomes, out: Path) -> None:
         from trimtab.show import (
             split_page,
             style,  # figures take long to import, and a study that only asks draws none
         )
         from trimtab.show.page_files import write_page
 
-        config, probes = self._base_config, [probe for each in self.probes.values() for probe in each]
+        probes = [probe for each in self.probes.values() for probe in each]
         tables = [outcomes.of(probe).path / "measurements.parquet" for probe in probes]
         measurements = pl.concat([reading.read_parquet(table) for table in tables])
         write_parquet(out / "measurements.parquet", measurements)
@@ -395,65 +421,54 @@ class Split(Study):
             if (job := self.trained((n, t), s)).identity in outcomes and outcomes[job.identity].done
         ]
         base = Path(self.base) if isinstance(self.base, str) else outcomes.of(self.base).path
-        result = answer | {
-            "config": config.as_dict(),
-            "derived": config.derived(),
-            "measurements": measurements,
-            "curves": learning_frame(runs),
-            "manifest": RunDir.open(base).manifest().as_dict(),
-        }
+        manifest = RunDir.open(base).manifest()
+        report = split_page.SplitReport(answer, self._base_config, manifest, measurements, learning_frame(runs))
         with style.drawing():
-            figures = split_page.figures(result)
-            write_page(out / "page.html", split_page.split_page(result, figures), figures)
+            figures = split_page.figures(report)
+            write_page(out / "page.html", split_page.split_page(report, figures), figures)
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _numbers(runs: Sequence[Outcome], name: str) -> tuple[float, ...]:
+    """A number of every run's summary that has it."""
+    return tuple(o.result[name] for o in runs if o.result[name] is not None)
 
 
-def _over_seeds(values: list[float]) -> dict[str, Any]:
-    """Mean over seeds with its 95% interval; not resolved below two seeds."""
+def _over_seeds(values: Sequence[float]) -> Estimate:
+    """Mean over seeds with its 95% interval; inconclusive below two seeds."""
     if len(values) < 2:
-        return NONE | ({"value": values[0]} if values else {})
-    return stats.mean_interval(values).as_dict()
+        return unresolved(values[0]) if values else UNRESOLVED
+    return stats.mean_interval(values)
 
 
-def _stages(rows: list[dict[str, Any]], steps: list[int]) -> list[dict[str, Any]]:
+def _stages(rows: Sequence[SplitEvidence], steps: Sequence[int]) -> tuple[Stage, ...]:
     """What was measured of every split at every stage."""
     stages = []
     for k, (stage, step) in enumerate(zip(STAGES[len(steps)], steps)):
-        here = [
-            {"num_envs": r["num_envs"], "num_steps": r["num_steps"], **r["stages"][k]}
-            | {"covariance_share": _share(r["stages"][k])}
+        here = tuple(
+            StageRow(
+                num_envs=r.num_envs,
+                num_steps=r.num_steps,
+                covariance_share=_share(r.stages[k]),
+                **estimates_of(r.stages[k]),
+            )
             for r in rows
-        ]
-        stages.append({"stage": stage, "step": step, "rows": here, "sentence": say_stage(here)})
-    return stages
+        )
+        stages.append(Stage(stage, step, here, say_stage(here)))
+    return tuple(stages)
 
 
-def _share(estimates: dict[str, Any]) -> dict[str, Any]:
+def _share(estimates: GradientEstimates) -> Estimate:
     """The covariance term's share of the variance, the interval that of the covariance."""
-    variance, covariance = estimates["variance"], estimates["covariance"]
-    if not variance["resolved"] or not variance["value"] or covariance["value"] is None:
-        return NONE
-    scaled = {
-        k: covariance[k] / variance["value"] if covariance[k] is not None else None for k in ("value", "lo", "hi")
-    }
-    return scaled | {"resolved": covariance["resolved"]}
+    variance, covariance = estimates.variance, estimates.covariance
+    if not variance.resolved or not variance.value or not covariance.known:
+        return UNRESOLVED
+    return covariance.over(variance.value)
 
 
-def _relative(rows: list[dict[str, Any]]) -> None:
-    """Divide MSE by |G_T|², which all splits share: the best-resolved estimate of it (or the exact one)."""
-    exact = [r["exact"]["true_grad_sq"] for r in rows if r["exact"]]
-    usable = [r["true_grad_sq"] for r in rows if r["true_grad_sq"]["resolved"]]
-    shared = exact[0] if exact else None
-    if shared is None and usable:
-        shared = min(usable, key=lambda e: (e["hi"] - e["lo"]) / e["value"])["value"]
-    for row in rows:
-        mse = row["mse"]
-        scaled = shared is not None and mse["resolved"]
-        row["mse_relative"] = {
-            k: mse[k] / shared if scaled and mse[k] is not None else None for k in ("value", "lo", "hi")
-        }
-        row["mse_relative"]["resolved"] = scaled
-        row["shared_grad_sq"] = shared
+def _shared_signal(probes: Sequence[ProbeResult]) -> float | None:
+    """|G_T|², which all splits share: exact, or its estimate with the narrowest interval."""
+    exact = [probe.exact.true_grad_sq for probe in probes if probe.exact]
+    estimates = [probe.true_grad_sq for probe in probes if probe.true_grad_sq.resolved]
+    if exact or not estimates:
+        return exact[0] if exact else None
+    return min(estimates, key=lambda e: (e.hi - e.lo) / e.value).value

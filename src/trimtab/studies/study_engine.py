@@ -18,22 +18,24 @@ import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from trimtab.core import markup, reading, trust
+from trimtab.core import reading, trust
 from trimtab.core.errors import RunError, UnreadableFile
+from trimtab.core.json_values import to_json
 from trimtab.core.writing import write_json
 from trimtab.studies.executor import Executor, Queue, executor
 from trimtab.studies.job import Job
 from trimtab.studies.store import Outcome, Store
+from trimtab.studies.study_result import StudyResult
 from trimtab.training.progress import Progress
 
 SPEC = "study.json"
 TIME = "time.json"
 SCHEMA = 1
-Answer = dict[str, Any]
+Answer = Any  # a StudyResult, or a dictionary
 
 
 class Outcomes(dict[str, Outcome]):
@@ -48,22 +50,6 @@ class Outcomes(dict[str, Outcome]):
 
 
 Work = Generator[Sequence[Job], Outcomes, Answer]
-
-
-class StudyResult(dict[str, Any]):
-    """The answer of a finished study, as `--json` prints it; short in a prompt, and a table in a notebook."""
-
-    @property
-    def sentence(self) -> str:
-        return self.get("sentence", "")
-
-    def __repr__(self) -> str:
-        return f"StudyResult({self['run']}: {self.sentence or f'{len(self)} entries'})"
-
-    def _repr_html_(self) -> str:
-        rows = [(v["id"], v["claim"]["text"], v["word"]) for v in self.get("verdicts", ())]
-        rows += [(f"{r['num_envs']} × {r['num_steps']}", r["verdict"], "") for r in self.get("rows", ())]
-        return markup.table(self.sentence or self["run"], [*rows, ("page", self["page"], "")])
 
 
 class Study:
@@ -160,9 +146,10 @@ def _execute(study: Study, out: Path, doer: Executor, store: str | None, quiet: 
         raise KeyboardInterrupt(f"`trimtab resume {out}` does what is left") from None
     finally:
         doer.close()
-    write_json(out / "result.json", answer)
+    write_json(out / "result.json", to_json(answer))
     study.present(answer, outcomes, out)
-    return answer | {"run": str(out), "page": str(out / "page.html")}
+    place = {"run": str(out), "page": str(out / "page.html")}
+    return replace(answer, **place) if isinstance(answer, StudyResult) else answer | place
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import polars as pl
 
 from trimtab.show import style
 
-FATES = ["recommended", "left", "learned less", "larger error", "slower"]
+FATES = ["recommended", "remaining", "learned less", "larger error", "slower"]
 COLORS = [style.BLUE, "#a9c4e6", style.ORANGE, style.RED, style.GREY]
 
 

@@ -15,8 +15,9 @@ from trimtab import presets
 from trimtab.config import Config
 from trimtab.experiments.claims import Verdict
 from trimtab.experiments.source_study import Declared, Figure
-from trimtab.studies.elimination import FACTOR, name_of
+from trimtab.studies.elimination import FACTOR
 from trimtab.studies.job import Job
+from trimtab.studies.split_result import SplitResult, names_of
 from trimtab.studies.split_study import QUICK, Split, SplitOptions, default_splits
 from trimtab.studies.study_engine import Outcomes
 
@@ -40,7 +41,7 @@ class Reliability(Declared):
         return {"quick": (3, 6), "default": (10, 20), "full": (40, 100)}[self.size]
 
     def split(self, env_id: str, seed: int, seeds: int | None = None) -> Split:
-        """A quick split; with `seeds`, the reference: so many of them, nothing ruled out on the way."""
+        """A quick split; with `seeds`, the reference: so many of them, nothing eliminated on the way."""
         batch = SPLITS[env_id]
         num_envs, num_steps = default_splits(batch, quick=False)[0]
         fields = {"env_id": env_id, "num_envs": num_envs, "num_steps": num_steps}
@@ -70,11 +71,11 @@ class Reliability(Declared):
         answers, references = results
         rows = []
         for env_id, k, answer in answers:
-            by = {entry["split"]: entry["by"] for entry in answer["ruled_out"]}
-            for split in map(name_of, answer["rows"]):
+            by = {entry.split: entry.by for entry in answer.ruled_out}
+            for split in names_of(answer.rows):
                 wrong = split in by and not _deserved(split, by[split], references[env_id])
-                fate = "recommended" if split == answer["recommended"] else by.get(split, "left")
-                rows.append((env_id, k, split, fate, split in answer["recommended_set"], wrong))
+                fate = "recommended" if split == answer.recommended else by.get(split, "remaining")
+                rows.append((env_id, k, split, fate, split in answer.recommended_set, wrong))
         names = ["env_id", "repetition", "split", "fate", "kept", "wrong"]
         fates = pl.DataFrame(rows, schema=names, orient="row")
         return {"fates": fates, "summary": _summary(fates), "reference": _reference(references)}
@@ -93,13 +94,13 @@ class Reliability(Declared):
         out = fates.filter(~pl.col("kept"))
         wrong, overlap = int(fates["wrong"].sum()), _overlapping(fates)
         return (
-            f"Of {out.height} times that a split was ruled out, {wrong} were wrong by the reference; the recommended "
+            f"Of {out.height} times that a split was eliminated, {wrong} were wrong by the reference; the recommended "
             f"sets of two repetitions overlap in {overlap:.0%} of the pairs; the same split was recommended in "
             f"{_same_recommendation(fates):.0%} of them."
         )
 
 
-def _answer(split: Split, outcomes: Outcomes) -> dict[str, Any]:
+def _answer(split: Split, outcomes: Outcomes) -> SplitResult:
     """The answer of a split from outcomes that are there already."""
     work = split.work(Path())
     next(work)
@@ -107,22 +108,22 @@ def _answer(split: Split, outcomes: Outcomes) -> dict[str, Any]:
         while True:
             work.send(outcomes)
     except StopIteration as end:
-        return end.value
+        result: SplitResult = end.value
+        return result
 
 
-def _deserved(split: str, by: str, reference: dict[str, Any]) -> bool:
+def _deserved(split: str, by: str, reference: SplitResult) -> bool:
     """Whether the reference's own means put a split below (in area), above (in error) or behind (in speed) the best."""
-    row = next(r for r in reference["rows"] if name_of(r) == split)
+    row = next(r for r in reference.rows if r.name == split)
     if by == "learned less":
-        return float(np.mean(row["areas"])) < max(float(np.mean(r["areas"])) for r in reference["rows"])
+        return float(np.mean(row.areas)) < max(float(np.mean(r.areas)) for r in reference.rows)
     if by == "slower":
-        return float(np.mean(row["speeds"])) < max(float(np.mean(r["speeds"])) for r in reference["rows"]) / 1.2
+        return float(np.mean(row.speeds)) < max(float(np.mean(r.speeds)) for r in reference.rows) / 1.2
     worse = []
-    for stage in reference["stages"]:
-        errors = {name_of(r): r["mse"]["value"] for r in stage["rows"]}
-        resolved_errors = [e for e in errors.values() if e is not None]
-        if errors.get(split) is not None and resolved_errors:
-            worse.append(errors[split] > min(resolved_errors) * FACTOR**0.5)
+    for stage in reference.stages:
+        errors = {r.name: r.mse.value for r in stage.rows if r.mse.known}
+        if split in errors:
+            worse.append(errors[split] > min(errors.values()) * FACTOR**0.5)
     return bool(worse) and all(worse)
 
 
@@ -150,7 +151,7 @@ def _same_recommendation(fates: pl.DataFrame) -> float:
 
 
 def _summary(fates: pl.DataFrame) -> pl.DataFrame:
-    """How often each split was recommended, left, ruled out, and ruled out wrongly."""
+    """How often each split was recommended, remaining, eliminated, and eliminated wrongly."""
     return fates.group_by("env_id", "split", maintain_order=True).agg(
         pl.len().alias("repetitions"),
         (pl.col("fate") == "recommended").sum().alias("recommended"),
@@ -160,10 +161,10 @@ def _summary(fates: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _reference(references: dict[str, Any]) -> pl.DataFrame:
+def _reference(references: dict[str, SplitResult]) -> pl.DataFrame:
     rows = [
-        {"env_id": env_id, "split": name_of(r), "seeds": r["seeds"], **r["auc"]}
+        {"env_id": env_id, "split": r.name, "seeds": r.seeds, **r.auc.as_dict()}
         for env_id, answer in references.items()
-        for r in answer["rows"]
+        for r in answer.rows
     ]
     return pl.DataFrame(rows)

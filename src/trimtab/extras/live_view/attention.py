@@ -73,7 +73,8 @@ def attention(watch: Watch) -> _Attention:
 
 def _diagnosed(watch: Watch, runs: list[RunEntry]) -> tuple[list[tuple[RunEntry, Diagnosis]], int]:
     """Runs with their diagnosis, and how many had to wait."""
-    found, end = [], time.monotonic() + BUDGET
+    found: list[tuple[RunEntry, Diagnosis]] = []
+    end = time.monotonic() + BUDGET
     for k, run in enumerate(runs):
         if time.monotonic() > end:
             return found, len(runs) - k
