@@ -203,8 +203,8 @@ MUTANTS = [
         "studies/local_workers.py",
         (
             (
-                'yield queue.settle(Outcome(job, store.place(job), message.result, message.seconds))',
-                'queue.settle(Outcome(job, store.place(job), message.result, message.seconds))',
+                "yield queue.settle(Outcome(job, store.place(job), message.result, message.seconds))",
+                "queue.settle(Outcome(job, store.place(job), message.result, message.seconds))",
             ),
         ),
         "tests/studies/test_executor.py::test_every_outcome_comes_once_after_what_it_needs",
