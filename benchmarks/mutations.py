@@ -1,12 +1,14 @@
 """`make mutations`: break estimators on purpose, one at a time, and see which test goes red.
 
-Each mutant is a copy of the package with one edit, tested in a folder of its own. Writes docs/results/estimators.md. A
-mutant that stays green, or an edit that no longer applies, fails the command. `python -m benchmarks.mutations WORDS`
-tries only those whose name holds one of the words, and writes nothing.
+Each mutant is a copy of the package with one function changed, tested in a folder of its own. The function is found by
+its name, and what is replaced in it by its syntax, so mutants survive moves and formatting. Writes
+docs/results/estimators.md. A mutant that stays green, or an edit that no longer applies, fails the command.
+`python -m benchmarks.mutations WORDS` tries only those whose name holds one of the words, and writes nothing.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -19,24 +21,77 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class Mutant(NamedTuple):
-    """What is broken, in which file, by which edits, and the tests that should see it."""
+    """One way of breaking the package.
+
+    `symbol` is "file:function" or "file:Class.method"; file names are unique in the package, so no folder is needed.
+    Each edit replaces one expression or statement of it by another, or by several statements.
+    """
 
     name: str
-    file: str
+    symbol: str
     edits: tuple[tuple[str, str], ...]
     tests: str
+
+    @property
+    def file(self) -> Path:
+        """The file that has the symbol."""
+        (file,) = (ROOT / "src" / "trimtab").rglob(self.symbol.partition(":")[0] + ".py")
+        return file
+
+    def source(self) -> str:
+        """The file's text with the edits made; ValueError where one does not apply exactly once."""
+        text = self.file.read_text()
+        tree = ast.parse(text)
+        node = _definition(tree, self.symbol.partition(":")[2])
+        for old, new in self.edits:
+            edit = _Edit(old, new)
+            edit.visit(node)
+            if edit.count != 1:
+                raise ValueError(f"{self.name}: {old!r} occurs {edit.count} times in {self.symbol}")
+        return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def _definition(tree: ast.AST, name: str) -> ast.AST:
+    """The function, method or constant of a dotted name."""
+    first, _, rest = name.partition(".")
+    for node in ast.iter_child_nodes(tree):
+        targets = [*getattr(node, "targets", ()), getattr(node, "target", None)]
+        names = [getattr(node, "name", None), *(getattr(target, "id", None) for target in targets)]
+        if first in names:
+            return _definition(node, rest) if rest else node
+    raise ValueError(f"{name}: no such definition")
+
+
+def _parsed(code: str) -> ast.expr | list[ast.stmt]:
+    body = ast.parse(code).body
+    return body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else body
+
+
+class _Edit(ast.NodeTransformer):
+    """Replaces what has the syntax of `old` by `new`, and counts."""
+
+    def __init__(self, old: str, new: str):
+        parsed = _parsed(old)
+        self.old, self.new, self.count = parsed[0] if isinstance(parsed, list) else parsed, new, 0
+        self.pattern = ast.dump(self.old)
+
+    def visit(self, node: ast.AST):
+        if type(node) is type(self.old) and ast.dump(node) == self.pattern:
+            self.count += 1
+            return _parsed(self.new)
+        return self.generic_visit(node)
 
 
 MUTANTS = [
     Mutant(
         "M for M − 1",
-        "gradient/variance.py",
+        "variance:RowStatistics._unbiased",
         (("terms = squares * size / (size - 1)", "terms = squares * 1.0"),),
         "tests/gradient/test_variance.py",
     ),
     Mutant(
         "what rows share, without the noise of their means",
-        "gradient/variance.py",
+        "variance:IterationStatistics.between_terms",
         (
             (
                 "self._unbiased(means) - self._within(self.row_squares, means * self.num_envs**2) / self.num_envs",
@@ -47,32 +102,40 @@ MUTANTS = [
     ),
     Mutant(
         "K for K − 1 iterations",
-        "gradient/variance.py",
+        "variance:IterationStatistics._of_rows",
         (("means = self._unbiased(shared / self.num_envs**2)", "means = shared / self.num_envs**2"),),
         "tests/gradient/test_between_rows.py",
     ),
     Mutant(
         "positions pooled (one mean for all t)",
-        "gradient/variance.py",
-        (("gradients - gradient, 0.0) - means", "gradients - gradient, 0.0) - means.mean(axis=0)"),),
+        "variance:_centre",
+        (
+            (
+                "np.where(valid[:, :, None], gradients - gradient, 0.0) - means",
+                "np.where(valid[:, :, None], gradients - gradient, 0.0) - means.mean(axis=0)",
+            ),
+        ),
         "tests/gradient/test_variance.py",
     ),
     Mutant(
         "C_k cut at episode ends",
-        "gradient/moments.py",
+        "moments:Measurer._second_pass",
         (
             ("samples, reference, valid, mean = inputs", "samples, reference, valid, episode, mean = inputs"),
             (
                 "lag_sums(centred @ centred.T)",
                 "lag_sums((centred @ centred.T) * (episode[:, None] == episode[None, :]))",
             ),
-            ("by_row(rows.valid), means if", "by_row(rows.valid), by_row(rows.episode), means if"),
+            (
+                "(samples, reference, by_row(rows.valid), means if self.by_env else None)",
+                "(samples, reference, by_row(rows.valid), by_row(rows.episode), means if self.by_env else None)",
+            ),
         ),
         "tests/gradient/test_probe.py::test_lag_covariances_add_up_to_the_variance",
     ),
     Mutant(
         "correlations not cut at episode ends",
-        "gradient/correlation.py",
+        "correlation:_pairs",
         (
             (
                 "same = episode[:, : num_steps - lag] == episode[:, lag:]",
@@ -83,44 +146,49 @@ MUTANTS = [
     ),
     Mutant(
         "a percentile interval for |G|²",
-        "gradient/squared_means.py",
+        "squared_means:SquareErrors._estimate",
         (
             (
-                "        low, high = percentile(errors / reported)\n",
-                "        mean = self.directions.mean\n"
-                "        drawn = mean @ mean + self.under(mean[None])[0][:, 0]\n"
-                "        return Estimate(self.value, *map(float, percentile(drawn)))\n",
+                "low, high = percentile(errors / reported)",
+                (
+                    "mean = self.directions.mean\n"
+                    "drawn = mean @ mean + self.under(mean[None])[0][:, 0]\n"
+                    "return Estimate(self.value, *map(float, percentile(drawn)))"
+                ),
             ),
         ),
         "tests/gradient/test_bias.py tests/gradient/test_squares.py",
     ),
     Mutant(
         "an interval for |G|² that takes the mean's direction as known",
-        "gradient/squared_means.py",
+        "squared_means:_plausible_means",
         (("np.where((root <= length)[:, None], shorter, stretched(right))", "shorter"),),
         "tests/gradient/test_squares.py",
     ),
     Mutant(
         "autoreset rows counted",
-        "gradient/variance.py",
-        (("    return gradients, valid\n", "    return gradients, np.ones_like(valid)\n"),),
+        "variance:_checked",
+        (("return gradients, valid", "return gradients, np.ones_like(valid)"),),
         "tests/gradient/test_variance.py",
     ),
     Mutant(
         "rows pooled under carry",
-        "gradient/variance.py",
+        "variance:carry_statistics",
         (
             (
                 "moments = [row_moments(gradients[:, n], sums[n], valid[:, n], gradient) for n in range(num_envs)]",
-                "pooled = sum(sums[1:], start=sums[0])\n"
-                "    moments = [row_moments(gradients[:, n], pooled, valid[:, n], gradient) for n in range(num_envs)]",
+                (
+                    "pooled = sum(sums[1:], start=sums[0])\n"
+                    "moments = [row_moments(gradients[:, n], pooled, valid[:, n], gradient) for n in "
+                    "range(num_envs)]"
+                ),
             ),
         ),
         "tests/gradient/test_variance.py",
     ),
     Mutant(
         "lag covariances of masked rows by position, not by sample",
-        "gradient/variance.py",
+        "variance:RowStatistics.lag_terms",
         (
             (
                 "self._unbiased(self.lag_products) / (lags - np.arange(lags)) * (lags / self.mean_steps) ** 2",
@@ -131,76 +199,73 @@ MUTANTS = [
     ),
     Mutant(
         "a light probe whose rows all count as whole ones",
-        "training/light_probe.py",
+        "light_probe:_of_sums",
         (("weight.sum(0)[:, None] * mean[None]", "num_steps * mean[None]"),),
         "tests/test_gradients.py",
     ),
     Mutant(
         "the spread of advantages as E[x²] − mean²",
-        "math/normalize.py",
+        "normalize:update_advantage_moments",
         (
             (
-                "    return AdvantageMoments(*merge(decayed_moments, advantage.reshape(-1), weight.reshape(-1)))\n",
-                "    sums = weight.sum(), (weight * advantage).sum(), (weight * advantage**2).sum()\n"
-                "    before = decayed_moments.count, decayed_moments.count * decayed_moments.mean, "
-                "decayed_moments.deviation + decayed_moments.count * decayed_moments.mean**2\n"
-                "    count, total, square = (a + b for a, b in zip(before, sums))\n"
-                "    return AdvantageMoments(count, total / count, square - total**2 / count)\n",
+                "return AdvantageMoments(*merge(decayed_moments, advantage.reshape(-1), weight.reshape(-1)))",
+                (
+                    "sums = weight.sum(), (weight * advantage).sum(), (weight * advantage**2).sum()\n"
+                    "before = decayed_moments.count, decayed_moments.count * decayed_moments.mean, "
+                    "decayed_moments.deviation + decayed_moments.count * decayed_moments.mean**2\n"
+                    "count, total, square = (a + b for a, b in zip(before, sums))\n"
+                    "return AdvantageMoments(count, total / count, square - total**2 / count)"
+                ),
             ),
         ),
         "tests/test_normalize.py",
     ),
-    Mutant(
-        "GAE without λ",
-        "math/returns.py",
-        (("gamma * gae_lambda * keep", "gamma * keep"),),
-        "tests/test_returns.py",
-    ),
+    Mutant("GAE without λ", "returns:gae", (("gamma * gae_lambda * keep", "gamma * keep"),), "tests/test_returns.py"),
     Mutant(
         "truncation as termination",
-        "math/returns.py",
+        "returns:gae",
         (("jnp.where(terminated, 0.0, next_value)", "jnp.where(terminated | truncated, 0.0, next_value)"),),
         "tests/test_returns.py",
     ),
     Mutant(
         "what lies behind an end is multiplied by 0",
-        "math/returns.py",
+        "returns:gae",
         (("jnp.where(terminated, 0.0, next_value)", "(1.0 - terminated) * next_value"),),
         "tests/test_returns.py",
     ),
     Mutant(
         "value targets of a probe in units of rewards",
-        "gradient/row_sampling.py",
+        "row_sampling:rows_of",
         (("algorithm.in_units_of_values(state, target)", "target"),),
         "tests/test_options.py",
     ),
     Mutant(
         "an adaptive step size moved by rounding",
-        "training/update.py",
+        "update:minibatch_step",
         (("jnp.where(learner.has_moved, steered, adaptive)", "steered"),),
         "tests/test_options.py",
     ),
     Mutant(
         "a critic taken over without its moments",
-        "training/warm_start.py",
+        "warm_start:_critic",
         (("return agent.rescale_value(value, stats.std, stats.mean), None", "return value, None"),),
         "tests/test_lengths.py",
     ),
     Mutant(
         "the bias of the exact estimator ignores the time limit",
-        "gradient/exact.py",
+        "exact:expected_gradient_along_rows",
         (("left = np.minimum(left, p.time_limit - np.arange(p.time_limit))", "pass"),),
         "tests/gradient/test_exact.py",
     ),
     Mutant(
         "reference rollouts stop at the time limit",
-        "gradient/row_sampling.py",
-        (("env.without_time_limit(), env_state", "env, env_state"),),
+        "row_sampling:CompiledSampler._reference",
+        (("env.without_time_limit()", "env"),),
         "tests/gradient/test_exact.py",
     ),
     Mutant(
         "an outcome is lost",
-        "studies/local_workers.py",
+        "local_workers:Local.run",
         (
             (
                 "yield queue.settle(Outcome(job, store.place(job), message.result, message.seconds))",
@@ -211,31 +276,39 @@ MUTANTS = [
     ),
     Mutant(
         "a job is done twice",
-        "studies/executor.py",
-        (("if outcome is not None:", "if False:"),),
+        "executor:JobRunner.do",
+        (("outcome is not None", "False"),),
         "tests/studies/test_executor.py::test_two_studies_that_share_a_store_do_a_job_once",
     ),
     Mutant(
         "a stale program is reused for other static fields",
-        "config/run_config.py",
-        (('if part_of(f) == "static")', 'if part_of(f) == "static" and f.name != "update_epochs")'),),
+        "run_config:Config.shape",
+        (
+            (
+                '((f.name, repr(value)) for f, value in values.items() if part_of(f) == "static")',
+                (
+                    '((f.name, repr(value)) for f, value in values.items() if part_of(f) == "static" and f.name != '
+                    '"update_epochs")'
+                ),
+            ),
+        ),
         "tests/studies/test_executor.py::test_programs_are_kept_by_shape_and_by_nothing_less",
     ),
     Mutant(
         "a job starts before what it needs",
-        "studies/executor.py",
-        (("if all(need.identity in self.outcomes for need in job.needs)", "if True"),),
+        "executor:Queue.ready",
+        (("all(need.identity in self.outcomes for need in job.needs)", "True"),),
         "tests/studies/test_executor.py::test_every_outcome_comes_once_after_what_it_needs",
     ),
     Mutant(
         "one effect of many contradicts a claim by chance",
-        "experiments/claims.py",
+        "claims:_word",
         (("surely = [beyond(e, least, len(part)) for e in part]", "surely = [beyond(e, least) for e in part]"),),
         "tests/experiments/test_claims.py",
     ),
     Mutant(
         "half of a claim's parts are enough",
-        "experiments/claims.py",
+        "claims:judge_all",
         (
             (
                 "words = [_word(part, least) for part in parts]",
@@ -246,55 +319,55 @@ MUTANTS = [
     ),
     Mutant(
         "a diverged run keeps its last return",
-        "training/learning_curve.py",
+        "learning_curve:LearningCurve.broken_at",
         (("np.full(len(rest), self.value[0])", "np.full(len(rest), self.value[-1])"),),
         "tests/studies/test_study.py::test_a_run_that_diverged_counts_with_the_return_it_began_with",
     ),
     Mutant(
         "the last observation is the environment's own array",
-        "envs/contract_checks.py",
+        "contract_checks:Checked._observed",
         (("return np.array(obs)  #", "return np.asarray(obs)  #"),),
         "tests/envs/test_own.py",
     ),
     Mutant(
         "rows after a lost life are learned from",
-        "envs/envpool_backend.py",
+        "envpool_backend:PoolEnv._finished",
         (("valid = step.valid & ~self._ended", "valid = step.valid"),),
         "tests/envs/test_pool.py::test_after_a_lost_life_the_row_that_resets_is_not_experience",
     ),
     Mutant(
         "groups of images are summed, not averaged",
-        "training/update.py",
+        "update:_group_by_group",
         (("g * (size / count)", "g * 1.0"),),
         "tests/test_algos.py::test_a_gradient_group_by_group_is_that_of_the_whole_minibatch",
     ),
     Mutant(
         "samples with a common baseline count as independent",
-        "gradient/group_baselines.py",
+        "group_baselines:_leave_one_out",
         (("[4 * (sizes - 2) / pairs, 2 / pairs]", "[4 / sizes, 0 / pairs]"),),
         "tests/gradient/test_groups.py",
     ),
     Mutant(
         "pairs with a common sample count as different pairs",
-        "gradient/group_baselines.py",
+        "group_baselines:leave_one_out_terms",
         (("total_sq * pairs**2 - 4 * square_sums + 2 * pair_squares", "total_sq * pairs**2 - 4 * square_sums"),),
         "tests/gradient/test_groups.py",
     ),
     Mutant(
         "what varies within groups also counts as between",
-        "gradient/groups.py",
+        "groups:_Measured.result",
         (("self.parts.row_terms - np.array([t.excess for t in self.terms])", "self.parts.row_terms"),),
         "tests/gradient/test_groups.py",
     ),
     Mutant(
         "halves of a group are not disjoint",
-        "gradient/group_baselines.py",
-        (("products[:, 0], weights[:, 1]", "products[:, 0], weights[:, 0]"),),
+        "group_baselines:standardized_terms",
+        (("weights[:, 1]", "weights[:, 0]"),),
         "tests/gradient/test_groups.py",
     ),
     Mutant(
         "iterations share a direction",
-        "gradient/streams.py",
+        "streams:Pooled.noise_scale",
         (("found.grad_sq.times(count)", "found.grad_sq"),),
         "tests/gradient/test_streams.py",
     ),
@@ -307,13 +380,7 @@ def caught(mutant: Mutant) -> str | None:
         shutil.copytree(ROOT / "src", Path(folder) / "src")
         shutil.copytree(ROOT / "tests", Path(folder) / "tests")
         shutil.copy(ROOT / "pyproject.toml", folder)
-        path = Path(folder) / "src" / "trimtab" / mutant.file
-        source = path.read_text()
-        for old, new in mutant.edits:
-            if old not in source:
-                raise SystemExit(f"{mutant.name}: the edit no longer applies to {mutant.file}")
-            source = source.replace(old, new)
-        path.write_text(source)
+        (Path(folder) / mutant.file.relative_to(ROOT)).write_text(mutant.source())
         command = [sys.executable, "-m", "pytest", "-x", "-n", "0", "-p", "no:cacheprovider", *mutant.tests.split()]
         environment = os.environ | {"PYTHONPATH": f"{folder}/src", "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
@@ -333,7 +400,7 @@ def page(found: dict[str, str | None]) -> str:
     ]
     for mutant in MUTANTS:
         name, test = mutant.name.replace("|", "\\|"), found[mutant.name]
-        lines.append(f"| {name} | `{mutant.file}` | {f'`{test}`' if test else '**nothing**'} |")
+        lines.append(f"| {name} | `{mutant.symbol}` | {f'`{test}`' if test else '**nothing**'} |")
     return "\n".join([*lines, ""])
 
 
