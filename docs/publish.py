@@ -12,23 +12,24 @@ import json
 import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from trimtab.core.estimate import Estimate
 from trimtab.core.quantities import quantity
-from trimtab.core.wording import plain
+from trimtab.core.wording import as_sentence, plain
 from trimtab.core.writing import write_atomically, write_json
 from trimtab.experiments.catalogue import DECLARED
 from trimtab.experiments.ledger import counted, judged_rows
 from trimtab.show import split_columns, verdicts
 from trimtab.show.numbers import raised
 from trimtab.show.study_page import time_taken
-from trimtab.show.tune_page import changed
+from trimtab.studies.source_result import SourceResult, Verdict
 from trimtab.studies.split_result import SplitResult
 from trimtab.studies.study_engine import time_of
+from trimtab.studies.tune_result import TuneResult, changed
 from trimtab.training.device import machine
 
 RESULTS = Path(__file__).parent / "results"
@@ -47,20 +48,19 @@ def studies(places: list[Path]) -> list[Path]:
     return [f for f in found if json.loads((f / "result.json").read_text()).get("study") in DECLARED]
 
 
-def judged(folder: Path) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
+def judged(folder: Path) -> tuple[SourceResult, dict[str, pl.DataFrame]]:
     """A study's answer by the rules as they are now, and its tables, with what was published before where it grows."""
-    answer = json.loads((folder / "result.json").read_text())
+    answer = SourceResult.from_dict(json.loads((folder / "result.json").read_text()))
     asked = json.loads((folder / "study.json").read_text())["asked"]
-    study = DECLARED[answer["study"]].again(asked)
+    study = DECLARED[answer.study].again(asked)
     measured = {file.stem: pl.read_parquet(file) for file in sorted((folder / "tables").glob("*.parquet"))}
-    tables = study.joined(measured, _published_tables(answer["study"]))
+    tables = study.joined(measured, _published_tables(answer.study))
     verdicts = study.verdicts(tables)
     sentence = study.answer(tables, verdicts)
-    size = "" if answer["size"] == "default" else f" --{answer['size']}"
+    size = "" if answer.size == "default" else f" --{answer.size}"
     only = f" --only {','.join(asked['only'])}" if asked.get("only") else ""
-    command = f"trimtab study run {answer['study']}{size}{only}"
-    told = {"sentence": sentence, "verdicts": [v.as_dict() for v in verdicts], "notes": study.notes()}
-    return answer | told | {"command": command}, tables
+    command, notes = f"trimtab study run {answer.study}{size}{only}", tuple(study.notes())
+    return replace(answer, sentence=sentence, verdicts=tuple(verdicts), notes=notes, command=command), tables
 
 
 def _published_tables(study: str) -> dict[str, pl.DataFrame]:
@@ -72,69 +72,68 @@ def _published_tables(study: str) -> dict[str, pl.DataFrame]:
 def page_of(folder: Path) -> tuple[str, str]:
     """The page of a study as Markdown, and its name."""
     answer, tables = judged(folder)
-    write_json(folder / "result.json", answer)
-    name = answer["study"].replace("/", "-")
+    write_json(folder / "result.json", answer.as_dict())
+    name = answer.study.replace("/", "-")
     figures = [figure.stem for figure in _figures(folder, name)]
-    if DECLARED[answer["study"]].grows:  # those of all rows that stand on the page
+    if DECLARED[answer.study].grows:  # those of all rows that stand on the page
         rows = dict.fromkeys(tables["summary"]["env_id"])
         figures = [env_id for env_id in rows if (RESULTS / f"{name}-{env_id}.svg").is_file()]
     lines = head(answer)
     lines += ["", *(f"![{figure}]({name}-{figure}.svg)\n" for figure in figures)]
-    if answer["notes"]:
-        lines += ["## What differs from the source", "", *(f"- {note}" for note in answer["notes"]), ""]
+    if answer.notes:
+        lines += ["## What differs from the source", "", *(f"- {note}" for note in answer.notes), ""]
     lines += claim_by_claim(answer) + _tables(tables, name)
     where = machine()
     elsewhere = json.loads((folder / "study.json").read_text())["store"]
     shared = ", which does not count what other studies had done before" if elsewhere else ""
-    grown = " What it does not name stands as it was published before." if DECLARED[answer["study"]].grows else ""
+    grown = " What it does not name stands as it was published before." if DECLARED[answer.study].grows else ""
     lines += [
         "## How this was made",
         "",
-        f"`{answer['command']}`: {answer['jobs']} jobs, {answer['steps']:,} environment steps, on "
+        f"`{answer.command}`: {answer.jobs} jobs, {answer.steps:,} environment steps, on "
         f"{where['processor']}, {where['cores']} cores; {time_taken(time_of(folder))}{shared}. Numbers: "
         f"[{name}.json]({name}.json).{grown}",
         "",
-        *(f"- failed: {failure}" for failure in answer["failed"]),
+        *(f"- failed: {failure}" for failure in answer.failed),
     ]
-    write_atomically(RESULTS / f"{name}.json", (json.dumps(answer, indent=1) + "\n").encode())
+    write_atomically(RESULTS / f"{name}.json", (json.dumps(answer.as_dict(), indent=1) + "\n").encode())
     return name, "\n".join(lines)
 
 
-def head(answer: dict[str, Any]) -> list[str]:
+def head(answer: SourceResult) -> list[str]:
     """The answer and the verdicts, of a study's page."""
-    study, judged = DECLARED[answer["study"]], answer["verdicts"]
-    large = f"**{verdicts.tally(judged)} ({answer['size']} size).** " if judged else ""
-    lines = [f"# {study.summary}", "", f"*{answer['study']}; {study.source}*", "", f"{large}{answer['sentence']}", ""]
+    study, judged = DECLARED[answer.study], answer.verdicts
+    large = f"**{verdicts.tally(judged)} ({answer.size} size).** " if judged else ""
+    lines = [f"# {study.summary}", "", f"*{answer.study}; {study.source}*", "", f"{large}{answer.sentence}", ""]
     if judged:
         lines += ["| | claim | verdict | effect [95%] | would resolve it |", "|---|---|---|---|---|"]
-        lines += [f"| {v['id']} | {_text(v['claim']['text'])} | {_short(v)} |" for v in judged] + [""]
+        lines += [f"| {v.id} | {_text(v.claim.text)} | {_short(v)} |" for v in judged] + [""]
     return lines
 
 
-def _short(verdict: dict[str, Any] | None) -> str:
+def _short(verdict: Verdict | None) -> str:
     """Verdict, effect and what would resolve it: three cells."""
     word = verdicts.word(verdict)
     marked = (
         f"{verdicts.SIGNS[word]} {word}"
-        if word in ("not resolved", verdicts.NOT_RUN)
+        if word in ("inconclusive", verdicts.NOT_RUN)
         else f"{verdicts.SIGNS[word]} **{word}**"
     )
-    needed = verdict["needed"] if verdict else ""
+    needed = verdict.needed if verdict else ""
     return " | ".join([marked, _text(verdicts.effect(verdict).replace("\n", "<br>")), _text(needed)])
 
 
-def claim_by_claim(answer: dict[str, Any]) -> list[str]:
+def claim_by_claim(answer: SourceResult) -> list[str]:
     """Rule, finding and every effect of every claim."""
-    lines = ["## Claim by claim", "", verdicts.RULE, ""] if answer["verdicts"] else []
-    for verdict in answer["verdicts"]:
-        claim = verdict["claim"]
-        lines += [f"**{claim['id']}. {verdicts.sentence(claim['text'])}** ({claim['where']}) {verdict['sentence']}"]
-        if verdict.get("differs"):
-            lines += ["", f"What was different from the source: {verdict['differs']}"]
-        lines += ["", f"*Rule: {verdicts.sentence(claim['rule'])}*", ""]
-        lines += [f"| {_text(verdict['measured'])} | effect [95%] | seeds |", "|---|---|---|"]
-        for item in verdict["evidence"]:
-            lines += [f"| {_text(item['environment'])} | {Estimate.from_dict(item['effect'])} | {item['seeds']} |"]
+    lines = ["## Claim by claim", "", verdicts.RULE, ""] if answer.verdicts else []
+    for verdict in answer.verdicts:
+        claim = verdict.claim
+        lines += [f"**{claim.id}. {as_sentence(claim.text)}** ({claim.where}) {verdict.sentence}"]
+        if verdict.differs:
+            lines += ["", f"What was different from the source: {verdict.differs}"]
+        lines += ["", f"*Rule: {as_sentence(claim.rule)}*", ""]
+        lines += [f"| {_text(verdict.measured)} | effect [95%] | seeds |", "|---|---|---|"]
+        lines += [f"| {_text(item.environment)} | {item.effect} | {item.seeds} |" for item in verdict.evidence]
         lines += [""]
     return lines
 
@@ -172,7 +171,7 @@ def _cell(value: Any) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value).replace("|", "∣")
 
 
-def claims(answers: list[dict[str, Any]]) -> str:
+def claims(answers: list[SourceResult]) -> str:
     """Every claim and what was measured of it: to look over, then what does not hold and why."""
     rows = judged_rows(answers)
     lines = ["# Claims of the sources, and what was measured", "", f"**{counted(rows)}.**", ""]
@@ -194,15 +193,11 @@ def claims(answers: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
-        link = _link(row["study"]) + (f"<br>{row['verdict']['size']}" if row["verdict"] else "")
-        lines.append(
-            f"| {row['id']} | {_text(row['claim'])}<br>*{_text(row['where'])}* | {_short(row['verdict'])} | {link} |"
-        )
-    failing = [row for row in rows if row["verdict"] and row["verdict"].get("differs")]
+        link, claim = _link(row.study) + (f"<br>{row.judged.size}" if row.judged else ""), row.claim
+        lines.append(f"| {claim.id} | {_text(claim.text)}<br>*{_text(claim.where)}* | {_short(row.verdict)} | {link} |")
+    failing = [row.verdict for row in rows if row.verdict and row.verdict.differs]
     lines += ["", "## What was different where a claim does not hold", ""] if failing else []
-    for row in failing:
-        verdict = row["verdict"]
-        lines += [f"- **{row['id']} {verdict['word']}.** {verdict['sentence']} {verdict['differs']}"]
+    lines += [f"- **{v.id} {v.word}.** {v.sentence} {v.differs}" for v in failing]
     return "\n".join(lines) + "\n"
 
 
@@ -211,11 +206,11 @@ def _link(study: str) -> str:
     return f"[{study}]({name}.md)" if (RESULTS / f"{name}.md").exists() else study
 
 
-def published() -> list[dict[str, Any]]:
+def published() -> list[SourceResult]:
     """The answers of all studies whose pages are here."""
     files = [RESULTS / f"{kind.replace('/', '-')}.json" for kind in DECLARED]
     found = [json.loads(file.read_text()) for file in files if file.is_file()]
-    return [answer for answer in found if answer.get("study") in DECLARED]
+    return [SourceResult.from_dict(answer) for answer in found if answer.get("study") in DECLARED]
 
 
 # Answers of `trimtab split` and `trimtab tune` ---------------------------------------------------------------
@@ -273,28 +268,26 @@ def _split(answer: dict[str, Any]) -> list[str]:
 
 def _tuning(answer: dict[str, Any]) -> list[str]:
     """The comparison on new seeds, and what every sweep kept."""
+    result = TuneResult.from_dict(answer)
     titles = ["configuration", "area under the learning curve", "last 100 episodes", "the doctor would act on"]
     lines = [
-        f"On new seeds, {answer['final_timesteps']:,} steps a run:",
+        f"On new seeds, {result.final_timesteps:,} steps a run:",
         "",
         f"| {' | '.join(titles)} |",
         "|---|---|---|---|",
     ]
-    for row in answer["final"]:
-        area, end = (
-            f"{e['value']:.4g} ({e['lo']:.4g} to {e['hi']:.4g})" for e in (row | {"value": row["area"]}, row["end"])
-        )
-        lines.append(f"| {changed(row['changes'])} | {area} | {end} | {row['act'] or 'nothing'} |")
+    for row in result.final:
+        ends = ((row.area, row.lo, row.hi), (row.end.value, row.end.lo, row.end.hi))
+        area, end = (f"{value:.4g} ({lo:.4g} to {hi:.4g})" for value, lo, hi in ends)
+        lines.append(f"| {changed(row.changes)} | {area} | {end} | {row.act or 'nothing'} |")
     lines += [
         "",
-        f"Sweeps, {answer['total_timesteps']:,} steps a run:",
+        f"Sweeps, {result.total_timesteps:,} steps a run:",
         "",
         "| phase | field | from | kept |",
         "|---|---|---|---|",
     ]
-    return lines + [
-        f"| {s['phase']} | {s['field']} | {plain(s['before'])} | {plain(s['kept'])} |" for s in answer["sweeps"]
-    ]
+    return lines + [f"| {s.phase} | {s.field} | {plain(s.before)} | {plain(s.kept)} |" for s in result.sweeps]
 
 
 def main() -> None:
@@ -310,8 +303,8 @@ def main() -> None:
 def listed() -> None:
     """The table of studies in README.md."""
     rows = [
-        f"| [{a['study']}]({a['study'].replace('/', '-')}.md) | {DECLARED[a['study']].summary} | {a['size']} | "
-        f"{verdicts.tally(a['verdicts'])} |"
+        f"| [{a.study}]({a.study.replace('/', '-')}.md) | {DECLARED[a.study].summary} | {a.size} | "
+        f"{verdicts.tally(a.verdicts)} |"
         for a in published()
     ]
     text = (RESULTS / "README.md").read_text()

@@ -28,12 +28,12 @@ def test_intervals_are_widened_by_their_own_degrees_of_freedom(freedom, contradi
     [
         ([ABOVE, ABOVE], "holds"),
         ([ABOVE, NEITHER], "holds"),
-        ([ABOVE, NEITHER, NEITHER], "not resolved at this size"),
+        ([ABOVE, NEITHER, NEITHER], "inconclusive at this size"),
         ([BELOW, BELOW, NEITHER], "does not hold"),
         ([ABOVE, BELOW, NEITHER, NEITHER, NEITHER], "depends"),
-        ([NEITHER], "not resolved at this size"),
-        ([], "not resolved at this size"),
-        ([Estimate(1.0, 0.5, 1.5, resolved=False)], "not resolved at this size"),
+        ([NEITHER], "inconclusive at this size"),
+        ([], "inconclusive at this size"),
+        ([Estimate(1.0, 0.5, 1.5, resolved=False)], "inconclusive at this size"),
     ],
 )
 def test_verdicts_follow_the_rule(effects, word):
@@ -56,7 +56,7 @@ def test_one_effect_of_many_that_is_barely_on_the_other_side_contradicts_nothing
     [
         (ABOVE, [NEITHER, NEITHER, NEITHER], "holds"),
         (ABOVE, [NEITHER, Estimate(-1.0, -1.01, -0.99)], "depends"),
-        (NEITHER, [ABOVE, ABOVE, NEITHER], "not resolved at this size"),
+        (NEITHER, [ABOVE, ABOVE, NEITHER], "inconclusive at this size"),
         (BELOW, [NEITHER, NEITHER], "does not hold"),
     ],
 )

@@ -29,7 +29,7 @@ def word(study, tables, name: str) -> str:
     [
         (["up", "up"], "holds"),
         (["up", "down"], "does not hold"),
-        (["up", "open"], "not resolved at this size"),
+        (["up", "open"], "inconclusive at this size"),
         (["up", "both"], "depends"),
         (["down", "open"], "does not hold"),
     ],
@@ -39,7 +39,7 @@ def test_a_claim_of_several_parts_needs_all_of_them(parts, expected):
     effects["both"] = effects["up"] + effects["down"]
     given = [[Evidence("here", Estimate(*e), 3) for e in effects[part]] for part in parts]
     found = judge_all(CLAIM, "an effect", given, "a sentence")
-    assert found.word == expected and bool(found.needed) == (expected == "not resolved at this size")
+    assert found.word == expected and bool(found.needed) == (expected == "inconclusive at this size")
     assert len(found.evidence) == sum(map(len, given))
 
 
@@ -146,7 +146,7 @@ def test_throughput_until_the_processor_is_loaded(load, expected):
 def test_a_whole_study_at_a_tiny_size(tmp_path, monkeypatch):
     out = tmp_path / "study"
     answer = run_study(small_variances(monkeypatch), out, ExecutionOptions(on="inline"))
-    assert not answer["failed"] and [v["id"] for v in answer["verdicts"]] == ["N2", "N3"]
+    assert not answer.failed and [v.id for v in answer.verdicts] == ["N2", "N3"]
     table = pl.read_parquet(out / "tables" / "variances.parquet")
     assert len(table) == 2 * 2 * 4 or len(table) == 2 * 3 * 4
     wide = table.pivot(on="estimator", index=["seed", "stage"], values="variance")

@@ -111,14 +111,14 @@ def test_the_threshold_is_the_papers():
     [
         (lambda v, n, g: 0.3 * (v != batch_sizes.ADJUSTED and n < 64), "holds"),
         (costs, "depends"),
-        (lambda v, n, g: 0.0, "not resolved at this size"),
+        (lambda v, n, g: 0.0, "inconclusive at this size"),
         (lambda v, n, g: 0.3 * (v == batch_sizes.ADJUSTED and n < 64), "does not hold"),
     ],
 )
 def test_the_claim_of_table_5_is_judged_at_the_smallest_batch(loss, word):
     study = table5.Table5()
     [verdict] = study.judge({"table5": table5._table5(made(loss), SIZES)})
-    assert verdict.word == word and (verdict.needed != "") == (word == "not resolved at this size")
+    assert verdict.word == word and (verdict.needed != "") == (word == "inconclusive at this size")
 
 
 def test_seeds_are_paired_with_themselves_where_a_run_is_missing():
@@ -134,7 +134,7 @@ def test_seeds_are_paired_with_themselves_where_a_run_is_missing():
 def test_too_few_runs_cannot_resolve_table_5_and_it_says_how_many_could():
     separated = made(lambda v, n, g: 0.5 * (v != batch_sizes.ADJUSTED and n < 64), games=GAMES[:2])
     [verdict] = table5.Table5().judge({"table5": table5._table5(separated, SIZES)})
-    assert verdict.word == "not resolved at this size"
+    assert verdict.word == "inconclusive at this size"
     seeds = table5._seeds_for(2)
     assert f"at least {seeds} seeds in each of 2 environments" in verdict.needed
     reach = lambda k: stats.max_attainable_z([(range(k), range(k))] * 2)
@@ -145,7 +145,7 @@ def test_where_nothing_could_have_been_significant_an_effect_below_nothing_is_no
     worse = made(lambda v, n, g: 0.5 * (v == batch_sizes.ADJUSTED and n < 64), games=GAMES[:2])
     table = table5._table5(worse, SIZES)
     assert table["hi"].min() < 0 and table["max_z"].min() <= table5.THRESHOLD
-    assert table5.Table5().judge({"table5": table})[0].word == "not resolved at this size"
+    assert table5.Table5().judge({"table5": table})[0].word == "inconclusive at this size"
 
 
 # Invariance and its ablations ------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_invariance_holds_where_finals_do_not_depend_on_the_batch():
     tables = {"finals": with_reference(made(costs)), "oscillation": oscillation(lambda g, n: 20.0 if n == 1 else 2.0)}
     found = words(Invariance().judge(tables))
     assert found["H4"] == "holds" and found["H5"] == "holds" and found["H6"] == "holds" and found["H9"] == "holds"
-    assert found["H7"] in ("not resolved at this size", "depends")  # (c) and (d) cost nothing here
+    assert found["H7"] in ("inconclusive at this size", "depends")  # (c) and (d) cost nothing here
 
 
 def test_one_environment_does_not_make_a_claim_hold_that_all_together_leave_open():
@@ -163,7 +163,7 @@ def test_one_environment_does_not_make_a_claim_hold_that_all_together_leave_open
     calm = made(lambda v, n, g: 0.0, games=["calm"], spread=0.001)
     tables = {"finals": with_reference(pl.concat([scattered, calm])), "oscillation": oscillation(lambda g, n: 2.0)}
     verdict = Invariance().judge(tables)[0]
-    assert verdict.word == "not resolved at this size" and "seeds" in verdict.needed
+    assert verdict.word == "inconclusive at this size" and "seeds" in verdict.needed
 
 
 def test_invariance_does_not_hold_where_small_batches_lose():
@@ -182,7 +182,7 @@ def test_normalization_must_matter_only_where_estimates_are_noisy():
 def test_normalization_is_not_judged_where_nothing_is_noisy():
     tables = {"finals": with_reference(made(lambda v, n, g: 0.0)), "oscillation": oscillation(lambda g, n: 2.0)}
     verdict = Invariance().judge(tables)[2]
-    assert verdict.word == "not resolved at this size" and "oscillate" in verdict.needed
+    assert verdict.word == "inconclusive at this size" and "oscillate" in verdict.needed
 
 
 def test_the_step_size_must_cost_more_than_the_largest_of_the_others():
@@ -198,7 +198,7 @@ def test_a_weak_penalty_above_the_rest_is_no_lower_bound():
 
 
 @pytest.mark.parametrize(
-    ("linear", "word"), [(0.3, "holds"), (-0.3, "does not hold"), (0.0, "not resolved at this size")]
+    ("linear", "word"), [(0.3, "holds"), (-0.3, "does not hold"), (0.0, "inconclusive at this size")]
 )
 def test_the_square_root_rule_against_the_linear_one(linear, word):
     finals = made(
@@ -566,7 +566,7 @@ def test_published_curves_say_that_ppg_beats_ppo(tmp_path):
     assert first["z"] > 7 and first["max_z"] == pytest.approx(math.sqrt(16) * 3 * 3 / 7 / 2 / math.sqrt(9 / 7 / 12))
     assert first["improvement_lo"] > 0.9 and table["p"][1] > 0.05, "a KL penalty in place of clipping changes little"
     page = (tmp_path / "study" / "page.html").read_text()
-    assert "MIT licence" in page and "7.43" in answer["sentence"]
+    assert "MIT licence" in page and "7.43" in answer.sentence
     assert (tmp_path / "study" / "figures" / "comparisons.svg").is_file()
 
 
@@ -579,9 +579,9 @@ def test_published_returns_are_normalized_by_the_papers_ranges():
 
 def test_a_study_trains_judges_and_draws_at_a_tiny_size(tmp_path, monkeypatch):
     answer = run_study(small_grid(monkeypatch), tmp_path / "study", ExecutionOptions(on="inline"))
-    assert answer["jobs"] == 8 and not answer["failed"]
-    [verdict] = answer["verdicts"]
-    assert verdict["word"] in ("holds", "does not hold", "not resolved at this size") and verdict["id"] == "H14"
+    assert answer.jobs == 8 and not answer.failed
+    [verdict] = answer.verdicts
+    assert verdict.word in ("holds", "does not hold", "inconclusive at this size") and verdict.id == "H14"
     finals = pl.read_csv(tmp_path / "study" / "tables" / "finals.csv")
     assert len(finals) == 8 and finals["final"].min() > 5
     assert (tmp_path / "study" / "figures" / "grid.png").is_file() and "H14" in (

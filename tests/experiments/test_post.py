@@ -91,12 +91,12 @@ def covariances(near: float, spread: float, noise: float = 0.0) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("gap", "word"), [(0.2, "holds"), (-0.2, "does not hold"), (-0.0025, "not resolved at this size")]
+    ("gap", "word"), [(0.2, "holds"), (-0.2, "does not hold"), (-0.0025, "inconclusive at this size")]
 )
 def test_more_alike_within_than_across(gap, word):
     tables = {"cosines": cosines(gap), "covariances": covariances(0.02, 0.05)}
     found = verdicts(gradient_correlation.Correlation(size="quick"), tables)["P4"]
-    assert found.word == word and bool(found.needed) == (word == "not resolved at this size")
+    assert found.word == word and bool(found.needed) == (word == "inconclusive at this size")
 
 
 @pytest.mark.parametrize(

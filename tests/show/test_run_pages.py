@@ -11,10 +11,12 @@ from trimtab.advise.cheatsheet import CHEATSHEET
 from trimtab.advise.diagnosis import Diagnosis
 from trimtab.advise.run_summary import RunView
 from trimtab.config import Config
+from trimtab.core.estimate import Estimate
 from trimtab.core.finding import Finding
 from trimtab.show import comparison_page, curves, run_page, tune_page
 from trimtab.show.next_step import train_command
 from trimtab.show.probe_page import probe_page
+from trimtab.studies.tune_result import Finalist, SweepResult, TriedValue, TuneResult
 from trimtab.training.records import Evaluation, Manifest, MetricsRow
 
 READY = "document.documentElement.dataset.ready === '1' && document.readyState === 'complete'"
@@ -52,31 +54,26 @@ def run(name, height=100.0, **changes):
 
 
 def tuning():
-    changes, end = {"learning_rate": 3e-3}, {"value": 9.0, "lo": 8.0, "hi": 10.0}
-    sweep = {"phase": "stability", "field": "learning_rate", "before": 1e-3, "kept": 3e-3}
-    trials = [
-        {"value": v, "trial": i, "areas": [a, a + 1], "fps": [1, 1]} for i, (v, a) in enumerate([(1e-3, 5), (3e-3, 7)])
-    ]
-    return {
-        "env_id": "CartPole-v1",
-        "algo": "ppo",
-        "total_timesteps": 1000,
-        "final_timesteps": 4000,
-        "changes": changes,
-        "gain": {"value": 2.0, "lo": 1.0, "hi": 3.0},
-        "better": True,
-        "sentence": "Better: with learning_rate 0.003.",
-        "sweeps": [
-            sweep | {"trials": trials},
-            *({**sweep, "field": f, "trials": trials} for f in ("update_epochs", "max_grad_norm")),
-        ],
-        "final": [
-            {"changes": {}, "area": 5.0, "lo": 4.0, "hi": 6.0, "end": end, "act": ""},
-            {"changes": changes, "area": 7.0, "lo": 6.0, "hi": 8.0, "end": end, "act": "clip fraction in 1 of 2"},
-        ],
-        "config": "runs/tune/tuned.yaml",
-        "command": "trimtab tune CartPole-v1",
-    }
+    changes, end = {"learning_rate": 3e-3}, Estimate(9.0, 8.0, 10.0)
+    trials = tuple(TriedValue(v, i, (a, a + 1), (1, 1)) for i, (v, a) in enumerate([(1e-3, 5), (3e-3, 7)]))
+    fields = ("learning_rate", "update_epochs", "max_grad_norm")
+    return TuneResult(
+        env_id="CartPole-v1",
+        algo="ppo",
+        total_timesteps=1000,
+        final_timesteps=4000,
+        changes=changes,
+        gain=Estimate(2.0, 1.0, 3.0),
+        better=True,
+        sentence="Better: with learning_rate 0.003.",
+        sweeps=tuple(SweepResult("stability", name, 1e-3, 3e-3, trials) for name in fields),
+        final=(
+            Finalist(0, {}, (1.0, 2.0), 5.0, 4.0, 6.0, end=end),
+            Finalist(1, changes, (1.0, 2.0), 7.0, 6.0, 8.0, end=end, act="clip fraction in 1 of 2"),
+        ),
+        command="trimtab tune CartPole-v1",
+        run="runs/tune",
+    )
 
 
 PAGES = {
@@ -85,7 +82,7 @@ PAGES = {
     "compare": lambda: comparison_page.compare_page([run("a"), run("b", 90.0, learning_rate=1e-3), run("c", 80.0)]),
     "probe": lambda: probe_page(measured(steps=(1000, 2000, 4000)), Config(), Manifest(trimtab="0")),
     "tune": lambda: tune_page._tune_page(
-        tuning(), tune_page._figures(tuning(), curves_of(["start", "found"])), {"trimtab": "0"}
+        tuning(), tune_page._figures(tuning(), curves_of(["start", "found"])), Manifest(trimtab="0")
     ),
 }
 
@@ -111,15 +108,13 @@ def test_pages_are_whole_on_a_screen_and_on_a_phone(browser, which, tmp_path):
 
 
 def test_what_to_type_after_a_tuning_follows_from_what_it_found():
-    page_of = lambda **changes: tune_page._tune_page(
-        tuning() | changes, tune_page._figures(tuning(), curves_of(["start", "found"])), {}
-    )
+    charts = tune_page._figures(tuning(), curves_of(["start", "found"]))
+    page_of = lambda **changes: tune_page._tune_page(replace(tuning(), **changes), charts, Manifest())
     assert "<strong>Better</strong>" in page_of() and "trimtab train --config runs/tune/tuned.yaml" in page_of()
-    rows = [row | {"areas": [1.0, 2.0]} for row in tuning()["final"]]
     asked = "trimtab tune CartPole-v1 --final-seeds 2 --run-dir runs/tune"
-    open_ = {"better": False, "gain": {"value": 1.0, "lo": -1.0, "hi": 3.0}, "final": rows, "command": asked}
+    open_ = {"better": False, "gain": Estimate(1.0, -1.0, 3.0), "command": asked}
     assert "<code>trimtab tune CartPole-v1 --final-seeds 4 --store runs/tune/store</code>" in page_of(**open_)
-    worse = open_ | {"gain": {"value": -1.0, "lo": -2.0, "hi": -0.5}}
+    worse = open_ | {"gain": Estimate(-1.0, -2.0, -0.5)}
     assert "<code>trimtab train CartPole-v1</code>" in page_of(**worse)
 
 

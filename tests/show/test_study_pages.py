@@ -13,7 +13,9 @@ from trimtab.experiments.paper import paper_figures
 from trimtab.experiments.post import frozenlake_figures
 from trimtab.experiments.source_study import Figure
 from trimtab.show import verdicts
-from trimtab.show.study_page import study_page
+from trimtab.show.study_page import StudyReport, study_page
+from trimtab.studies.source_result import SourceResult
+from trimtab.studies.study_result import StudyTime
 
 READY = "document.documentElement.dataset.ready === '1' && document.readyState === 'complete'"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -32,23 +34,13 @@ def judged():
         )
         for k, es in effects.items()
     ]
-    return [v.as_dict() for v in explained(found, "Other settings.")]
+    return tuple(explained(found, "Other settings."))
 
 
 def answer(**changes):
-    told = {
-        "study": "post/split",
-        "size": "quick",
-        "seed": 1,
-        "sentence": "Found.",
-        "verdicts": judged(),
-        "notes": ["n"],
-    }
-    return (
-        told
-        | {"jobs": 2, "steps": 1000, "failed": ["a job: lost"], "command": "trimtab study run post/split"}
-        | changes
-    )
+    told = {"study": "post/split", "size": "quick", "sentence": "Found.", "verdicts": judged(), "notes": ("n",)}
+    told |= {"jobs": 2, "steps": 1000, "failed": ("a job: lost",), "command": "trimtab study run post/split"}
+    return SourceResult(**told | changes)
 
 
 def drawn():
@@ -80,18 +72,9 @@ def drawn():
 
 
 def page(**changes):
-    machine = {"processor": "x", "cores": 2, "platform": "y"}
-    configs = [Config(seed=s, learning_rate=1e-3).as_dict() for s in (1, 2)]
-    return study_page(
-        answer(**changes),
-        drawn(),
-        "Which is it?",
-        "Fig. 1",
-        {"work": 60.0, "clock": 40.0},
-        machine,
-        ["numbers"],
-        configs,
-    )
+    configs = [Config(seed=s, learning_rate=1e-3) for s in (1, 2)]
+    about = ("Which is it?", "Fig. 1", StudyTime(60.0, 40.0), "x, 2 cores, y", ["numbers"], configs)
+    return study_page(StudyReport(answer(**changes), drawn(), *about))
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +107,7 @@ def test_the_page_of_a_study_is_whole(browser, tmp_path, width):
 def test_a_study_says_what_holds_what_differs_and_what_would_resolve():
     text = page()
     assert (
-        "<strong>1 of 4 hold</strong><span>1 does not hold, 1 depends, 1 not resolved at the quick size</span>" in text
+        "<strong>1 of 4 hold</strong><span>1 does not hold, 1 depends, 1 inconclusive at the quick size</span>" in text
     )
     assert text.count("What differs: Other settings.") == 2 and "claim &lt;P1&gt;" in text
     assert "out of reach: over 100 seeds" in text and 'href="tables/numbers.parquet"' in text
@@ -136,18 +119,18 @@ def test_the_effect_shown_is_the_middle_one():
     verdict = judge(
         Claim("P1", "t", "w", "r"), "effect", [Evidence(n, e, 4) for n, e in zip("abc", (ABOVE, NEITHER, BELOW))], ""
     )
-    assert verdicts.effect(verdict.as_dict()) == "0.01 [-0.99, 1]\neffect\n1 of 3 above 0, 1 below"
+    assert verdicts.effect(verdict) == "0.01 [-0.99, 1]\neffect\n1 of 3 above 0, 1 below"
     nothing = Evidence("d", Estimate(0.0, 0.0, 0.0), 4)
     verdict = judge(verdict.claim, "effect", [*verdict.evidence, nothing], "")
-    assert verdicts.effect(verdict.as_dict()).endswith("1 of 4 above 0, 1 below, 1 equal")
-    assert verdicts.tally(judged()) == "1 holds, 1 does not hold, 1 depends, 1 not resolved"
+    assert verdicts.effect(verdict).endswith("1 of 4 above 0, 1 below, 1 equal")
+    assert verdicts.tally(judged()) == "1 holds, 1 does not hold, 1 depends, 1 inconclusive"
 
 
 def test_all_claims_on_a_page_and_in_eighty_columns(browser, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     (tmp_path / "study").mkdir()
     (tmp_path / "study" / "page.html").write_text("here")
-    rows = judged_rows([answer(place=str(tmp_path / "study"))])
+    rows = judged_rows([answer(run=str(tmp_path / "study"))])
     path = tmp_path / "claims.html"
     path.write_text(claims_page(rows, tmp_path), encoding="utf-8")
     visit = browser.open(path, 390, "document.readyState === 'complete'")

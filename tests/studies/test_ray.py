@@ -85,7 +85,7 @@ def test_a_study_there_shows_what_it_shows_here(small, on_ray, tmp_path, monkeyp
     answer, outcomes = _drive(study, tmp_path / "there", on_ray, Store(tmp_path / "there" / "store"))
     write_json(tmp_path / "there" / "result.json", answer)
     study.present(answer, outcomes, tmp_path / "there")
-    assert answer["verdicts"] and shown(tmp_path / "there") == shown(tmp_path / "here")
+    assert answer.verdicts and shown(tmp_path / "there") == shown(tmp_path / "here")
 
 
 def test_a_lost_node_loses_nothing(on_ray, cluster, tmp_path):

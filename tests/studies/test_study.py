@@ -23,17 +23,24 @@ from trimtab.studies.seeds_study import Seeds
 from trimtab.studies.split_study import Split, SplitOptions
 from trimtab.studies.store import Outcome, Store
 from trimtab.studies.study_engine import ExecutionOptions, Outcomes, Study
+from trimtab.studies.study_result import StudyResult, StudyTime
 from trimtab.studies.tune_study import Tune, TuneOptions
 from trimtab.training import loop
 
 INLINE = ExecutionOptions(on="inline")
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SumsResult(StudyResult):
+    sum: int
+
+
 @dataclass(frozen=True)
-class Sums(Study):
+class Sums(Study[SumsResult]):
     """Count, then add the two largest sums: a second round that follows from the first."""
 
     kind: ClassVar[str] = "sums"
+    result: ClassVar[type[SumsResult]] = SumsResult
     title: ClassVar[str] = "sums"
     numbers: tuple[int, ...] = (2, 3)
 
@@ -50,10 +57,10 @@ class Sums(Study):
         largest = sorted(counts, key=lambda c: outcomes.of(c).result["sum"])[-2:]
         total = Add(*largest)
         outcomes = yield [total]
-        return {"sum": outcomes.of(total).result["sum"]}
+        return SumsResult(sum=outcomes.of(total).result["sum"])
 
     def present(self, answer, outcomes, out):
-        (out / "page.html").write_text(f"{answer['sum']} from {len(outcomes)} jobs")
+        (out / "page.html").write_text(f"{answer.sum} from {len(outcomes)} jobs")
 
 
 @pytest.fixture(autouse=True)
@@ -77,9 +84,12 @@ def interrupted(monkeypatch, after: int):
 
 def test_rounds_follow_from_outcomes_until_there_is_an_answer(tmp_path):
     answer = study_engine.run_study(Sums((2, 3, 4)), tmp_path / "out", INLINE, command="trimtab sums")
-    assert answer["sum"] == 6 + 10 and answer["page"] == str(tmp_path / "out" / "page.html")
+    assert answer.sum == 6 + 10 and answer.page == str(tmp_path / "out" / "page.html")
     assert (tmp_path / "out" / "page.html").read_text() == "16 from 4 jobs"
-    assert json.loads((tmp_path / "out" / "result.json").read_text()) == {"sum": 16}
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["sum"] == 16
+    assert catalogue.read_answer(tmp_path / "out") == answer
+    with pytest.warns(DeprecationWarning, match="use result.sum"):
+        assert answer["sum"] == 16, "as in 0.1.0, where answers were dictionaries"
     asked = json.loads((tmp_path / "out" / "study.json").read_text())
     assert asked.pop("id") and asked == {
         "schema": 1,
@@ -102,9 +112,9 @@ def test_an_interrupted_study_says_how_to_go_on_and_does_what_is_left(store, tmp
     assert study_engine.began(out) and not (out / "result.json").exists() and done(kept) == ["count 2"]
     (tmp_path / "another").mkdir()
     monkeypatch.chdir(tmp_path / "another")
-    assert catalogue.resume(out, INLINE)["sum"] == 16
+    assert catalogue.resume(out, INLINE).sum == 16
     assert done(kept) == ["add 3+4", "count 2", "count 3", "count 4"], "what was done is not done again"
-    assert catalogue.resume(out, INLINE)["sum"] == 16 and len(done(kept)) == 4
+    assert catalogue.resume(out, INLINE).sum == 16 and len(done(kept)) == 4
 
 
 def test_the_time_of_interrupted_attempts_counts(tmp_path, monkeypatch):
@@ -114,17 +124,17 @@ def test_the_time_of_interrupted_attempts_counts(tmp_path, monkeypatch):
     interrupted(monkeypatch, after=1)
     with pytest.raises(KeyboardInterrupt):
         study_engine.run_study(Sums((2, 3)), tmp_path / "out", INLINE)
-    assert study_engine.time_of(tmp_path / "out") == {"work": 0.0, "clock": 30.0}
+    assert study_engine.time_of(tmp_path / "out") == StudyTime(work=0.0, clock=30.0)
     catalogue.resume(tmp_path / "out", INLINE)
     taken = study_engine.time_of(tmp_path / "out")
     jobs = [json.loads(f.read_text())["seconds"] for f in (tmp_path / "out" / "store").glob("*/outcome.json")]
-    assert taken["clock"] == 37.5 and taken["work"] == pytest.approx(sum(jobs), abs=0.01)
+    assert taken.clock == 37.5 and taken.work == pytest.approx(sum(jobs), abs=0.01)
 
 
 def test_studies_that_share_a_store_do_a_job_once(tmp_path):
     where = ExecutionOptions(on="inline", store=str(tmp_path / "store"))
-    assert study_engine.run_study(Sums((2, 3)), tmp_path / "a", where)["sum"] == 9
-    assert study_engine.run_study(Sums((3, 4)), tmp_path / "b", where)["sum"] == 16
+    assert study_engine.run_study(Sums((2, 3)), tmp_path / "a", where).sum == 9
+    assert study_engine.run_study(Sums((3, 4)), tmp_path / "b", where).sum == 16
     assert done(Store(tmp_path / "store")) == ["add 2+3", "add 3+4", "count 2", "count 3", "count 4"]
     assert not (tmp_path / "a" / "store").exists()
 
@@ -180,8 +190,8 @@ class Some(Declared):
 
 def test_jobs_that_fail_are_told_with_their_words_and_the_others_are_measured(tmp_path):
     answer = study_engine.run_study(Some(), tmp_path / "out", INLINE)
-    assert answer["sentence"] == "9 in all." and answer["jobs"] == 4
-    assert sorted(answer["failed"]) == [
+    assert answer.sentence == "9 in all." and answer.jobs == 4
+    assert sorted(answer.failed) == [
         "studies.jobs:Fail on purpose: num_envs: 0 is not positive",
         "studies.jobs:Needy needy: needs studies.jobs:Fail on purpose, which failed: num_envs: 0 is not positive",
     ]

@@ -27,6 +27,12 @@ def plain(value: Any) -> str:
     return " ".join(map(plain, value)) if isinstance(value, tuple | list) else str(value)
 
 
+def as_sentence(text: str) -> str:
+    """With a capital and a full stop."""
+    text = text.strip()
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}" if text else ""
+
+
 def horizon(discount: float) -> float:
     """1/(1-γ): over how many steps a discount looks ahead; infinite at 1."""
     return math.inf if discount >= 1 else 1 / (1 - discount)

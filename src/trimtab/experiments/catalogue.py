@@ -15,12 +15,13 @@ from trimtab.experiments.source_study import Declared
 from trimtab.studies import study_engine as study
 from trimtab.studies.seeds_study import Seeds
 from trimtab.studies.split_study import Split
-from trimtab.studies.study_engine import DEFAULT_EXECUTION, SPEC, Answer, ExecutionOptions, Study
+from trimtab.studies.study_engine import DEFAULT_EXECUTION, SPEC, ExecutionOptions, Study
+from trimtab.studies.study_result import StudyResult
 from trimtab.studies.tune_study import Tune
 
 # Studies of the sources and of this library's own claims, in the order they are listed.
 DECLARED: dict[str, type[Declared]] = {study.kind: study for study in (*POST, *PAPER, *NOTES, *OWN)}
-KINDS: dict[str, type[Study]] = {kind.kind: kind for kind in (Seeds, Split, Tune)} | DECLARED
+KINDS: dict[str, type[Study[Any]]] = {kind.kind: kind for kind in (Seeds, Split, Tune)} | DECLARED
 
 
 def read(out: Path) -> dict[str, Any]:
@@ -35,14 +36,19 @@ def read(out: Path) -> dict[str, Any]:
     return spec
 
 
-def _load_study(out: Path) -> Study:
+def _load_study(out: Path) -> Study[Any]:
     """The study of a directory."""
     spec = read(out)
     with reading.interpreting(out / SPEC):
         return KINDS[spec["kind"]].again(spec["asked"])
 
 
-def resume(out: Path, where: ExecutionOptions = DEFAULT_EXECUTION, quiet: bool = True) -> Answer:
+def read_answer(out: Path) -> StudyResult:
+    """The answer of a finished study, from its directory."""
+    return study.read_result(KINDS[read(out)["kind"]], out)
+
+
+def resume(out: Path, where: ExecutionOptions = DEFAULT_EXECUTION, quiet: bool = True) -> StudyResult:
     """Do what is left of a study. The store that its file names is used only if this user made the study."""
     spec = read(out)
     ours, store = study.trust_if_ours(spec), spec["store"] if where.store is None else None

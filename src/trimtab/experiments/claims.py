@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
 
 from scipy import special
 
-from trimtab.core.estimate import Estimate
+from trimtab.studies.source_result import UNDECIDED, Claim, Evidence, Verdict, Word
 
-Word = Literal["holds", "does not hold", "depends", "not resolved at this size"]
-UNDECIDED: Word = "not resolved at this size"
 REACH = 100  # seeds; an effect that needs more is small against its spread, and may be nil
 SOURCES = {
     "post": "Effect of Parallel Environments and Rollout Steps in PPO (ICLR blog posts 2026)",
@@ -20,51 +17,6 @@ SOURCES = {
     "paper": "Hilton, Cobbe and Schulman, Batch size-invariance for policy optimization (arXiv 2110.00641)",
     "notes": "notes for tuning n_envs, n_steps and batch size",
 }
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence of a source, where it stands there, and the rule by which a measurement judges it."""
-
-    id: str  # as P1, D2, H4, N6
-    text: str
-    where: str  # figure, table or section of the source
-    rule: str  # what must be seen for it to hold, in words
-
-    @property
-    def source(self) -> str:
-        return {"P": "post", "D": "draft", "H": "paper", "N": "notes"}[self.id[0]]
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What one environment says of a claim: an effect, positive where the claim holds, with its interval.
-
-    A pooled effect is over all environments: it decides, and single ones can only contradict it.
-    """
-
-    environment: str
-    effect: Estimate
-    seeds: int
-    pooled: bool = False
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the measurements say of a claim."""
-
-    claim: Claim
-    word: Word
-    measured: str  # what the effect is, with its unit
-    evidence: tuple[Evidence, ...]
-    sentence: str  # what was found
-    needed: str = ""  # for what is not resolved: the size that would resolve it, from the measured spread
-    threshold: float = 0.0  # what the effects are held against
-    differs: str = ""  # where it does not hold everywhere: what was different from the source's setting
-
-    def as_dict(self) -> dict[str, Any]:
-        evidence = [asdict(e) | {"effect": e.effect.as_dict()} for e in self.evidence]
-        return {"id": self.claim.id, "source": self.claim.source} | asdict(self) | {"evidence": evidence}
 
 
 def judge(claim: Claim, measured: str, evidence: Sequence[Evidence], sentence: str, least: float = 0.0) -> Verdict:

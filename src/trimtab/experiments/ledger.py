@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,37 +14,69 @@ from trimtab.core.errors import UnreadableFile
 from trimtab.core.terminal import new_console, styled
 from trimtab.experiments.catalogue import DECLARED
 from trimtab.show import verdicts
+from trimtab.studies.source_result import Claim, SourceResult, Verdict
+from trimtab.studies.study_engine import RESULT
 
 ORDER = "PDHN"
 GROUPS = {"The post and its draft": "post", "The paper": "paper", "The notes": "notes", "This library": ""}
 
 
-def gathered(places: list[Path]) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Judged:
+    """A verdict, the size of the study that gave it, and the directory of that study."""
+
+    verdict: Verdict
+    size: str
+    place: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form: that of the verdict, with size and place."""
+        return self.verdict.as_dict() | {"size": self.size, "place": self.place}
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    """A claim, a study that judges it, and its verdict from the newest finished study of that kind, if any."""
+
+    claim: Claim
+    study: str
+    judged: Judged | None = None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return self.judged.verdict if self.judged else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        c = self.claim
+        about = {"id": c.id, "claim": c.text, "where": c.where, "rule": c.rule, "source": c.source}
+        return about | {"study": self.study, "verdict": self.judged.as_dict() if self.judged else None}
+
+
+def gathered(places: Iterable[Path]) -> list[ClaimRow]:
     """A row for every claim of every study: its verdict from the newest finished study of that kind, if any."""
-    files = [f for place in places for f in (place, *sorted(place.glob("*"))) if (f / "result.json").is_file()]
-    files = sorted(files, key=lambda f: (f / "result.json").stat().st_mtime)
+    folders = [f for place in places for f in (place, *sorted(place.glob("*"))) if (f / RESULT).is_file()]
     answers = []
-    for folder in files:
+    for folder in sorted(folders, key=lambda f: (f / RESULT).stat().st_mtime):
         try:
-            answers.append(reading.read_json_object(folder / "result.json") | {"place": str(folder)})
+            entry = reading.read_json_object(folder / RESULT)
+            if "verdicts" in entry:
+                with reading.interpreting(folder / RESULT):
+                    answers.append(replace(SourceResult.from_dict(entry), run=str(folder)))
         except UnreadableFile as error:
             reading.report(f"{error}; its verdicts are left out")
     return judged_rows(answers)
 
 
-def judged_rows(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def judged_rows(answers: Iterable[SourceResult]) -> list[ClaimRow]:
     """A row for every claim of every study: its verdict from the last of the answers that has one."""
-    latest: dict[tuple[str, str], dict[str, Any]] = {}
-    for answer in answers:
-        for verdict in answer.get("verdicts", ()):
-            latest[verdict["id"], answer["study"]] = verdict | {"size": answer["size"], "place": answer.get("place")}
+    latest = {(v.id, answer.study): Judged(v, answer.size, answer.run) for answer in answers for v in answer.verdicts}
     rows = [
-        {"id": c.id, "claim": c.text, "where": c.where, "rule": c.rule, "source": c.source, "study": study.kind}
-        | {"verdict": latest.get((c.id, study.kind))}
+        ClaimRow(claim, study.kind, latest.get((claim.id, study.kind)))
         for study in DECLARED.values()
-        for c in study.claims
+        for claim in study.claims
     ]
-    return sorted(rows, key=lambda r: (ORDER.index(r["id"][0]), int(r["id"][1:]), r["study"]))
+    return sorted(rows, key=lambda row: (ORDER.index(row.claim.id[0]), int(row.claim.id[1:]), row.study))
 
 
 def print_studies(rows: list[dict[str, Any]]) -> None:
@@ -71,20 +105,20 @@ def _ranges(ids: list[str]) -> str:
     return " ".join(f"{run[0]}–{run[-1]}" if len(run) > 2 else " ".join(run) for run in runs)
 
 
-def counted(rows: list[dict[str, Any]]) -> str:
+def counted(rows: Sequence[ClaimRow]) -> str:
     """How many claims are judged, and how."""
-    judged = [row["verdict"] for row in rows if row["verdict"]]
+    judged = [row.verdict for row in rows if row.verdict]
     return f"{len(judged)} of {len(rows)} claims judged" + (f": {verdicts.tally(judged)}" if judged else "")
 
 
-def print_ledger(rows: list[dict[str, Any]]) -> None:
+def print_ledger(rows: Sequence[ClaimRow]) -> None:
     """A claim in two or three lines, for eighty columns: what it says, what was measured, what would resolve it."""
     grid = _grid()
     for row in rows:
-        verdict = row["verdict"]
-        word = verdicts.word(verdict)
-        details = " · ".join([*_found(verdict), f"{row['study']} {verdict['size']}" if verdict else row["study"]])
-        grid.add_row(row["id"], styled((word, verdicts.STYLES[word])), styled(f"{row['claim']}\n", (details, "dim")))
+        word, size = verdicts.word(row.verdict), f" {row.judged.size}" if row.judged else ""
+        details = " · ".join([*_found(row.verdict), f"{row.study}{size}"])
+        text = styled(f"{row.claim.text}\n", (details, "dim"))
+        grid.add_row(row.claim.id, styled((word, verdicts.STYLES[word])), text)
     console = new_console()
     console.print(grid)
     end = " A study: trimtab study run NAME; its page has rule and evidence."
@@ -101,50 +135,50 @@ def _grid() -> Any:
     return grid
 
 
-def _found(verdict: dict[str, Any] | None) -> list[str]:
+def _found(verdict: Verdict | None) -> list[str]:
     """The effect and how many there are, and what would resolve it."""
     if not verdict:
         return []
     effect, *_, beyond = verdicts.effect(verdict).split("\n")
-    return [text for text in (f"{effect}, {beyond}", verdict["needed"]) if text]
+    return [text for text in (f"{effect}, {beyond}", verdict.needed) if text]
 
 
-def print_answer(answer: dict[str, Any]) -> None:
+def print_answer(answer: SourceResult) -> None:
     """The answer of a study in a terminal."""
     console = new_console()
-    console.print(styled("\n", (answer["study"], "bold"), f" ({answer['size']}): {answer['sentence']}\n"))
+    console.print(styled("\n", (answer.study, "bold"), f" ({answer.size}): {answer.sentence}\n"))
     grid = _grid()
-    for verdict in answer["verdicts"]:
+    for verdict in answer.verdicts:
         word = verdicts.word(verdict)
-        more = [" · ".join(_found(verdict)), verdict.get("differs", "")]
-        lines = styled(verdict["claim"]["text"], *((f"\n{line}", "dim") for line in more if line))
-        grid.add_row(verdict["id"], styled((word, verdicts.STYLES[word])), lines)
+        more = [" · ".join(_found(verdict)), verdict.differs]
+        lines = styled(verdict.claim.text, *((f"\n{line}", "dim") for line in more if line))
+        grid.add_row(verdict.id, styled((word, verdicts.STYLES[word])), lines)
     console.print(grid)
-    for failure in answer["failed"]:
+    for failure in answer.failed:
         console.print(f"failed: {failure}", style="red")
-    console.print(f"\npage: {answer['page']}", soft_wrap=True)
+    console.print(f"\npage: {answer.page}", soft_wrap=True)
 
 
-def claims_page(rows: list[dict[str, Any]], beside: Path) -> str:
+def claims_page(rows: Sequence[ClaimRow], beside: Path) -> str:
     """The table of all claims as a page that lies in `beside`: by source, what is judged first."""
     from trimtab.show.blocks import Block, Bullets, Claims, Contents, Decision, Folded, Heading, Next, Paragraph
     from trimtab.show.html_page import page
 
-    judged = [row["verdict"] for row in rows if row["verdict"]]
+    judged = [row.verdict for row in rows if row.verdict]
     large, rest = verdicts.headline(judged) if judged else ("Nothing judged yet", "")
     sentence = (
         f"{len(judged)} of {len(rows)} claims have been judged, each by a rule declared beforehand. A claim opens to "
     )
     blocks: list[Block] = [Decision(large, f"{sentence}its rule and every effect.", rest), Contents()]
-    for source in dict.fromkeys(row["source"] for row in rows):
-        mine = [row for row in rows if row["source"] == source and row["verdict"]]
+    for source in dict.fromkeys(row.claim.source for row in rows):
+        mine = [row for row in rows if row.claim.source == source and row.judged]
         if mine:
-            claims = [verdicts.claim_block(row["verdict"], link=_link(row, beside)) for row in mine]
+            claims = [verdicts.claim_block(row.judged.verdict, _link(row, beside)) for row in mine if row.judged]
             blocks += [Heading(f"The {source}"), Claims(claims)]
     blocks += [Paragraph(verdicts.RULE, "soft")] if judged else []
-    waiting = [f"{r['id']}. {r['claim']} ({r['where']}; {r['study']})" for r in rows if not r["verdict"]]
+    waiting = [f"{r.claim.id}. {r.claim.text} ({r.claim.where}; {r.study})" for r in rows if not r.judged]
     blocks += [Folded("Not run", [Bullets(waiting)], f"{len(waiting)} claims")] if waiting else []
-    first = next((row["study"] for row in rows if not row["verdict"]), None)
+    first = next((row.study for row in rows if not row.judged), None)
     blocks.append(
         Next(f"trimtab study run {first} --quick", "The first that has not been run, in minutes.")
         if first
@@ -153,10 +187,10 @@ def claims_page(rows: list[dict[str, Any]], beside: Path) -> str:
     return page("Claims of the sources, and what was measured", blocks)
 
 
-def _link(row: dict[str, Any], beside: Path) -> tuple[str, str] | None:
+def _link(row: ClaimRow, beside: Path) -> tuple[str, str] | None:
     """To the page of the study, from where the table lies."""
-    target = Path(row["verdict"]["place"] or "") / "page.html"
-    if not target.is_file():
+    target = Path(row.judged.place or "") / "page.html" if row.judged else None
+    if row.judged is None or target is None or not target.is_file():
         return None
     address = os.path.relpath(target.resolve(), beside.resolve())
-    return f"{row['study']}, {row['verdict']['size']} size: the study's page", quote(Path(address).as_posix())
+    return f"{row.study}, {row.judged.size} size: the study's page", quote(Path(address).as_posix())

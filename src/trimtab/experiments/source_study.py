@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import polars as pl
 
@@ -20,7 +20,9 @@ from trimtab.core.writing import write_atomically, write_parquet
 from trimtab.experiments.claims import Claim, Verdict, explained
 from trimtab.studies.executor import Queue
 from trimtab.studies.job import Job
-from trimtab.studies.study_engine import Answer, Outcomes, Study, Work, time_of
+from trimtab.studies.source_result import CaptionedFigure as Figure
+from trimtab.studies.source_result import SourceResult
+from trimtab.studies.study_engine import Outcomes, Study, Work, time_of
 from trimtab.training.device import machine
 
 Size = Literal["quick", "default", "full"]
@@ -28,20 +30,11 @@ SIZES: tuple[Size, ...] = ("quick", "default", "full")
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A figure and what to look for in it; `frames` are labelled charts that a slider chooses from, `chart` one of
-    them."""
-
-    chart: Any
-    caption: str
-    frames: tuple[tuple[str, Any], ...] = ()
-
-
-@dataclass(frozen=True)
-class Declared(Study):
+class Declared(Study[SourceResult]):
     """A study of one size; `seed` is the first of its seeds."""
 
     kind: ClassVar[str]
+    result: ClassVar[type[SourceResult]] = SourceResult
     summary: ClassVar[str]  # one line for the list
     source: ClassVar[str]  # figures, tables or sections of the sources
     claims: ClassVar[tuple[Claim, ...]] = ()
@@ -59,7 +52,7 @@ class Declared(Study):
         return {"size": self.size, "seed": self.seed, "command": self.command}
 
     @classmethod
-    def again(cls, values: dict[str, Any]) -> Declared:
+    def again(cls, values: dict[str, Any]) -> Self:
         return cls(**values)
 
     # What a study says ---------------------------------------------------------------------------------------
@@ -110,7 +103,7 @@ class Declared(Study):
     def expected_steps(self) -> int:
         return sum(job.steps for job in Queue(self.jobs()).waiting.values())
 
-    def work(self, out: Path) -> Work:
+    def work(self, out: Path) -> Work[SourceResult]:
         all_outcomes = Outcomes()
         results = yield from _keeping(self.gather(out), all_outcomes)
         failed = [o for o in all_outcomes.values() if not o.done]
@@ -119,31 +112,32 @@ class Declared(Study):
             write_parquet(out / "tables" / f"{name}.parquet", table)
             write_atomically(out / "tables" / f"{name}.csv", table.write_csv().encode())
         verdicts = self.verdicts(tables)
-        return {
-            "study": self.kind,
-            "size": self.size,
-            "seed": self.seed,
-            "sentence": self.answer(tables, verdicts),
-            "verdicts": [verdict.as_dict() for verdict in verdicts],
-            "notes": self.notes(),
-            "jobs": len(all_outcomes),
-            "steps": sum(o.job.steps for o in all_outcomes.values()),
-            "failed": [f"{o.job}: {o.error}" for o in failed],
-            "command": self.command,
-        }
+        return SourceResult(
+            study=self.kind,
+            size=self.size,
+            seed=self.seed,
+            sentence=self.answer(tables, verdicts),
+            verdicts=tuple(verdicts),
+            notes=tuple(self.notes()),
+            jobs=len(all_outcomes),
+            steps=sum(o.job.steps for o in all_outcomes.values()),
+            failed=tuple(f"{o.job}: {o.error}" for o in failed),
+            command=self.command,
+        )
 
-    def present(self, answer: Answer, outcomes: Outcomes, out: Path) -> None:
+    def present(self, answer: SourceResult, outcomes: Outcomes, out: Path) -> None:
         from trimtab.show import style  # figures take long to import, and a study that only asks draws none
         from trimtab.show.page_files import write_page
-        from trimtab.show.study_page import study_page
+        from trimtab.show.study_page import StudyReport, study_page
 
         tables = {file.stem: reading.read_parquet(file) for file in sorted((out / "tables").glob("*.parquet"))}
         with style.drawing():
             figures = self.figures(tables)
         times = time_of(out)
-        configs = [o.job.config.as_dict() for o in outcomes.values() if hasattr(o.job, "config")]
-        page = study_page(answer, figures, self.summary, self.source, times, machine(), list(tables), configs)
-        write_page(out / "page.html", page, {name: figure.chart for name, figure in figures.items()})
+        configs = [o.job.config for o in outcomes.values() if hasattr(o.job, "config")]
+        here = "{processor}, {cores} cores, {platform}".format(**machine())
+        report = StudyReport(answer, figures, self.summary, self.source, times, here, list(tables), configs)
+        write_page(out / "page.html", study_page(report), {name: figure.chart for name, figure in figures.items()})
 
 
 def _keeping(

@@ -75,8 +75,7 @@ def _resume_study(path: Path, where: ExecutionOptions, output: Output) -> int:
     from trimtab.experiments import catalogue
     from trimtab.operations.study import finish_study
 
-    answer = catalogue.resume(path, where, output.quiet or output.json)
-    return finish_study(catalogue.read(path)["kind"], answer, output)
+    return finish_study(catalogue.resume(path, where, output.quiet or output.json), output)
 
 
 def _refuse_earlier(path: Path) -> None:

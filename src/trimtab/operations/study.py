@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.config import ConfigError
-from trimtab.core import reading
 from trimtab.core.answers import print_json
-from trimtab.core.errors import RunError
 from trimtab.core.wording import nearest
 from trimtab.operations.flags import Parser
 from trimtab.operations.shared import Output, as_typed, filled, numbered, parser
 from trimtab.studies.study_engine import ExecutionOptions
+from trimtab.studies.study_result import StudyResult
 
 
 @dataclass
@@ -125,9 +124,7 @@ def _run(argv: list[str]) -> int:
         print_json(cost) if output.json else print_cost(cost)
         return 0
     out = Path(size.run_dir) if size.run_dir else numbered(f"study-{arguments.name.replace('/', '-')}")
-    return finish_study(
-        arguments.name, run_study(declaration, out, where, command, output.quiet or output.json), output
-    )
+    return finish_study(run_study(declaration, out, where, command, output.quiet or output.json), output)
 
 
 def _chosen(name: str, only: str | None) -> dict[str, tuple[str, ...]]:
@@ -146,13 +143,7 @@ def _show(argv: list[str]) -> int:
     arguments = parser("study show", Output, positional="dir", help="directory of a study").parse(argv)
     from trimtab.experiments import catalogue
 
-    path = Path(arguments.dir)
-    spec, file = catalogue.read(path), path / "result.json"
-    if not file.is_file():
-        raise RunError(f"{path} is not finished; `trimtab resume {path}` does what is left")
-    answer = reading.read_json_object(file) | {"run": str(path), "page": str(path / "page.html")}
-    with reading.interpreting(file):
-        return finish_study(spec["kind"], answer, filled(Output, arguments))
+    return finish_study(catalogue.read_answer(Path(arguments.dir)), filled(Output, arguments))
 
 
 def _claims(argv: list[str]) -> int:
@@ -181,20 +172,21 @@ def _claims(argv: list[str]) -> int:
     return 0
 
 
-def finish_study(kind: str, answer: dict[str, Any], output: Output) -> int:
+def finish_study(answer: StudyResult, output: Output) -> int:
     """Show the answer of a study as its own command does."""
-    if kind == "seeds":
-        from trimtab.operations.train import finish_seeds
+    from trimtab.operations import split, train, tune
+    from trimtab.studies.seeds_study import SeedsResult
+    from trimtab.studies.source_result import SourceResult
+    from trimtab.studies.split_result import SplitResult
+    from trimtab.studies.tune_result import TuneResult
 
-        return finish_seeds(answer, output)
-    if kind == "split":
-        from trimtab.operations.split import finish_split
-
-        return finish_split(answer, output)
-    if kind == "tune":
-        from trimtab.operations.tune import finish_tuning
-
-        return finish_tuning(answer, output)
+    if isinstance(answer, SeedsResult):
+        return train.finish_seeds(answer, output)
+    if isinstance(answer, SplitResult):
+        return split.finish_split(answer, output)
+    if isinstance(answer, TuneResult):
+        return tune.finish_tuning(answer, output)
+    assert isinstance(answer, SourceResult)
     if output.json:
         print_json(answer)
         return 0

@@ -19,6 +19,7 @@ from trimtab.studies.study_engine import ExecutionOptions
 
 if TYPE_CHECKING:
     from trimtab.envs import Spec
+    from trimtab.studies.seeds_study import SeedsResult
 
 
 @dataclass
@@ -169,8 +170,8 @@ def finish(run, output: Output) -> int:
     return 0
 
 
-def finish_seeds(answer: dict[str, Any], output: Output) -> int:
-    summaries = answer["runs"]
+def finish_seeds(answer: SeedsResult, output: Output) -> int:
+    summaries = answer.runs
     if output.json:
         print_json(summaries)
     else:
@@ -178,12 +179,11 @@ def finish_seeds(answer: dict[str, Any], output: Output) -> int:
 
         table = Table("seed", "return", "steps/s", "run", title=f"{len(summaries)} seeds", title_justify="left")
         for s in summaries:
-            mean = s["ep_rew_mean"]
-            place = Path(s["run"]).name
-            table.add_row(str(s["seed"]), "none" if mean is None else f"{mean:.4g}", f"{s['fps']:,.0f}", place)
+            mean = "none" if s.ep_rew_mean is None else f"{s.ep_rew_mean:.4g}"
+            table.add_row(str(s.seed), mean, f"{s.fps:,.0f}", Path(s.run).name)
         new_console().print(table)
-        print(f"all seeds together: {summaries[0]['aggregate_fps']:,.0f} steps/s    study: {answer['run']}")
-        print(f"look at them: trimtab view {quote(str(Path(summaries[0]['run']).parent))}")
-    for failure in answer.get("failed", ()):
+        print(f"all seeds together: {summaries[0].aggregate_fps:,.0f} steps/s    study: {answer.run}")
+        print(f"look at them: trimtab view {quote(str(Path(summaries[0].run).parent))}")
+    for failure in answer.failed:
         print(f"trimtab: failed: {failure}", file=sys.stderr)
-    return 1 if answer.get("failed") else 0
+    return 1 if answer.failed else 0

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from trimtab.config import Config
 from trimtab.core.answers import print_json
 from trimtab.operations.shared import Output, add_source, as_typed, config_from, filled, numbered, parser
+
+if TYPE_CHECKING:
+    from trimtab.studies.tune_result import TuneResult
 
 
 def tune(argv: list[str]) -> int:
@@ -30,8 +33,7 @@ def tune(argv: list[str]) -> int:
     )
 
 
-def finish_tuning(result: dict[str, Any], output: Output) -> int:
-    result["config"] = str(Path(result["run"]) / "tuned.yaml")
+def finish_tuning(result: TuneResult, output: Output) -> int:
     if output.json:
         print_json(result)
     else:

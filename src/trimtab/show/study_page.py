@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from trimtab.config import Config
 from trimtab.core.wording import duration, plain
@@ -24,76 +25,87 @@ from trimtab.show.blocks import (
     Table,
 )
 from trimtab.show.html_page import page
+from trimtab.studies.source_result import CaptionedFigure, SourceResult
+from trimtab.studies.study_result import StudyTime
 
-SHOWN = 2  # figures that stand open; the rest are folded
-MOST = 12  # values of a field that are listed
+_SHOWN = 2  # figures that are open; the rest are folded
+_MOST = 12  # values of a field that are listed
 
 
-def study_page(
-    answer: dict[str, Any],
-    figures: dict[str, Any],
-    summary: str,
-    source: str,
-    seconds: dict[str, float],
-    machine: dict[str, Any],
-    tables: list[str],
-    configs: list[dict[str, Any]],
-) -> str:
-    """A page of its own; `figures` have a chart and a caption, `tables` are names of files beside it."""
-    figure_blocks: list[Block] = [_drawn(name, figure) for name, figure in figures.items()]
-    blocks: list[Block] = [_answer(answer), Contents()]
-    if answer["verdicts"]:
-        rows = [verdicts.claim_block(v) for v in answer["verdicts"]]
-        blocks += [Heading("Claims"), Claims(rows), Paragraph(verdicts.RULE, "soft")]
-    blocks += [Heading("Figures"), *figure_blocks[:SHOWN]] if figure_blocks else []
-    blocks += [Heading("How sure"), *(Note(text, "doubt") for text in answer["failed"])] if answer["failed"] else []
-    if answer["notes"]:
-        blocks += [Heading("What differs from the source"), Bullets(answer["notes"])]
-    hint = ", ".join(name.replace("_", " ") for name in list(figures)[SHOWN:])
-    blocks += [Folded("More figures", figure_blocks[SHOWN:], hint)] if figure_blocks[SHOWN:] else []
-    blocks += [Folded("Tables and figures as files", _files(tables, list(figures)), "CSV, Parquet, SVG, PNG, PDF")]
-    origins = [
-        ["size", f"{answer['size']}, {answer['jobs']} jobs, {answer['steps']:,} environment steps"],
-        ["time", time_taken(seconds)],
-        ["machine", f"{machine['processor']}, {machine['cores']} cores, {machine['platform']}"],
-        *_configurations(configs),
+@dataclass(frozen=True)
+class StudyReport:
+    """What the page shows: the answer, its figures, and where it comes from."""
+
+    result: SourceResult
+    figures: Mapping[str, CaptionedFigure]
+    summary: str
+    source: str
+    time: StudyTime
+    machine: str
+    tables: Sequence[str]
+    """Names of the files beside the page."""
+    configs: Sequence[Config]
+    """Of all runs."""
+
+
+def study_page(report: StudyReport) -> str:
+    """A page of its own."""
+    result, figures = report.result, [_drawn(name, figure) for name, figure in report.figures.items()]
+    blocks: list[Block] = [_answer(result), Contents()]
+    if result.verdicts:
+        claims = Claims([verdicts.claim_block(verdict) for verdict in result.verdicts])
+        blocks += [Heading("Claims"), claims, Paragraph(verdicts.RULE, "soft")]
+    blocks += [Heading("Figures"), *figures[:_SHOWN]] if figures else []
+    blocks += [Heading("How sure"), *(Note(text, "doubt") for text in result.failed)] if result.failed else []
+    if result.notes:
+        blocks += [Heading("What differs from the source"), Bullets(result.notes)]
+    hint = ", ".join(name.replace("_", " ") for name in list(report.figures)[_SHOWN:])
+    blocks += [Folded("More figures", figures[_SHOWN:], hint)] if figures[_SHOWN:] else []
+    blocks += [Folded("Tables and figures as files", _files(report), "CSV, Parquet, SVG, PNG, PDF")]
+    rows = [
+        ["size", f"{result.size}, {result.jobs} jobs, {result.steps:,} environment steps"],
+        ["time", time_taken(report.time)],
+        ["machine", report.machine],
+        *_configurations([config.as_dict() for config in report.configs]),
     ]
-    origin: list[Block] = [Paragraph(answer["command"], "code"), Table(["", ""], origins, words=(0, 1))]
-    blocks += [Folded("How this was made", origin, "command, configurations, machine"), _next(answer)]
-    return page(f"{answer['study']}: {summary} ({source})", blocks)
+    origin: list[Block] = [Paragraph(result.command, "code"), Table(["", ""], rows, words=(0, 1))]
+    blocks += [Folded("How this was made", origin, "command, configurations, machine"), _next(result)]
+    return page(f"{result.study}: {report.summary} ({report.source})", blocks)
 
 
-def time_taken(seconds: dict[str, float]) -> str:
+def time_taken(time: StudyTime) -> str:
     """What a study took: its jobs one after another, and on the clock."""
-    return f"{duration(seconds['work'])} of work, {duration(seconds['clock'])} on the clock"
+    return f"{duration(time.work)} of work, {duration(time.clock)} on the clock"
 
 
-def _answer(answer: dict[str, Any]) -> Decision:
+def _answer(result: SourceResult) -> Decision:
     """How many claims hold, large; a study without claims has its sentence."""
-    judged = answer["verdicts"]
-    if not judged:
-        return Decision(answer["sentence"])
-    large, rest = verdicts.headline(judged)
-    return Decision(large, answer["sentence"], f"{rest}{' ' if rest else ''}at the {answer['size']} size")
+    if not result.verdicts:
+        return Decision(result.sentence)
+    large, rest = verdicts.headline(result.verdicts)
+    return Decision(large, result.sentence, f"{rest}{' ' if rest else ''}at the {result.size} size")
 
 
-def _drawn(name: str, figure: Any) -> Block:
+def _drawn(name: str, figure: CaptionedFigure) -> Block:
     """A figure, or a slider over its frames: one slider moves everything in a frame."""
     if not figure.frames:
         return Figure(figure.chart, figure.caption)
-    frames: list[tuple[str, list[Block]]] = [(label, [Figure(chart, figure.caption)]) for label, chart in figure.frames]
+    frames = [(label, [Figure(chart, figure.caption)]) for label, chart in figure.frames]
     first = {label.split(" ", 1)[0] for label, _ in frames}  # "update 100", "update 400": a slider over updates
     return Slider(f"{first.pop()}s" if len(first) == 1 else name.replace("_", " "), frames)
 
 
-def _files(tables: list[str], figures: list[str]) -> list[Block]:
-    kinds = lambda folder, name, suffixes: [(s.upper(), f"{folder}/{name}.{s}") for s in suffixes]
-    items = [(f"table {name}", kinds("tables", name, ("csv", "parquet"))) for name in tables]
-    items += [(f"figure {name}", kinds("figures", name, ("svg", "png", "pdf"))) for name in figures]
+def _files(report: StudyReport) -> list[Block]:
+    kinds = (("table", report.tables, ("csv", "parquet")), ("figure", report.figures, ("svg", "png", "pdf")))
+    items = [
+        (f"{kind} {name}", [(suffix.upper(), f"{kind}s/{name}.{suffix}") for suffix in suffixes])
+        for kind, names, suffixes in kinds
+        for name in names
+    ]
     return [Paragraph("In the directory of the study, beside this page.", "soft"), Files(items)]
 
 
-def _configurations(configs: list[dict[str, Any]]) -> list[list[str]]:
+def _configurations(configs: Sequence[Mapping[str, object]]) -> list[list[str]]:
     """Rows of a table: the fields that all runs share and that are not the default, and those that vary."""
     if not configs:
         return []
@@ -106,15 +118,15 @@ def _configurations(configs: list[dict[str, Any]]) -> list[list[str]]:
 
 
 def _listed(values: list[str]) -> str:
-    return ", ".join(values[:MOST]) + (f" and {len(values) - MOST} more" if len(values) > MOST else "")
+    return ", ".join(values[:_MOST]) + (f" and {len(values) - _MOST} more" if len(values) > _MOST else "")
 
 
-def _next(answer: dict[str, Any]) -> Next:
-    run = f"trimtab study run {answer['study']}"
-    if answer["size"] == "quick":
-        open_ = any(verdicts.word(v) == "not resolved" for v in answer["verdicts"])
-        why = "The default size: more seeds and longer training"
-        return Next(run, why + (", for what is not resolved here." if open_ else "."))
-    if answer["size"] == "default":
-        return Next(f"{run} --full --plan", "What the source's own scale would cost.")
-    return Next("trimtab study claims", "This among all claims.")
+def _next(result: SourceResult) -> Next:
+    run = f"trimtab study run {result.study}"
+    if result.size == "quick":
+        open_ = any(verdicts.word(verdict) == "inconclusive" for verdict in result.verdicts)
+        why = "The default size has more seeds and longer training"
+        return Next(run, why + (", which may settle the inconclusive claims." if open_ else "."))
+    if result.size == "default":
+        return Next(f"{run} --full --plan", "Estimate the cost of the source's own scale.")
+    return Next("trimtab study claims", "See this among all claims.")

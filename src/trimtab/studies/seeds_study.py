@@ -2,23 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from trimtab import config as configuration
 from trimtab.config import Config
+from trimtab.core.json_values import fields_from_json, fields_to_json
 from trimtab.envs import choose
 from trimtab.envs.own_environments import refuse_of_this_program
 from trimtab.studies.job import Train
-from trimtab.studies.study_engine import Answer, Study, Work
+from trimtab.studies.study_engine import Study, Work
+from trimtab.studies.study_result import StudyResult
+from trimtab.training.records import RunSummary
 
 
 @dataclass(frozen=True)
-class Seeds(Study):
+class SeedSummary(RunSummary):
+    """The summary of the run of one seed."""
+
+    area: float | None = None
+    """Area under the learning curve."""
+    measure: str = ""
+    """What the area measures: evaluated or credited returns."""
+    aggregate_fps: float = 0.0
+    """Environment steps per second of all seeds together."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form, an entry for each field."""
+        return fields_to_json(self)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SeedsResult(StudyResult):
+    """The runs of several seeds."""
+
+    runs: tuple[SeedSummary, ...] = ()
+    failed: tuple[str, ...] = ()
+    """The runs that failed, and why."""
+
+    @property
+    def lines(self) -> Iterator[tuple[object, ...]]:
+        """The mean return of every seed at its end."""
+        return ((f"seed {summary.seed}", summary.ep_rew_mean, summary.run) for summary in self.runs)
+
+
+@dataclass(frozen=True)
+class Seeds(Study[SeedsResult]):
     """So many seeds of a configuration, counting up from its own."""
 
     kind: ClassVar[str] = "seeds"
+    result: ClassVar[type[SeedsResult]] = SeedsResult
     config: Config
     count: int
     checkpoints: int | None = None
@@ -44,19 +79,20 @@ class Seeds(Study):
         seeds = range(self.config.seed, self.config.seed + self.count)
         return [Train(self.config.replace(seed=seed), self.checkpoints, self.tensorboard, self.track) for seed in seeds]
 
-    def work(self, out: Path) -> Work:
+    def work(self, out: Path) -> Work[SeedsResult]:
         jobs = self.jobs()
         outcomes = yield jobs
         finished = [o for job in jobs if (o := outcomes[job.identity]).done]
         if not finished:
             outcomes.of(jobs[0])  # raises, with why
-        failed = [f"{job}: {e}" for job in jobs if (e := outcomes[job.identity].error)]
-        summaries = [o.result | {"run": str(o.path)} for o in finished]
-        together = sum(s["total_timesteps"] for s in summaries) / _union([s["interval"] for s in summaries])
-        return Answer(runs=[s | {"aggregate_fps": round(together, 1)} for s in summaries], failed=failed)
+        failed = tuple(f"{job}: {e}" for job in jobs if (e := outcomes[job.identity].error))
+        summaries = [fields_from_json(SeedSummary, o.result | {"run": str(o.path)}) for o in finished]
+        busy = _union([summary.interval for summary in summaries if summary.interval])
+        together = round(sum(summary.total_timesteps for summary in summaries) / busy, 1)
+        return SeedsResult(runs=tuple(replace(each, aggregate_fps=together) for each in summaries), failed=failed)
 
 
-def _union(intervals: list[list[float]]) -> float:
+def _union(intervals: list[tuple[float, float]]) -> float:
     """Length of the union of time intervals."""
     total, reached = 0.0, float("-inf")
     for begin, end in sorted(intervals):

@@ -154,10 +154,11 @@ def default_splits(batch: int, quick: bool) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True)
-class Split(Study):
+class Split(Study[SplitResult]):
     """Splits of one batch, of a configuration whose own number of environments is `own`."""
 
     kind: ClassVar[str] = "split"
+    result: ClassVar[type[SplitResult]] = SplitResult
     config: Config
     batch: int
     own: int
@@ -291,7 +292,7 @@ class Split(Study):
         """Seeds of a split, at the most."""
         return MOST_SEEDS if self.options.budget else self.options.max_seeds
 
-    def work(self, out: Path) -> Work:
+    def work(self, out: Path) -> Work[SplitResult]:
         probes = [probe for each in self.probes.values() for probe in each]
         seeds = {split: self.options.seeds for split in self.splits}
         first = [self.trained(split, s) for s in range(self.options.seeds) for split in self.splits]

@@ -20,7 +20,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from trimtab.core import reading, trust
 from trimtab.core.errors import RunError, UnreadableFile
@@ -29,13 +29,13 @@ from trimtab.core.writing import write_json
 from trimtab.studies.executor import Executor, Queue, executor
 from trimtab.studies.job import Job
 from trimtab.studies.store import Outcome, Store
-from trimtab.studies.study_result import StudyResult
+from trimtab.studies.study_result import StudyResult, StudyTime
 from trimtab.training.progress import Progress
 
-SPEC = "study.json"
+SPEC, RESULT = "study.json", "result.json"
 TIME = "time.json"
 SCHEMA = 1
-Answer = Any  # a StudyResult, or a dictionary
+R = TypeVar("R", bound=StudyResult)
 
 
 class Outcomes(dict[str, Outcome]):
@@ -49,13 +49,14 @@ class Outcomes(dict[str, Outcome]):
         return outcome
 
 
-Work = Generator[Sequence[Job], Outcomes, Answer]
+Work = Generator[Sequence[Job], Outcomes, R]  # rounds of jobs, their outcomes, and the answer
 
 
-class Study:
+class Study(Generic[R]):
     """Subclasses declare what is asked (plain values, JSON) and how the answer comes about."""
 
     kind: ClassVar[str]
+    result: ClassVar[type[StudyResult]]
 
     @property
     def title(self) -> str:
@@ -67,7 +68,7 @@ class Study:
         raise NotImplementedError
 
     @classmethod
-    def again(cls, values: dict[str, Any]) -> Study:
+    def again(cls, values: dict[str, Any]) -> Self:
         raise NotImplementedError
 
     def refuse(self) -> None:
@@ -77,11 +78,11 @@ class Study:
         """Environment steps of the whole study, as far as it can be said beforehand."""
         return 0
 
-    def work(self, out: Path) -> Work:
+    def work(self, out: Path) -> Work[R]:
         """Rounds of jobs, and the answer."""
         raise NotImplementedError
 
-    def present(self, answer: Answer, outcomes: Outcomes, out: Path) -> None:
+    def present(self, answer: R, outcomes: Outcomes, out: Path) -> None:
         """Write what a person looks at into the study's directory."""
 
 
@@ -106,8 +107,8 @@ def began(path: str | Path) -> bool:
 
 
 def run_study(
-    study: Study, out: Path, where: ExecutionOptions = DEFAULT_EXECUTION, command: str = "", quiet: bool = True
-) -> Answer:
+    study: Study[R], out: Path, where: ExecutionOptions = DEFAULT_EXECUTION, command: str = "", quiet: bool = True
+) -> R:
     """Carry out a study in a new directory; returns its answer."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"{out} already exists and is not empty; give another --run-dir, or resume it")
@@ -132,46 +133,63 @@ def trust_if_ours(spec: dict[str, Any]) -> bool:
     return ours
 
 
-def resume_study(study: Study, out: Path, where: ExecutionOptions, store: str | None, quiet: bool = True) -> Answer:
+def resume_study(study: Study[R], out: Path, where: ExecutionOptions, store: str | None, quiet: bool = True) -> R:
     """Do what is left of a study in its directory."""
     return _execute(study, out, executor(where.on, where.workers), where.store or store, quiet)
 
 
-def _execute(study: Study, out: Path, doer: Executor, store: str | None, quiet: bool) -> Answer:
+def _execute(study: Study[R], out: Path, doer: Executor, store: str | None, quiet: bool) -> R:
     try:
-        with _ending_on_request(), _timed(out) as times:
+        with _ending_on_request(), _timed(out):
             answer, outcomes = _drive(study, out, doer, Store(Path(store) if store else out / "store"), quiet)
-            times["work"] = sum(outcome.seconds for outcome in outcomes.values())
+            _keep_time(out, replace(time_of(out), work=sum(outcome.seconds for outcome in outcomes.values())))
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"`trimtab resume {out}` does what is left") from None
     finally:
         doer.close()
-    write_json(out / "result.json", to_json(answer))
+    write_json(out / RESULT, answer.as_dict())
+    answer = _placed(answer, out)
     study.present(answer, outcomes, out)
-    place = {"run": str(out), "page": str(out / "page.html")}
-    return replace(answer, **place) if isinstance(answer, StudyResult) else answer | place
+    return answer
+
+
+def _placed(answer: R, out: Path) -> R:
+    return replace(answer, run=str(out), page=str(out / "page.html"))
+
+
+def read_result(kind: type[Study[R]], out: Path) -> StudyResult:
+    """The answer of a finished study, from its directory."""
+    file = out / RESULT
+    if not file.is_file():
+        raise RunError(f"{out} is not finished; `trimtab resume {out}` completes it")
+    entry = reading.read_json_object(file)
+    with reading.interpreting(file):
+        return _placed(kind.result.from_dict(entry), out)
 
 
 @contextmanager
-def _timed(out: Path) -> Iterator[dict[str, float]]:
+def _timed(out: Path) -> Iterator[None]:
     """Seconds on the clock are added to those of earlier attempts, however this one ends."""
-    times, start = time_of(out), time.monotonic()
+    before, start = time_of(out).clock, time.monotonic()
     try:
-        yield times
+        yield
     finally:
-        write_json(out / TIME, times | {"clock": round(times["clock"] + time.monotonic() - start, 1)})
+        _keep_time(out, replace(time_of(out), clock=round(before + time.monotonic() - start, 1)))
 
 
-def time_of(out: Path) -> dict[str, float]:
-    """Seconds a study took: `work` of all its jobs, also those done before by others, and on the `clock`."""
+def _keep_time(out: Path, taken: StudyTime) -> None:
+    write_json(out / TIME, to_json(taken))
+
+
+def time_of(out: Path) -> StudyTime:
+    """The time that a study took so far."""
     file = out / TIME
-    none = {"work": 0.0, "clock": 0.0}
     try:
         times = reading.read_json_object(file) if file.exists() else {}
     except UnreadableFile as error:
         reading.report(f"{error}; times of earlier attempts are not counted")
-        return none
-    return none | {name: float(times[name]) for name in none if isinstance(times.get(name), int | float)}
+        times = {}
+    return StudyTime(**{n: float(t) for n in ("work", "clock") if isinstance(t := times.get(n), int | float)})
 
 
 @contextmanager
@@ -187,7 +205,7 @@ def _ending_on_request() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _drive(study: Study, out: Path, doer: Executor, store: Store, quiet: bool = True) -> tuple[Answer, Outcomes]:
+def _drive(study: Study[R], out: Path, doer: Executor, store: Store, quiet: bool = True) -> tuple[R, Outcomes]:
     """A study's answer, by doing its rounds with `doer`; finished jobs come from and go to `store`."""
     outcomes, work = Outcomes(), study.work(out)
     with _Display(study, quiet) as display:
@@ -210,7 +228,7 @@ def _drive(study: Study, out: Path, doer: Executor, store: Store, quiet: bool = 
 class _Display:
     """One bar for all the jobs of a study, in environment steps, with the time that is left."""
 
-    def __init__(self, study: Study, quiet: bool):
+    def __init__(self, study: Study[Any], quiet: bool):
         self.expected, self.jobs, self.settled = study.expected_steps(), dict[str, Job](), 0
         self.done: dict[str, int] = {}
         self.bar = Progress(max(self.expected, 1), study.title, quiet)

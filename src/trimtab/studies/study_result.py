@@ -11,6 +11,15 @@ from trimtab.core import markup
 from trimtab.core.json_values import fields_from_json, fields_to_json
 
 
+@dataclass(frozen=True)
+class StudyTime:
+    """What a study took, in seconds, interrupted attempts too."""
+
+    work: float = 0.0
+    """Of all its jobs, also those that other studies had done."""
+    clock: float = 0.0
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class StudyResult:
     """The answer of a finished study, short in a prompt and a table in a notebook."""
@@ -25,8 +34,8 @@ class StudyResult:
     """Its page."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON form, an entry for each field."""
-        return fields_to_json(self)
+        """The JSON form: an entry for each field, and its place once it has one."""
+        return {name: value for name, value in fields_to_json(self).items() if value or name not in ("run", "page")}
 
     @classmethod
     def from_dict(cls, entry: Mapping[str, Any]) -> Self:

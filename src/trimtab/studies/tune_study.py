@@ -28,9 +28,9 @@ from trimtab.core.writing import write_atomically
 from trimtab.envs import Continuous, choose, look
 from trimtab.envs.own_environments import refuse_of_this_program
 from trimtab.math import stats
-from trimtab.show import tune_page as report
 from trimtab.studies.job import Job, Train
-from trimtab.studies.study_engine import Answer, Outcomes, Study, Work
+from trimtab.studies.study_engine import Outcomes, Study, Work
+from trimtab.studies.tune_result import Finalist, SweepResult, TriedValue, TuneResult, changed
 from trimtab.training.run import learning_frame, load
 from trimtab.training.run_dir import RunDir
 
@@ -184,10 +184,11 @@ def shortened(config: Config) -> Config:
 
 
 @dataclass(frozen=True)
-class Tune(Study):
+class Tune(Study[TuneResult]):
     """The playbook's sweeps from a configuration on, and the comparison at the end."""
 
     kind: ClassVar[str] = "tune"
+    result: ClassVar[type[TuneResult]] = TuneResult
     start: Config
     options: TuneOptions
     command: str = ""
@@ -258,7 +259,7 @@ class Tune(Study):
     def fresh_seeds(self) -> range:
         return range(self.start.seed + FRESH, self.start.seed + FRESH + self.options.final_seeds)
 
-    def work(self, out: Path) -> Work:
+    def work(self, out: Path) -> Work[TuneResult]:
         """Sweep after sweep, each from what the ones before it kept; then the comparison on new seeds."""
         trials = _Trials()
         best = trials.of({})
@@ -321,45 +322,41 @@ class Tune(Study):
             candidates.append((value, trials.of(changes)))
         return candidates
 
-    def _swept(self, sweep: _Sweep, before: _Trial, best: _Trial, tried) -> dict[str, Any]:
-        return {
-            "phase": sweep.phase,
-            "field": sweep.name,
-            "before": getattr(self.config_of(before), sweep.name),
-            "kept": getattr(self.config_of(best), sweep.name),
-            "trials": [
-                {"value": value, "trial": t.number, "areas": t.areas, "fps": t.fps, "failed": t.failed}
-                for value, t in tried
-            ],
-        }
+    def _swept(self, sweep: _Sweep, before: _Trial, best: _Trial, tried: Sequence[tuple[Any, _Trial]]) -> SweepResult:
+        old, kept = (getattr(self.config_of(trial), sweep.name) for trial in (before, best))
+        values = (TriedValue(value, t.number, tuple(t.areas), tuple(t.fps), t.failed) for value, t in tried)
+        return SweepResult(sweep.phase, sweep.name, old, kept, tuple(values))
 
     # The answer --------------------------------------------------------------------------------------------
 
-    def _answer(self, sweeps: list[dict[str, Any]], final: list[_Trial], trials: _Trials) -> Answer:
+    def _answer(self, sweeps: Sequence[SweepResult], final: list[_Trial], trials: _Trials) -> TuneResult:
         start, *others = final = [t for t in final if not t.failed]
         if not others:
-            raise RunError("none of the best few came through on the new seeds; keep the start")
+            raise RunError("all finalists failed on the new seeds; keep the start")
         best = max(others, key=lambda t: t.area)
         # The best of several is picked by the areas it is then judged by: the interval allows for the choice.
         gain = stats.mean_interval(np.subtract(best.areas, start.areas), 1 - 0.05 / len(others))
         config, better = configuration.from_dict(best.changes, self.compared), gain.lo > 0
-        whole = lambda one: one.replace(total_timesteps=max(one.total_timesteps, self.own_steps)).as_dict()
-        return {
-            "env_id": config.env_id,
-            "algo": config.algo,
-            "total_timesteps": self.start.total_timesteps,
-            "final_timesteps": config.total_timesteps,
-            "changes": best.changes,
-            "gain": gain.as_dict(),
-            "better": better,
-            "sentence": _sentence(best, start, gain, len(others)) + self._length(),
-            "sweeps": sweeps,
-            "final": [_compared(t) for t in final],
-            "failed": [f"{report.changed(t.changes)}: {t.failed}" for t in trials if t.failed],
-            "found": whole(config),
-            "tuned": whole(config if better else self.compared),
-            "command": self.command,
-        }
+        found, tuned = (
+            each.replace(total_timesteps=max(each.total_timesteps, self.own_steps)).as_dict()
+            for each in (config, config if better else self.compared)
+        )
+        return TuneResult(
+            env_id=config.env_id,
+            algo=config.algo,
+            total_timesteps=self.start.total_timesteps,
+            final_timesteps=config.total_timesteps,
+            changes=best.changes,
+            gain=gain,
+            better=better,
+            sentence=_sentence(best, start, gain, len(others)) + self._length(),
+            sweeps=tuple(sweeps),
+            final=tuple(map(_compared, final)),
+            failed=tuple(f"{changed(t.changes)}: {t.failed}" for t in trials if t.failed),
+            found=found,
+            tuned=tuned,
+            command=self.command,
+        )
 
     def _length(self) -> str:
         """A word on comparisons that are shorter than what one means to train."""
@@ -367,19 +364,20 @@ class Tune(Study):
         if steps >= self.own_steps:
             return ""
         short = f" Compared over {steps:,} of the {self.own_steps:,} steps that this configuration trains"
-        return f"{short}: what learns fastest need not end best (--final-timesteps {self.own_steps})."
+        return f"{short}: the fastest learner need not be the best at the end (--final-timesteps {self.own_steps})."
 
-    def present(self, answer: Answer, outcomes: Outcomes, out: Path) -> None:
-        for name in ("tuned", "found"):
-            write_atomically(out / f"{name}.yaml", yaml.safe_dump(answer[name], sort_keys=False).encode())
-        chosen = {"start": _Trial(0, {}), "found": _Trial(1, answer["changes"])}
+    def present(self, answer: TuneResult, outcomes: Outcomes, out: Path) -> None:
+        from trimtab.show.tune_page import write_page
+
+        for name, fields in (("tuned", answer.tuned), ("found", answer.found)):
+            write_atomically(out / f"{name}.yaml", yaml.safe_dump(dict(fields), sort_keys=False).encode())
+        chosen = {"start": _Trial(0, {}), "found": _Trial(1, dict(answer.changes))}
         runs = [
             (name, job.config.seed, outcomes.of(job).path)
             for name, trial in chosen.items()
             for job in self.final_runs(trial)
         ]
-        result = answer | {"config": str(out / "tuned.yaml")}
-        report.write_page(result, learning_frame(runs), RunDir.open(runs[0][2]).manifest().as_dict(), out)
+        write_page(answer, learning_frame(runs), RunDir.open(runs[0][2]).manifest())
 
 
 def _acts(path: Path) -> list[str]:
@@ -387,32 +385,23 @@ def _acts(path: Path) -> list[str]:
     return diagnose(load(path)).acts
 
 
-def _compared(trial: _Trial) -> dict[str, Any]:
+def _compared(trial: _Trial) -> Finalist:
     """A configuration of the last comparison: what was changed, what it learned, what the doctor says."""
     area, end = stats.mean_interval(trial.areas), stats.mean_interval(trial.ends)
-    return {
-        "trial": trial.number,
-        "changes": trial.changes,
-        "areas": trial.areas,
-        "area": area.value,
-        "lo": area.lo,
-        "hi": area.hi,
-        "ends": trial.ends,
-        "end": end.as_dict(),
-        "act": trial.act,
-    }
+    areas, ends = tuple(trial.areas), tuple(trial.ends)
+    return Finalist(trial.number, trial.changes, areas, area.value, area.lo, area.hi, ends, end, trial.act)
 
 
 def _sentence(best: _Trial, start: _Trial, gain: Estimate, among: int) -> str:
     """What the comparison on new seeds says, no more."""
     areas = f"the area under the learning curve is {best.area:.4g}, against {start.area:.4g} at the start"
     difference = f"{gain.value:+.3g} ({gain.lo:+.3g} to {gain.hi:+.3g}) on {len(best.areas)} new seeds"
-    difference += f", an interval that allows for its being the best of {among}" if among > 1 else ""
-    comparison = f"with {report.changed(best.changes)} {areas}: {difference}"
+    difference += f", in an interval that allows for picking the best of {among}" if among > 1 else ""
+    comparison = f"with {changed(best.changes)} {areas}: {difference}"
     doctor = f" The doctor would act on its {best.act} runs." if best.act else ""
     if gain.lo > 0:
         return f"Better: {comparison}.{doctor}"
     if gain.hi < 0:
         return f"Worse, so keep the start: {comparison}."
-    apart = "; yet each of these is above each of the start's" if min(best.areas) > max(start.areas) else ""
-    return f"Not told apart from the start: {comparison}{apart}.{doctor}"
+    apart = "; every seed of it is above every seed of the start" if min(best.areas) > max(start.areas) else ""
+    return f"No significant difference from the start: {comparison}{apart}.{doctor}"

@@ -86,7 +86,7 @@ class Reproducible(Declared):
         alike, total = int(pairs["identical"].sum()), len(pairs)
         word: Word = "holds" if alike == total else "does not hold" if alike == 0 else "depends"
         if not total:
-            word = "not resolved at this size"
+            word = "inconclusive at this size"
         compared = int(pairs["compared"].sum() or 0)
         different = [
             f"{r['configuration']} ({r['first_difference']})" for r in pairs.iter_rows(named=True) if not r["identical"]

@@ -195,7 +195,7 @@ class Invariance(Batches):
         needed = (
             f"batches or environments whose estimates oscillate by {OSCILLATION:g} or more are needed to see it matter"
         )
-        return replace(verdict, word="not resolved at this size", needed=needed)
+        return replace(verdict, word="inconclusive at this size", needed=needed)
 
     def _ewma(self, claim: Claim, groups: Groups) -> Verdict:
         evidence = [

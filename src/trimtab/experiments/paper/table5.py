@@ -119,7 +119,7 @@ class Table5(Batches):
         )
         significant = [row["ablation"][:3] for row in rows if row["z"] > THRESHOLD]
         attainable = min((row["max_z"] for row in rows), default=0.0)
-        word: Word = "not resolved at this size"
+        word: Word = "inconclusive at this size"
         if len(significant) == len(ABLATIONS):
             word = "holds"
         elif significant:
@@ -132,7 +132,7 @@ class Table5(Batches):
             + f"; significant above {THRESHOLD:.2f}: {', '.join(significant) or 'none'}. "
             + f"The largest Z these numbers of seeds can show is {attainable:.2f}."
         )
-        needed = _needed(rows, attainable) if word == "not resolved at this size" else ""
+        needed = _needed(rows, attainable) if word == "inconclusive at this size" else ""
         return [Verdict(self.claims[0], word, "effect size of Table 5, normalized return", evidence, sentence, needed)]
 
     def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:

@@ -1,0 +1,109 @@
+"""What a study of the sources answers: verdicts on their claims, by rules that the studies declare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from trimtab.core.estimate import Estimate
+from trimtab.core.json_values import fields_from_json, fields_to_json
+from trimtab.studies.study_result import StudyResult
+
+Word = Literal["holds", "does not hold", "depends", "inconclusive at this size"]
+UNDECIDED: Word = "inconclusive at this size"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of a source, where it stands there, and the rule by which a measurement judges it."""
+
+    id: str  # as P1, D2, H4, N6
+    text: str
+    where: str  # figure, table or section of the source
+    rule: str  # what must be seen for it to hold, in words
+
+    @property
+    def source(self) -> str:
+        return {"P": "post", "D": "draft", "H": "paper", "N": "notes"}[self.id[0]]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one environment says of a claim: an effect, positive where the claim holds, with its interval.
+
+    A pooled effect is over all environments: it decides, and single ones can only contradict it.
+    """
+
+    environment: str
+    effect: Estimate
+    seeds: int
+    pooled: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the measurements say of a claim."""
+
+    claim: Claim
+    word: Word
+    measured: str  # what the effect is, with its unit
+    evidence: tuple[Evidence, ...]
+    sentence: str  # what was found
+    needed: str = ""  # for what is not resolved: the size that would resolve it, from the measured spread
+    threshold: float = 0.0  # what the effects are held against
+    differs: str = ""  # where it does not hold everywhere: what was different from the source's setting
+
+    @property
+    def id(self) -> str:
+        """That of the claim."""
+        return self.claim.id
+
+    @property
+    def short(self) -> str:
+        """Its word; that it is inconclusive at this size goes without saying beside the size."""
+        return self.word.removesuffix(" at this size")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form, with the name and the source of the claim."""
+        return {"id": self.claim.id, "source": self.claim.source, **fields_to_json(self)}
+
+    @classmethod
+    def from_dict(cls, entry: Mapping[str, Any]) -> Verdict:
+        """From what `as_dict` made, also of earlier versions."""
+        word = entry["word"].replace("not resolved", "inconclusive")
+        return fields_from_json(cls, {**entry, "word": word})
+
+
+@dataclass(frozen=True)
+class CaptionedFigure:
+    """A figure of a study and what to look for in it.
+
+    `frames` are labelled charts that a slider chooses from, `chart` one of them (Altair's, whose import takes long).
+    """
+
+    chart: Any
+    caption: str
+    frames: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SourceResult(StudyResult):
+    """The answer of a study of the sources, at one size."""
+
+    study: str
+    size: str
+    seed: int = 1
+    verdicts: tuple[Verdict, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What differs from the source."""
+    jobs: int = 0
+    steps: int = 0
+    """Environment steps of all jobs."""
+    failed: tuple[str, ...] = ()
+    """The jobs that failed, and why."""
+
+    @property
+    def lines(self) -> Iterator[tuple[object, ...]]:
+        """Every claim and its verdict."""
+        return ((verdict.id, verdict.claim.text, verdict.word) for verdict in self.verdicts)
