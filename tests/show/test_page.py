@@ -306,7 +306,7 @@ def test_a_page_leads_with_its_decision():
     """Decision, next command, evidence, caveats, details: in this order, whatever else is on the page."""
     decision = blocks.Decision("Use 4 <", "It is fast.", "a split", blocks.Next("trimtab train", "to use it"))
     evidence, details = [blocks.Heading("Evidence")], [blocks.Folded("Look up", [])]
-    text = html_page._render(blocks.Page("t", decision, evidence, ("One seed.",), details))
+    text = html_page.render(blocks.Page("t", decision, evidence, ("One seed.",), details))
     said = [
         "<h1>t<",
         "Use 4 &lt;",

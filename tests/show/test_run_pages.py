@@ -151,8 +151,8 @@ def test_a_comparison_names_what_differs_and_orders_nothing_it_cannot():
     runs = [run("a"), run("b", 90.0, learning_rate=1e-3)]
     assert comparison_page._differences(runs) == {"learning_rate": [Config().learning_rate, 1e-3]}
     text = comparison_page.compare_page(runs)
-    assert "a ends highest, at 94.8, the others at 85.3. They differ in learning_rate." in text
-    assert "is not decided by this" in text
+    assert "The others end at 85.3. They differ in learning_rate." in text
+    assert "<strong>a ends highest, at 94.8</strong>" in text and "so no configuration wins" in text
     assert "All end at 94.8" in comparison_page.compare_page([run("a"), run("b")])
 
 

@@ -161,30 +161,28 @@ def print_answer(answer: SourceResult) -> None:
 
 def claims_page(rows: Sequence[ClaimRow], beside: Path) -> str:
     """The table of all claims as a page that lies in `beside`: by source, what is judged first."""
-    from trimtab.show.blocks import Block, Bullets, Claims, Contents, Decision, Folded, Heading, Next, Paragraph
-    from trimtab.show.html_page import page
+    from trimtab.show.blocks import Block, Bullets, Claims, Decision, Folded, Heading, Next, Page, Paragraph
+    from trimtab.show.html_page import render
 
     judged = [row.verdict for row in rows if row.verdict]
     large, rest = verdicts.headline(judged) if judged else ("Nothing judged yet", "")
     sentence = (
         f"{len(judged)} of {len(rows)} claims have been judged, each by a rule declared beforehand. A claim opens to "
     )
-    blocks: list[Block] = [Decision(large, f"{sentence}its rule and every effect.", rest), Contents()]
+    first = next((row.study for row in rows if not row.judged), None)
+    command = Next(f"trimtab study run {first} --quick", "Run the first study that has not been run, in minutes.")
+    following = command if first else Next("trimtab study list", "Every study, and what it asks.")
+    evidence: list[Block] = []
     for source in dict.fromkeys(row.claim.source for row in rows):
         mine = [row for row in rows if row.claim.source == source and row.judged]
         if mine:
             claims = [verdicts.claim_block(row.judged.verdict, _link(row, beside)) for row in mine if row.judged]
-            blocks += [Heading(f"The {source}"), Claims(claims)]
-    blocks += [Paragraph(verdicts.RULE, "soft")] if judged else []
+            evidence += [Heading(f"The {source}"), Claims(claims)]
+    evidence += [Paragraph(verdicts.RULE, "soft")] if judged else []
     waiting = [f"{r.claim.id}. {r.claim.text} ({r.claim.where}; {r.study})" for r in rows if not r.judged]
-    blocks += [Folded("Not run", [Bullets(waiting)], f"{len(waiting)} claims")] if waiting else []
-    first = next((row.study for row in rows if not row.judged), None)
-    blocks.append(
-        Next(f"trimtab study run {first} --quick", "The first that has not been run, in minutes.")
-        if first
-        else Next("trimtab study list", "Every study, and what it asks.")
-    )
-    return page("Claims of the sources, and what was measured", blocks)
+    details = [Folded("Not run", [Bullets(waiting)], f"{len(waiting)} claims")] if waiting else []
+    decision = Decision(large, f"{sentence}its rule and every effect.", rest, following)
+    return render(Page("Claims of the sources, and what was measured", decision, evidence, details=details))
 
 
 def _link(row: ClaimRow, beside: Path) -> tuple[str, str] | None:

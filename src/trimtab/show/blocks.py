@@ -111,6 +111,11 @@ class Figure:
     note: str = ""
 
 
+def present(**charts: alt.TopLevelMixin | None) -> dict[str, alt.TopLevelMixin]:
+    """The figures that there are data for, by name."""
+    return {name: chart for name, chart in charts.items() if chart is not None}
+
+
 def drawn(charts: Mapping[str, alt.TopLevelMixin], name: str, note: str = "") -> list[Figure]:
     """The figure of a name, if there were data for it."""
     return [Figure(charts[name], note)] if name in charts else []
@@ -180,6 +185,11 @@ class Decision:
     next: Next | None = None
 
 
+def caveats(sentences: Sequence[str]) -> list[Block]:
+    """The section of what limits the answer, if anything does."""
+    return [Heading("Caveats"), *(Note(text, "doubt") for text in sentences)] if sentences else []
+
+
 @dataclass(frozen=True)
 class Page:
     """A page in the one order that all pages have: the decision, the evidence, the caveats, the details.
@@ -201,9 +211,7 @@ class Page:
     @property
     def blocks(self) -> list[Block]:
         """All blocks from top to bottom."""
-        doubts = [Note(text, "doubt") for text in self.caveats]
-        caveats: list[Block] = [Heading("Caveats"), *doubts] if doubts else []
-        return [self.decision, Contents(), *self.evidence, *caveats, *self.details]
+        return [self.decision, Contents(), *self.evidence, *caveats(self.caveats), *self.details]
 
 
 Block = (

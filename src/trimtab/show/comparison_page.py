@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from shlex import quote
 from typing import Any
 
 from trimtab.advise.comparison import Comparison
 from trimtab.advise.run_summary import RunView
+from trimtab.core.wording import as_sentence
 from trimtab.show import curves
-from trimtab.show.blocks import Block, Contents, Decision, Figure, Folded, Heading, Next, Note, Paragraph, Table
+from trimtab.show.blocks import Block, Decision, Folded, Heading, Next, Page, Paragraph, Table, drawn, present
 from trimtab.show.findings import to_do
-from trimtab.show.html_page import page
+from trimtab.show.html_page import render
 from trimtab.show.numbers import number
 
 TOLD = ("act", "watch")
@@ -20,23 +22,19 @@ RANK = ("act", "watch", "unknown", "note", "fine", "solved")
 
 def _figures(runs: Sequence[RunView]) -> dict[str, curves.Chart]:
     """Every figure of a comparison by name."""
-    charts = {"learning_curves": curves.overlaid(runs), "updates": curves.updates(runs), "metrics": curves.others(runs)}
-    return {name: chart for name, chart in charts.items() if chart is not None}
+    return present(learning_curves=curves.overlaid(runs), updates=curves.updates(runs), metrics=curves.others(runs))
 
 
 def compare_page(runs: Sequence[RunView]) -> str:
     """The page of `trimtab compare`."""
     charts, differing = _figures(runs), _differences(runs)
-    show = lambda name: [Figure(charts[name])] if name in charts else []
-    blocks: list[Block] = [_answer(runs, differing), Contents(), Heading("Every run"), _runs(runs)]
-    blocks += [*show("learning_curves"), *_doubts(runs, differing)]
-    blocks += [Heading("What differs"), _differing(runs, differing)] if differing else []
-    blocks += show("updates")
-    blocks += _findings(runs)
-    blocks += [Folded("Other metrics", show("metrics"))] if "metrics" in charts else []
-    blocks += _next(runs, differing)
+    evidence: list[Block] = [Heading("Every run"), _runs(runs), *drawn(charts, "learning_curves")]
+    evidence += [Heading("What differs"), _differing(runs, differing)] if differing else []
+    evidence += [*drawn(charts, "updates"), *_findings(runs)]
+    details = [Folded("Other metrics", drawn(charts, "metrics"))] if "metrics" in charts else []
     environments = " and ".join(dict.fromkeys(run.config.env_id for run in runs))
-    return page(f"{len(runs)} runs on {environments}", blocks)
+    decision = replace(_answer(runs, differing), next=_next(runs, differing))
+    return render(Page(f"{len(runs)} runs on {environments}", decision, evidence, _doubts(runs, differing), details))
 
 
 def _differences(runs: Sequence[RunView]) -> dict[str, list[Any]]:
@@ -56,29 +54,27 @@ def _answer(runs: Sequence[RunView], differing: dict[str, list[Any]]) -> Decisio
     differ = f"They differ in {named}." if fields else "They differ in nothing but the seed."
     differ = differ if differing else "They have the same configuration."
     if best is None:
-        return Decision(f"No run has finished an episode yet. {differ}")
+        return Decision("No run has finished an episode yet", differ)
     ends = {id(run): number(run.mean_return) for run in runs if run.mean_return is not None}
     highest = ends.pop(id(best))
     others = list(ends.values())
     if others and set(others) == {highest}:
-        return Decision(f"All end at {highest}. {differ}")
-    rest = f", the others at {' and '.join(others)}" if others else ""
-    return Decision(f"{best.name} ends highest, at {highest}{rest}. {differ}")
+        return Decision(f"All end at {highest}", differ)
+    rest = f"The others end at {' and '.join(others)}" if others else ""
+    return Decision(f"{best.name} ends highest, at {highest}", f"{as_sentence(rest)} {differ}".strip())
 
 
-def _doubts(runs: Sequence[RunView], differing: dict[str, list[Any]]) -> list[Block]:
+def _doubts(runs: Sequence[RunView], differing: dict[str, list[Any]]) -> list[str]:
     """One run for each configuration decides nothing; other lengths are compared at their own ends."""
     doubts = []
     if any(name != "seed" for name in differing):
-        doubts.append(
-            "One run for each configuration: which is better is not decided by this: seeds alone may differ as much."
-        )
+        doubts.append("There is one run per configuration; seeds alone may differ as much, so no configuration wins.")
     lengths = {run.steps for run in runs}
     if len(lengths) > 1:
-        doubts.append("The runs are not equally long: returns are those of their own last episodes.")
+        doubts.append("The runs differ in length: each return is that of the run's own last episodes.")
     if len({run.config.env_id for run in runs}) > 1:
         doubts.append("The environments differ, so their returns cannot be compared.")
-    return [Note(doubt, "doubt") for doubt in doubts]
+    return doubts
 
 
 def _runs(runs: Sequence[RunView]) -> Table:
@@ -99,18 +95,18 @@ def _differing(runs: Sequence[RunView], differing: dict[str, list[Any]]) -> Tabl
     return Table(["field", *(run.name for run in runs)], rows)
 
 
-def _next(runs: Sequence[RunView], differing: dict[str, list[Any]]) -> list[Block]:
+def _next(runs: Sequence[RunView], differing: dict[str, list[Any]]) -> Next | None:
     """More seeds where configurations are compared, for one run of each decides nothing; else the best, looked at."""
     best = _best(runs)
     if best is None:
-        return []
+        return None
     path, config = (quote(f"{best.path}{end}") for end in ("", "/config.yaml"))
     if any(name != "seed" for name in differing):
-        why = f"More seeds of {best.name}, which ends highest; the same for the others, and it can be decided."
-        return [Next(f"trimtab train --config {config} --seeds 5", why)]
+        why = f"Train more seeds of {best.name}, which ends highest, and of the others, to see which is better."
+        return Next(f"trimtab train --config {config} --seeds 5", why)
     if best.is_solved:
-        return [Next(f"trimtab eval {path}", "What it returns with exploration off.")]
-    return [Next(f"trimtab doctor {path}", "What to try next.")]
+        return Next(f"trimtab eval {path}", "Evaluate it with exploration off.")
+    return Next(f"trimtab doctor {path}", "See what to try next.")
 
 
 def _findings(runs: Sequence[RunView]) -> list[Block]:
@@ -123,7 +119,7 @@ def _findings(runs: Sequence[RunView]) -> list[Block]:
     if open_:
         blocks += [Heading("Findings side by side"), _side_by_side(runs, open_)]
         blocks += [Folded("What the findings advise", [_advice(runs)])]
-    return blocks + ([Folded("Nothing to do about", [_side_by_side(runs, rest)], f"{len(rest)} rules")] if rest else [])
+    return blocks + ([Folded("No action needed", [_side_by_side(runs, rest)], f"{len(rest)} rules")] if rest else [])
 
 
 def _side_by_side(runs: Sequence[RunView], checks: list[str]) -> Table:

@@ -32,7 +32,7 @@ TONES = {  # the colours of verdicts; a word that is not here is grey
 FAINT = ("inconclusive", "not resolved")  # cells without a value to rely on
 
 
-def _render(page: Page) -> str:
+def render(page: Page) -> str:
     """A page as HTML.
 
     Args:

@@ -9,53 +9,51 @@ from trimtab.advise.cheatsheet import Symptom
 from trimtab.advise.run_summary import RunView
 from trimtab.config import Config
 from trimtab.core.finding import Finding
-from trimtab.core.wording import plain
+from trimtab.core.wording import as_sentence, plain
 from trimtab.show import curves
-from trimtab.show.blocks import Block, Columns, Contents, Decision, Figure, Folded, Heading, Next, Paragraph, Table
+from trimtab.show.blocks import Block, Columns, Decision, Folded, Heading, Next, Page, Paragraph, Table, drawn, present
 from trimtab.show.findings import COLUMNS, findings_rows
-from trimtab.show.html_page import page
+from trimtab.show.html_page import render
 from trimtab.show.numbers import number
 from trimtab.show.origin import made_with
 from trimtab.show.staircase import staircase_note
 
-TOLD = ("act", "watch", "unknown")  # that it is solved, the answer has said
-QUIET = ("note", "fine")
+_TOLD = ("act", "watch", "unknown")  # that it is solved, the answer has said
+_QUIET = ("note", "fine")
 
 
 def figures(run: RunView) -> dict[str, curves.Chart]:
     """Every figure of a run by name."""
-    charts = {"returns": curves.returns(run), "updates": curves.updates([run]), "metrics": curves.others([run])}
-    return {name: chart for name, chart in charts.items() if chart is not None}
+    return present(returns=curves.returns(run), updates=curves.updates([run]), metrics=curves.others([run]))
 
 
 def run_page(run: RunView) -> str:
     """The page of `trimtab show`."""
     charts = figures(run)
-    show = lambda name, note="": [Figure(charts[name], note)] if name in charts else []
-    blocks: list[Block] = [_answer(run), Contents(), Columns(_numbers(run)), Heading("Learning")]
-    blocks += [*show("returns", _staircase(run)), *show("updates")]
-    blocks += [*_told(run, "What the doctor says"), *_quiet(run)]
-    blocks += [Folded("Other metrics", show("metrics"))] if "metrics" in charts else []
-    blocks += _evaluations(run) + _configuration(run)
-    return page(_title(run), [*blocks, _next(run)])
+    evidence = [Columns(_numbers(run)), Heading("Learning"), *_curves(run, charts), *_told(run, "What the doctor says")]
+    others: list[Block] = [Folded("Other metrics", drawn(charts, "metrics"))] if "metrics" in charts else []
+    details = [*_quiet(run), *others, *_evaluations(run), *_configuration(run)]
+    return render(Page(_title(run), _answer(run), evidence, details=details))
 
 
 def doctor_page(run: RunView, symptoms: Sequence[Symptom]) -> str:
     """The page of `trimtab doctor`."""
-    charts = figures(run)
-    show = lambda name, note="": [Figure(charts[name], note)] if name in charts else []
-    blocks: list[Block] = [_diagnosis(run), Contents(), *_told(run, "Findings"), Heading("Learning")]
-    blocks += [*show("returns", _staircase(run)), *show("updates"), *_quiet(run)]
-    blocks += [Folded("Cheat sheet", [_cheatsheet_table(symptoms)], "symptom, where to look, what to try")]
-    return page(f"{_title(run)}: what its records say", [*blocks, *_configuration(run), _next(run)])
+    evidence = [*_told(run, "Findings"), Heading("Learning"), *_curves(run, figures(run))]
+    triage = Folded("Cheat sheet", [_cheatsheet_table(symptoms)], "symptom, where to look, what to try")
+    details = [*_quiet(run), triage, *_configuration(run)]
+    return render(Page(f"{_title(run)}: what its records say", _diagnosis(run), evidence, details=details))
+
+
+def _curves(run: RunView, charts: dict[str, curves.Chart]) -> list[Block]:
+    note = staircase_note(curves.frame_of([replace(run, name="")]), {"": run.config.num_envs})
+    return [*drawn(charts, "returns", note), *drawn(charts, "updates")]
 
 
 def cheatsheet_page(symptoms: Sequence[Symptom]) -> str:
     """The page of `trimtab doctor --cheatsheet`."""
-    sentence = "Find the symptom, look where it says, try one thing at a time."
-    return page(
-        "Triage", [Decision(sentence), _cheatsheet_table(symptoms), Next("trimtab doctor RUN", "Let it look for you.")]
-    )
+    following = Next("trimtab doctor RUN", "Let the doctor check a run.")
+    decision = Decision("Find the symptom, look where it says, try one thing at a time.", next=following)
+    return render(Page("Triage", decision, [_cheatsheet_table(symptoms)]))
 
 
 def _cheatsheet_table(symptoms: Sequence[Symptom]) -> Table:
@@ -84,35 +82,35 @@ def _answer(run: RunView) -> Decision:
     mean = run.mean_return
     headline = "no episode yet" if mean is None else number(mean)
     sentence = "Solved. Nothing to act on." if run.is_solved else run.diagnosis.sentence
-    return Decision(headline, sentence, "" if mean is None else "mean return of the last 100 episodes")
+    return Decision(headline, sentence, "" if mean is None else "mean return of the last 100 episodes", _next(run))
 
 
 def _diagnosis(run: RunView) -> Decision:
     """Solved, what to act on, or what is worth a try, large."""
     goal = next((f for f in run.diagnosis.findings if f.verdict == "solved"), None)
     if goal is not None:
-        return Decision("Solved", f"{goal.seen[:1].upper()}{goal.seen[1:]}.", "nothing to act on")
+        return Decision("Solved", as_sentence(goal.seen), "nothing to act on", _next(run))
     for verdict, headline in (("act", "To act on"), ("watch", "Worth a try")):
         findings = [f for f in run.diagnosis.findings if f.verdict == verdict]
         if findings:
             tried = ", ".join(f"{name}: {plain(value)}" for name, value in findings[0].change.items())
-            text = f"Begin with {findings[0].check}" + (f": try {tried}." if tried else ".") + " One thing at a time."
-            return Decision(headline, text, ", ".join(f.check for f in findings))
-    return Decision(run.diagnosis.sentence)
+            text = f"Begin with {findings[0].check}{f': try {tried}' if tried else ''}. Change one thing at a time."
+            return Decision(headline, text, ", ".join(f.check for f in findings), _next(run))
+    return Decision(run.diagnosis.sentence, next=_next(run))
 
 
 def _told(run: RunView, title: str) -> list[Block]:
     """What there is to do; of a solved run nothing, and the answer has said so."""
     findings = run.diagnosis.findings
-    if run.is_solved and not any(f.verdict in TOLD for f in findings):
+    if run.is_solved and not any(f.verdict in _TOLD for f in findings):
         return []
-    return [Heading(title), _findings_table(findings, TOLD)]
+    return [Heading(title), _findings_table(findings, _TOLD)]
 
 
 def _quiet(run: RunView) -> list[Block]:
-    count = sum(f.verdict in QUIET for f in run.diagnosis.findings)
-    table = _findings_table(run.diagnosis.findings, QUIET)
-    return [Folded("Nothing to do about", [table], f"{count} rules, and what each saw")] if count else []
+    count = sum(f.verdict in _QUIET for f in run.diagnosis.findings)
+    table = _findings_table(run.diagnosis.findings, _QUIET)
+    return [Folded("No action needed", [table], f"{count} rules, and what each saw")] if count else []
 
 
 def _next(run: RunView) -> Next:
@@ -124,10 +122,10 @@ def _next(run: RunView) -> Next:
         why = f"The same run with the first suggestion taken ({first.check})." if first else ""
         return Next(run.diagnosis.command, why)
     if not run.is_solved:
-        return Next(f"trimtab probe {run.path} --page", "Measure what its gradient is made of.")
+        return Next(f"trimtab probe {run.path} --page", "Measure its gradient.")
     if not run.evaluations:
-        return Next(f"trimtab eval {run.path}", "What it returns with exploration off.")
-    return Next(f"trimtab watch {run.path}", "See it play.")
+        return Next(f"trimtab eval {run.path}", "Evaluate it with exploration off.")
+    return Next(f"trimtab watch {run.path}", "Watch it play.")
 
 
 def _numbers(run: RunView) -> list[tuple[str, str]]:
@@ -144,10 +142,6 @@ def _numbers(run: RunView) -> list[tuple[str, str]]:
     if run.checkpoints:
         numbers.append((str(len(run.checkpoints)), f"checkpoints, the last at step {run.checkpoints[-1]:,}"))
     return numbers
-
-
-def _staircase(run: RunView) -> str:
-    return staircase_note(curves.frame_of([replace(run, name="")]), {"": run.config.num_envs})
 
 
 def _evaluations(run: RunView) -> list[Block]:

@@ -12,19 +12,18 @@ from trimtab.show.blocks import (
     Block,
     Bullets,
     Claims,
-    Contents,
     Decision,
     Figure,
     Files,
     Folded,
     Heading,
     Next,
-    Note,
+    Page,
     Paragraph,
     Slider,
     Table,
 )
-from trimtab.show.html_page import page
+from trimtab.show.html_page import render
 from trimtab.studies.source_result import CaptionedFigure, SourceResult
 from trimtab.studies.study_result import StudyTime
 
@@ -51,17 +50,15 @@ class StudyReport:
 def study_page(report: StudyReport) -> str:
     """A page of its own."""
     result, figures = report.result, [_drawn(name, figure) for name, figure in report.figures.items()]
-    blocks: list[Block] = [_answer(result), Contents()]
+    evidence: list[Block] = []
     if result.verdicts:
         claims = Claims([verdicts.claim_block(verdict) for verdict in result.verdicts])
-        blocks += [Heading("Claims"), claims, Paragraph(verdicts.RULE, "soft")]
-    blocks += [Heading("Figures"), *figures[:_SHOWN]] if figures else []
-    blocks += [Heading("How sure"), *(Note(text, "doubt") for text in result.failed)] if result.failed else []
-    if result.notes:
-        blocks += [Heading("What differs from the source"), Bullets(result.notes)]
+        evidence += [Heading("Claims"), claims, Paragraph(verdicts.RULE, "soft")]
+    evidence += [Heading("Figures"), *figures[:_SHOWN]] if figures else []
+    evidence += [Heading("What differs from the source"), Bullets(result.notes)] if result.notes else []
     hint = ", ".join(name.replace("_", " ") for name in list(report.figures)[_SHOWN:])
-    blocks += [Folded("More figures", figures[_SHOWN:], hint)] if figures[_SHOWN:] else []
-    blocks += [Folded("Tables and figures as files", _files(report), "CSV, Parquet, SVG, PNG, PDF")]
+    details = [Folded("More figures", figures[_SHOWN:], hint)] if figures[_SHOWN:] else []
+    details += [Folded("Tables and figures as files", _files(report), "CSV, Parquet, SVG, PNG, PDF")]
     rows = [
         ["size", f"{result.size}, {result.jobs} jobs, {result.steps:,} environment steps"],
         ["time", time_taken(report.time)],
@@ -69,8 +66,9 @@ def study_page(report: StudyReport) -> str:
         *_configurations([config.as_dict() for config in report.configs]),
     ]
     origin: list[Block] = [Paragraph(result.command, "code"), Table(["", ""], rows, words=(0, 1))]
-    blocks += [Folded("How this was made", origin, "command, configurations, machine"), _next(result)]
-    return page(f"{result.study}: {report.summary} ({report.source})", blocks)
+    details += [Folded("How this was made", origin, "command, configurations, machine")]
+    title = f"{result.study}: {report.summary} ({report.source})"
+    return render(Page(title, _answer(result), evidence, result.failed, details))
 
 
 def time_taken(time: StudyTime) -> str:
@@ -81,9 +79,9 @@ def time_taken(time: StudyTime) -> str:
 def _answer(result: SourceResult) -> Decision:
     """How many claims hold, large; a study without claims has its sentence."""
     if not result.verdicts:
-        return Decision(result.sentence)
+        return Decision(result.sentence, next=_next(result))
     large, rest = verdicts.headline(result.verdicts)
-    return Decision(large, result.sentence, f"{rest}{' ' if rest else ''}at the {result.size} size")
+    return Decision(large, result.sentence, f"{rest}{' ' if rest else ''}at the {result.size} size", _next(result))
 
 
 def _drawn(name: str, figure: CaptionedFigure) -> Block:

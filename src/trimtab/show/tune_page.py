@@ -103,6 +103,7 @@ def _sweeps_chart(result: TuneResult) -> alt.TopLevelMixin | None:
 
 def _figures(result: TuneResult, curves: pl.DataFrame) -> dict[str, alt.TopLevelMixin]:
     from trimtab.show import style
+    from trimtab.show.blocks import present
 
     seeds = curves["seed"].n_unique()
     learning = style.learning_curves(
@@ -111,8 +112,7 @@ def _figures(result: TuneResult, curves: pl.DataFrame) -> dict[str, alt.TopLevel
         f"Mean over {seeds} seeds; bands from the lowest to the highest.",
         ["start", "found"],
     )
-    sweeps = _sweeps_chart(result)
-    return {"learning_curves": learning} | ({} if sweeps is None else {"sweeps": sweeps})
+    return present(learning_curves=learning, sweeps=_sweeps_chart(result))
 
 
 def write_page(result: TuneResult, curves: pl.DataFrame, manifest: Manifest) -> None:
@@ -140,8 +140,8 @@ def _next(result: TuneResult) -> tuple[str, str]:
 
 def _tune_page(result: TuneResult, charts: dict[str, alt.TopLevelMixin], manifest: Manifest) -> str:
     """The page of `trimtab tune`: did it help, by how much, what was changed."""
-    from trimtab.show.blocks import Block, Bullets, Contents, Decision, Figure, Folded, Heading, Next, Table
-    from trimtab.show.html_page import page
+    from trimtab.show.blocks import Block, Bullets, Decision, Folded, Heading, Next, Page, Table, drawn
+    from trimtab.show.html_page import render
     from trimtab.show.origin import made_with
 
     rows = [[changed(row.changes), *_measured(row), row.act or "nothing"] for row in result.final]
@@ -155,18 +155,11 @@ def _tune_page(result: TuneResult, charts: dict[str, alt.TopLevelMixin], manifes
         for s in result.sweeps
     ]
     headline, _, rest = result.sentence.partition(": ")
-    sweeps: list[Block] = [Heading("Sweep by sweep"), Figure(charts["sweeps"])] if "sweeps" in charts else []
-    failed: list[Block] = [Folded("What failed", [Bullets(result.failed)])] if result.failed else []
-    blocks: list[Block] = [
-        Decision(headline.split(",")[0], as_sentence(rest)),
-        Contents(),
-        Heading("On new seeds"),
-        Table(["with", *_COMPARED], rows, chosen, words=(0, 3), caption=caption),
-        Figure(charts["learning_curves"]),
-        *sweeps,
-        Folded("What each sweep kept", [Bullets(steps)]),
-        *failed,
-        made_with(manifest, result.command),
-        Next(*_next(result)),
-    ]
-    return page(f"{result.env_id}: tuning {result.algo}", blocks)
+    decision = Decision(headline.split(",")[0], as_sentence(rest), next=Next(*_next(result)))
+    table = Table(["with", *_COMPARED], rows, chosen, words=(0, 3), caption=caption)
+    evidence: list[Block] = [Heading("On new seeds"), table, *drawn(charts, "learning_curves")]
+    evidence += [Heading("Sweep by sweep"), *drawn(charts, "sweeps")] if "sweeps" in charts else []
+    details = [Folded("What each sweep kept", [Bullets(steps)])]
+    details += [Folded("What failed", [Bullets(result.failed)])] if result.failed else []
+    details += [made_with(manifest, result.command)]
+    return render(Page(f"{result.env_id}: tuning {result.algo}", decision, evidence, details=details))
