@@ -23,8 +23,8 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
-STAGES, SPLITS = (4096, 40960), ((8, 32), (16, 64))
-WINDOW, BURN_IN = 48, 400
+STAGES, SPLITS = (2048, 16384), ((8, 16), (8, 64))
+WINDOW, BURN_IN = 32, 400
 QUANTITIES = ("variance", "individual", "covariance", "ess", "grad_sq")
 HYPERS: dict[str, dict[str, Any]] = {
     "CartPole-v1": {"gamma": 0.98, "gae_lambda": 0.8},
@@ -246,11 +246,13 @@ def page(result: dict[str, Any]) -> str:
         "",
         f"**Tests**: {result['tests']} with real PPO, A2C, RecurrentPPO, rsl_rl, skrl and a loop like CleanRL's; "
         f"{result['failed']} failed; {result['test_seconds']:.0f} s. They compare the meter with one backward pass for "
-        "each sample (dense, convolutional, embedding, attention, LSTM, GRU), and training with and without it bit by bit.",
+        "each sample (dense, convolutional, embedding, attention, LSTM, GRU), and training with and without it, bit by "
+        "bit.",
         "",
         "## Cost",
         "",
-        f"Share of the processor time of `model.learn` with `SB3Callback(every=10)`; the aim is {MOST_COST:.0%}. One thread.",
+        f"Share of the processor time of `model.learn` with `SB3Callback(every=10)`, one thread. The aim is at most "
+        f"{MOST_COST:.0%}.",
         "",
         "| training | rollouts | measurements | training, s | meter, s | share |",
         "|---|---|---|---|---|---|",

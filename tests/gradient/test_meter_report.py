@@ -1,5 +1,6 @@
 """What a meter reports, without PyTorch: the record, its file, and the sentence about a batch."""
 
+import json
 import math
 import re
 import subprocess
@@ -126,3 +127,38 @@ assert "jax" not in sys.modules
 """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert re.fullmatch(r"torch is not installed: pip install 'trimtab\[torch\]'\n", said.stdout), said.stderr
+
+
+def test_show_prints_the_newest_report_and_writes_a_page(tmp_path, capsys):
+    from trimtab import cli
+
+    for report in (a_report(), a_report(step=8192)):
+        report.append_to(tmp_path)
+    assert cli.main(["show", str(tmp_path), "--page"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Gradient at step 8,192" in said and "is worth 128 (115 to 141) independent samples" in said
+    page = (tmp_path / "meter.html").read_text()
+    assert "512 samples are worth 128" in page and "A note." in page
+    assert (tmp_path / "figures" / "ess.svg").exists() and (
+        tmp_path / "figures" / "noise_scale_trajectory.svg"
+    ).exists()
+    assert cli.main(["show", str(tmp_path / "meter.jsonl"), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["last"]["step"] == 8192 and len(answer["reports"]) == 2
+
+
+def test_doctor_reads_reports_beside_a_log(tmp_path):
+    """A noise scale of 40 batches: watch. Where the log does not say N, T and the minibatch, only the sentence."""
+    from trimtab.libraries.common.log_doctor import diagnose_place
+
+    rows = "".join(f"{512 * k},{k},0.01,0.1,-1.0,0.5,0.1,-0.01,3e-4,{10 * k}\n" for k in range(1, 40))
+    names = "time/total_timesteps,rollout/ep_rew_mean,train/approx_kl,train/clip_fraction,train/entropy_loss,"
+    names += "train/explained_variance,train/value_loss,train/policy_gradient_loss,train/learning_rate,train/n_updates"
+    (tmp_path / "progress.csv").write_text(f"{names}\n{rows}")
+    scale = Estimate(20000.0, 15000.0, 30000.0)
+    a_report(noise_scale_trajectory=scale).append_to(tmp_path)
+    found = {f.check: f for f in diagnose_place(tmp_path, {"n_envs": 8, "n_steps": 64, "batch_size": 64}).findings}
+    assert "worth 128 (115 to 141) independent samples" in found["gradient"].seen
+    assert found["noise scale"].verdict == "watch" and found["noise scale"].value == 20000.0
+    unsized = {f.check for f in diagnose_place(tmp_path).findings}
+    assert "gradient" in unsized and "noise scale" not in unsized

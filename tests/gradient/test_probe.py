@@ -56,6 +56,14 @@ def test_a_probe_measures_everything_with_intervals(found):
     assert found.reset_synchrony == pytest.approx(1.0, abs=1e-3)  # Pendulum's environments reset in lockstep
 
 
+def test_a_probe_ends_with_what_doubling_the_batch_would_buy(found):
+    assert "Your batch of 128 (4 × 32) is worth" in found.sentence and found.as_dict()["sentence"] == found.sentence
+    lags = np.array(found.lag_covariance)
+    later = np.arange(1, 32) / 64  # twice the steps: (C_0 + 2 Σ (1 − k/64) C_k) / (2 · 4 · 32)
+    twice = (lags[0] + 2 * ((1 - later) * lags[1:]).sum()) / (2 * 4 * 32)
+    assert found.worth.steps_ratio == pytest.approx(twice / found.variance.value, rel=1e-4)
+
+
 def test_lag_covariances_add_up_to_the_variance(found):
     d, num_steps = found.decomposition, found.num_steps
     taper = 2 * (1 - np.arange(num_steps) / num_steps)

@@ -15,8 +15,9 @@ from trimtab.core import quantities
 from trimtab.core.estimate import UNRESOLVED, Estimate
 from trimtab.core.json_values import from_json, to_json
 from trimtab.core.wording import horizon, split_name
+from trimtab.gradient.batch_sentence import BatchWorth
 from trimtab.gradient.correlation import CosineCorrelation, CovarianceCorrelation, TrajectoryAlignment
-from trimtab.gradient.noise import NoiseScale
+from trimtab.gradient.noise import NoiseScale, predict_variance
 from trimtab.gradient.probe_options import ProbeOptions
 from trimtab.gradient.variance import Decomposition
 
@@ -137,11 +138,27 @@ class ProbeResult:
         """N × T as it is typed: 4x256."""
         return split_name(self.num_envs, self.num_steps)
 
+    @property
+    def worth(self) -> BatchWorth:
+        """What the batch is worth; twice the steps are extrapolated with no covariance beyond the measured lags."""
+        lags = [value for value in self.lag_covariance if value is not None]
+        now, ratio = sum(lags[:1]), None
+        if len(lags) == self.num_steps and now > 0:
+            now, twice = (predict_variance(lags, self.num_envs, k * self.num_steps).value for k in (1, 2))
+            ratio = twice / now if twice > 0 and now > 0 else None
+        return BatchWorth(self.num_envs, self.num_steps, self.ess, self.noise_scale_trajectory, steps_ratio=ratio)
+
+    @property
+    def sentence(self) -> str:
+        """The answer in words."""
+        return self.worth.sentence
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON, with the horizons of γ and γλ (None: infinite)."""
         values = {item.name: to_json(getattr(self, item.name)) for item in dataclasses.fields(ProbeResult)}
         look_ahead = finite(horizon(self.gamma)), finite(horizon(self.gamma * self.gae_lambda))
-        return values | dict(zip(("horizon_gamma", "horizon_gamma_lambda"), look_ahead))
+        horizons = dict(zip(("horizon_gamma", "horizon_gamma_lambda"), look_ahead))
+        return values | horizons | {"sentence": self.sentence}
 
     @staticmethod
     def from_dict(entry: Mapping[str, Any]) -> ProbeResult:

@@ -51,6 +51,13 @@ class BatchWorth:
         return Estimate(gain(self.noise_scale.value), *ends)
 
     @property
+    def short(self) -> str:
+        """The answer in a few words."""
+        if not self.ess.resolved:
+            return "Effective samples are inconclusive"
+        return f"{self.batch:,} samples are worth {_ranged(self.ess, ',')} independent ones"
+
+    @property
     def sentence(self) -> str:
         """The answer in words."""
         head = f"Your batch of {self.batch:,} ({self.num_envs} × {self.num_steps}) is worth {self._worth}"

@@ -32,6 +32,7 @@ def print_anatomy(anatomy: Anatomy) -> None:
     console.print(table)
     for note in a.notes:
         console.print(f"Note: {note}.")
+    console.print(a.sentence, soft_wrap=True)
 
 
 def _title(a: Anatomy) -> str:

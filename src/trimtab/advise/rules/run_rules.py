@@ -56,10 +56,10 @@ def _noise_scale(evidence: Evidence) -> Observation | None:
 
     Try: another batch size.
     """
-    if evidence.files is None:
-        return None
     measured, batch = evidence.noise_scale, evidence.config.batch
     if measured is None:
+        if evidence.files is None:
+            return None
         command = f"measure it: `trimtab probe {quote(str(evidence.files.path))}`"
         return Observation("unknown", "no probe has measured it, or only inconclusively", command)
     value, lo, hi = measured.value, measured.lo, measured.hi

@@ -16,7 +16,9 @@ from trimtab.advise.evidence import Action, Evidence, Length, Numbers, usual_len
 from trimtab.config import Config
 from trimtab.core import reading, trust
 from trimtab.core.errors import RunError
+from trimtab.core.estimate import Estimate
 from trimtab.envs.base import kind_of, outputs_of
+from trimtab.gradient.meter_report import MeterReport, read_reports
 from trimtab.libraries import LIBRARIES
 from trimtab.libraries.common.library import Details, Library, LogFormat, Sources
 from trimtab.libraries.common.options import Values
@@ -41,6 +43,7 @@ class Log:
     known: frozenset[str]  # what the log or its reader says; every other field is the library's default
     details: Details
     notes: tuple[str, ...] = ()
+    meter: MeterReport | None = None  # the newest of trimtab.torch, where one measured
 
     @property
     def knows_sizes(self) -> bool:
@@ -70,7 +73,14 @@ class Log:
             not_finite=tuple(name for name in LOSSES if not np.isfinite(last.get(name, 0.0))),
             evaluations=self.details.evaluations,
             rates=_format(self.library).rates,
+            noise_scale=self._noise_scale,
+            noise_scale_step=self.meter.step if self.meter is not None else 0,
         )
+
+    @property
+    def _noise_scale(self) -> Estimate | None:
+        measured = None if self.meter is None else self.meter.noise_scale_trajectory
+        return measured if measured is not None and measured.resolved else None
 
     def series(self, name: str) -> Numbers:
         """A metric where it was recorded."""
@@ -111,10 +121,14 @@ def read_log(path: str | PathLike[str], hyperparameters: Values | None = None) -
     rows = _rows(sources, log_format)
     if not rows and not is_model and not len(details.returns):
         raise RunError(f"{path} records no updates of {library.title} yet")
-    log = _log(place, library, details, given, rows)
+    log = replace(_log(place, library, details, given, rows), meter=_newest_report(sources.folder))
     if rows:
         return log
     return replace(log, notes=(*log.notes, f"neither {TABLE} nor events were found: no metrics of training"))
+
+
+def _newest_report(folder: Path) -> MeterReport | None:
+    return next(reversed(read_reports(folder)), None)
 
 
 def _format(library: Library) -> LogFormat:

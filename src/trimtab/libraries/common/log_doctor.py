@@ -123,6 +123,7 @@ def diagnose_log(log: Log) -> Diagnosis:
     rules, missing = _usable(log)
     findings = find(log.evidence, observe(log.evidence, rules), dictionary_of(log.library))
     findings += [] if log.knows_sizes else [_unknown_sizes(log)]
+    findings += [Finding("gradient", "note", log.meter.sentence)] if log.meter is not None else []
     findings += [Finding("read as", "note", note) for note in log.notes]
     if missing:
         findings.append(Finding("not recorded", "note", f"{log.library.title} logs nothing for {', '.join(missing)}"))
@@ -132,7 +133,7 @@ def diagnose_log(log: Log) -> Diagnosis:
 
 def _usable(log: Log) -> tuple[list[Rule], list[str]]:
     """The rules that the log records enough for, and the names of those whose metric it lacks."""
-    unknown = {"sizes": not log.knows_sizes, "episodes": not len(log.details.returns)}
+    unknown = {"sizes": not log.knows_sizes, "probes": not log.knows_sizes, "episodes": not len(log.details.returns)}
     rules = [rule for rule in RULES if not unknown.get(rule.reads)]
     unrecorded = [rule for rule in rules if rule.reads.startswith("train/") and rule.reads not in log.recorded]
     missing = [rule.name for rule in unrecorded if rule.applies(log.evidence)]
