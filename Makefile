@@ -82,6 +82,10 @@ results: setup  ## run every study of the sources at its quick size, and write t
 	done
 	$(BIN)/python docs/publish.py runs/results
 
+fuzz: setup  ## damage files, kill processes and draw random configurations for some minutes
+	$(BIN)/python -m benchmarks.fuzz files --seconds 120
+	$(BIN)/python -m benchmarks.fuzz commands --seconds 120
+
 mutations: setup  ## break estimators on purpose and see which test goes red
 	$(BIN)/python -m benchmarks.mutations
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from trimtab.config import Config
-from trimtab.core import reading
+from trimtab.core import reading, writing
 from trimtab.core.errors import RunError, UnreadableFile
 from trimtab.training.records import Manifest, MetricsRow
 from trimtab.training.run_dir import RunDir
@@ -129,6 +129,45 @@ def test_a_damaged_shard_costs_one_shard(tmp_path, damage):
     assert len(problems) == 1 and shard.name in problems[0] and "left out" in problems[0]
 
 
+def test_a_flipped_bit_in_a_table_is_found(tmp_path):
+    """Parquet has no checksums of its own here: without a digest, flipped bits are read as other numbers."""
+    run = a_run(tmp_path / "run")
+    shard = run.path / "episodes" / "0000000000.parquet"
+    whole, data = run.episodes(), shard.read_bytes()
+    read = []
+    for at in range(0, len(data), 7):
+        shard.write_bytes(data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
+        with reading.collect_problems():
+            episodes = run.episodes()
+        read.append(len(episodes) > 0)
+        assert len(episodes) == 0 or episodes.equals(whole)
+    assert not all(read)
+
+
+def test_a_table_that_holds_the_place_of_a_digest_itself_is_read_as_it_was_written(tmp_path):
+    frame = pl.DataFrame({"text": [writing.BLANK, writing.DIGEST, "x"] * 50})
+    writing.write_parquet(tmp_path / "t.parquet", frame, other="words")
+    assert reading.read_parquet(tmp_path / "t.parquet").equals(frame)
+
+
+def test_tables_of_earlier_versions_have_no_digest_and_are_read(tmp_path):
+    frame = pl.DataFrame({"a": [1, 2]})
+    frame.write_parquet(tmp_path / "t.parquet")
+    assert reading.read_parquet(tmp_path / "t.parquet").equals(frame)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [(100, 0, float("inf"), 20), (100, 0, float("nan"), 20), (-1, 0, 1.0, 20), (2**60, 0, 1.0, 20), (5, 0, 1.0, 0)],
+)
+def test_rows_that_are_no_episodes_are_left_out_and_reported(tmp_path, row):
+    run = a_run(tmp_path / "run")
+    run.write_episodes(5, {n: np.array([v]) for n, v in zip(("step", "env", "return", "length"), row)})
+    with reading.collect_problems() as problems:
+        assert len(run.episodes()) == 5
+    assert len(problems) == 1 and "1 rows are damaged" in problems[0]
+
+
 def test_a_table_of_too_many_rows_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
     file = tmp_path / "bomb.parquet"
     pl.DataFrame({"a": np.zeros(100_000)}).write_parquet(file)
@@ -158,6 +197,7 @@ def laughs(levels: int) -> str:
         ("a: 2020-99-99", "month must be in 1..12"),
         ("a: " + "9" * 5000, "4300 digits"),
         ("[1]: 2\n? {a: 1}\n: 2", "unhashable"),
+        ("a: !!int ''", "index out of range"),
     ],
 )
 def test_yaml_that_would_hang_or_run_something_is_refused(tmp_path, text, problem):
@@ -246,7 +286,7 @@ def test_a_checkpoint_cannot_name_other_files_to_cut(tmp_path):
     run, outside = a_run(tmp_path / "run"), tmp_path / "outside.txt"
     outside.write_text("precious")
     file = run.checkpoints()[-1].path / "checkpoint.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"lengths": {"../outside.txt": 0}}))
+    writing.write_json_with_digest(file, reading.read_json_object(file) | {"lengths": {"../outside.txt": 0}})
     checkpoint = run.checkpoints()[-1]
     assert checkpoint.sha256 == "" and not checkpoint.lengths
     with pytest.raises(RunError, match="damaged"):
@@ -259,6 +299,16 @@ def test_a_checkpoint_cannot_name_other_files_to_cut(tmp_path):
     "change", [{"lengths": {"metrics.jsonl": -1}}, {"lengths": {"metrics.jsonl": 2**80}}, {"lengths": []}, {"step": 1}]
 )
 def test_a_checkpoint_with_impossible_numbers_is_damaged(tmp_path, change):
+    run = a_run(tmp_path / "run")
+    file = run.checkpoints()[-1].path / "checkpoint.json"
+    writing.write_json_with_digest(file, reading.read_json_object(file) | change)
+    with pytest.raises(RunError, match="damaged"):
+        run.read_checkpoint(run.checkpoints()[-1])
+
+
+@pytest.mark.parametrize("change", [{"iteration": 4}, {"lengths": {"metrics.jsonl": 10, "evaluations.jsonl": 0}}])
+def test_a_flipped_digit_in_a_checkpoints_description_is_found(tmp_path, change):
+    """A resume would cut the logs at a wrong length."""
     run = a_run(tmp_path / "run")
     file = run.checkpoints()[-1].path / "checkpoint.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))

@@ -14,6 +14,7 @@ What holds for every reader:
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import lzma
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 import yaml
 
 from trimtab.core.errors import UnreadableFile, UserError, one_line
+from trimtab.core.writing import BLANK, DIGEST, IN_PARQUET, IN_SAFETENSORS, json_digest, place_of_digest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +46,7 @@ MOST_LOG = 4_000 * MB  # bytes of a file of JSON lines or CSV
 MOST_LINE = 1 * MB  # bytes of one line of a log
 MOST_ROWS = 50_000_000  # rows of one table
 MOST_CELLS = 1_000_000_000  # rows times columns of one table
+MOST_RATIO = 50  # bytes that a byte of an archive of arrays may unpack to; weights hardly compress at all
 MOST_NODES = 200_000  # values of a YAML file, aliases expanded
 MOST_DEPTH = 64  # nesting of YAML and JSON
 UNPARSABLE = (ValueError, OverflowError, RecursionError, yaml.YAMLError)
@@ -153,10 +156,12 @@ def _read_json(path: Path, most: int = MOST_TEXT) -> Any:
 
 
 def read_json_object(path: Path, most: int = MOST_TEXT) -> dict[str, Any]:
-    """The object of a JSON file."""
+    """The object of a JSON file; one that carries a digest of itself is held to it."""
     value = _read_json(path, most)
     if not isinstance(value, dict):
         raise UnreadableFile(f"{path} cannot be read: not a JSON object")
+    if DIGEST in value and value.pop(DIGEST) != json_digest(value):
+        raise UnreadableFile(f"{path} cannot be read: damaged (its checksum does not match)")
     return value
 
 
@@ -278,7 +283,12 @@ def parse_yaml(text: str, python_tags: bool = False) -> Any:
         return yaml.load(text, _WithoutObjects if python_tags else _UniqueKeys)
     except yaml.YAMLError as error:
         raise yaml.YAMLError(one_line(error)) from None
-    except (*UNPARSABLE, TypeError) as error:  # a date that does not exist, a mapping as a key
+    except (
+        *UNPARSABLE,
+        TypeError,
+        LookupError,
+        AttributeError,
+    ) as error:  # no such date, a mapping as a key, a lone sign
         raise yaml.YAMLError(one_line(error)) from None
 
 
@@ -346,6 +356,7 @@ def read_parquet(path: Path, schema: dict[str, Any] | None = None, optional: Col
             names = pl.read_parquet_schema(file)
             if rows > MOST_ROWS or rows * len(names) > MOST_CELLS:
                 raise UnreadableFile(f"{path} cannot be read: {rows:,} rows of {len(names)} columns are too many")
+            _refuse_damaged_table(file, path)
             file.seek(0)
             if schema is None:
                 return pl.read_parquet(file, n_rows=rows)
@@ -357,6 +368,28 @@ def read_parquet(path: Path, schema: dict[str, Any] | None = None, optional: Col
             raise UnreadableFile(f"{path} cannot be read: not such a table ({one_line(error)[:200]})") from None
         except pl.exceptions.PanicException as error:  # polars's own bugs on damaged files; not an Exception
             raise UnreadableFile(f"{path} cannot be read: damaged table ({one_line(error)[:200]})") from None
+
+
+def _refuse_damaged_table(file: BinaryIO, path: Path) -> None:
+    """Hold a Parquet file to the digest in its footer, if it has one: flipped bits would be read as other numbers."""
+    end = file.seek(-8, os.SEEK_END)
+    length = int.from_bytes(file.read(4), "little")
+    begin = max(0, end - min(length, MOST_TEXT))
+    file.seek(begin)
+    at = place_of_digest(file.read(end - begin), IN_PARQUET)
+    if at is None:
+        return
+    at += begin
+    file.seek(0)
+    digest = hashlib.sha256()
+    while (left := at - file.tell()) > 0 and (part := file.read(min(left, MB))):
+        digest.update(part)
+    stored = file.read(len(BLANK))
+    digest.update(BLANK.encode())
+    while part := file.read(MB):
+        digest.update(part)
+    if digest.hexdigest().encode() != stored:
+        raise UnreadableFile(f"{path} cannot be read: damaged table (its checksum does not match)")
 
 
 def read_parquet_shards(paths: list[Path], schema: dict[str, Any], optional: Collection[str] = ()) -> pl.DataFrame:
@@ -384,8 +417,16 @@ def parse_safetensors(data: bytes, path: Path) -> dict[str, np.ndarray]:
 
 
 def read_safetensors(path: Path, most: int = MOST_BINARY) -> dict[str, np.ndarray]:
-    """The arrays of a safetensors file."""
-    return parse_safetensors(read_bytes(path, most), path)
+    """The arrays of a safetensors file; one that carries a digest of itself is held to it."""
+    data = read_bytes(path, most)
+    header = data[: int.from_bytes(data[:8], "little") + 8][:MOST_TEXT]
+    at = place_of_digest(header, IN_SAFETENSORS)
+    if at is not None:
+        end = at + len(BLANK)
+        digest = hashlib.sha256(data[:at] + BLANK.encode() + data[end:]).hexdigest()
+        if digest.encode() != data[at:end]:
+            raise UnreadableFile(f"{path} cannot be read: damaged arrays (its checksum does not match)")
+    return parse_safetensors(data, path)
 
 
 # Archives ---------------------------------------------------------------------------------------------------
@@ -394,11 +435,12 @@ def read_safetensors(path: Path, most: int = MOST_BINARY) -> dict[str, np.ndarra
 def read_zip_member(path: Path, name: str, most: int = MOST_TEXT) -> bytes | None:
     """The unpacked bytes of one member of a zip archive, None where it has none of that name.
 
-    Raises UnreadableFile for a file that is no archive, and for a member that unpacks to more than `most` bytes,
-    whatever the archive says its size is.
+    Raises UnreadableFile for a file that is no archive, and for a member that unpacks to more than `most` bytes, or
+    than MOST_TEXT and MOST_RATIO times the archive's size, whatever the archive says its size is.
     """
     with open_regular(path) as file:
-        data = _member(file, path, name, most)
+        size = os.fstat(file.fileno()).st_size
+        data = _member(file, path, name, min(most, max(MOST_TEXT, MOST_RATIO * size)))
     return data
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from trimtab.core import reading
@@ -33,7 +34,7 @@ def read(out: Path) -> dict[str, Any]:
         raise RunError(f"{out / SPEC} has schema {schema!r:.40}, kind {kind!r:.40}; {known}")
     if not isinstance(store, str | None):
         raise RunError(f"{out / SPEC}: its store is no directory: {store!r:.40}")
-    return spec
+    return spec | {"store": store}
 
 
 def _load_study(out: Path) -> Study[Any]:
@@ -55,6 +56,6 @@ def resume(out: Path, where: ExecutionOptions = DEFAULT_EXECUTION, quiet: bool =
     if store is not None and not ours:
         raise RunError(
             f"{out / SPEC} names the store {store}, and was changed or not made by you here; to use that store, "
-            f"name it yourself: trimtab resume {out} --store {store}"
+            f"name it yourself: trimtab resume {quote(str(out))} --store {quote(store)}"
         )
     return study.resume_study(_load_study(out), out, where, store, quiet)

@@ -137,7 +137,7 @@ def _details(sources: Sources) -> Details:
     tag = "rollout/ep_rew_mean" if "rollout/ep_rew_mean" in sources.scalars else "time/fps"
     at = sources.of(tag)[0]
     details = Details(_recorded(sources), int(np.median(np.diff(at))) if len(at) > 1 else None)
-    for model in sorted(sources.folder.glob("*.zip"), key=lambda file: file.stat().st_mtime):
+    for model in sorted(sources.folder.glob("*.zip"), key=_written):
         hyperparameters, action = _saved_model(model)
         details.hyperparameters |= hyperparameters
         details.action = action or details.action
@@ -146,6 +146,14 @@ def _details(sources: Sources) -> Details:
     if evaluations.is_file():
         details.evaluations = _evaluations(evaluations)
     return details
+
+
+def _written(file: Path) -> float:
+    """When a file was written; 0 for a link that leads nowhere."""
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _recorded(sources: Sources) -> Values:

@@ -157,6 +157,8 @@ def chosen(*layers: dict[str, Any], preset: str | None = None, env: Constructor 
         named |= layer
     if "env_id" not in named or any(map(_says_everything, layers)):
         return None
+    if not all(isinstance(named.get(name, ""), str) for name in ("env_id", "algo", "backend")):
+        return None  # refused when the configuration is made
     env_id, algos = named["env_id"], list(kindred(named.get("algo", "ppo")))
     own = (preset_name for algo in algos if env is None and (preset_name := find(env_id, algo)))
     return next(own, None) or quick_start(env_id, algos, named.get("backend", "auto"), named.get("env_kwargs"), env)

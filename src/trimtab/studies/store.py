@@ -22,7 +22,7 @@ from typing import Any
 
 from trimtab.core import reading
 from trimtab.core.errors import RunError, UnreadableFile
-from trimtab.core.writing import write_json
+from trimtab.core.writing import write_json, write_json_with_digest
 from trimtab.studies.job import Job
 
 OUTCOME = "outcome.json"
@@ -101,7 +101,7 @@ class Store:
         place = self.place(job)
         write_json(place / "job.json", job.as_dict())
         record = {"identity": job.identity, "label": str(job), "seconds": round(seconds, 3), "result": result}
-        write_json(place / OUTCOME, record)
+        write_json_with_digest(place / OUTCOME, record)
         return Outcome(job, place, result, seconds)
 
     @contextmanager

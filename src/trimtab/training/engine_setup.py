@@ -198,7 +198,7 @@ def restore_newest(run: RunDir, config: Config, engine: Engine, say: Callable[[s
         iteration = int(state.iteration)
         restarts = iteration or (config.stagger_resets and not engine.exact)  # the template was not staggered
         return engine.restart_episodes(state, iteration) if restarts else state
-    if run.metrics():
+    if run.metrics() or any(checkpoint.step for checkpoint in run.checkpoints()):
         raise RunError(f"no checkpoint of {run.path} can be read, and its records would be lost; train another run")
     run.rewind(Checkpoint(0, run.path, 0, lengths=dict.fromkeys(LOGS, 0)))
     started_from, state = run.manifest().started_from, engine.init(config.seed)

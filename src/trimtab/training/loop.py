@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -135,7 +136,7 @@ def _recording_errors(run: RunDir) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"`trimtab resume {run.path}` resumes from the last checkpoint") from None
+        raise KeyboardInterrupt(f"`trimtab resume {quote(str(run.path))}` resumes from the last checkpoint") from None
     except Exception as error:
         run.write_manifest(ended=" ".join(str(error).split()))
         raise

@@ -32,6 +32,7 @@ from dataclasses import replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -41,9 +42,16 @@ from trimtab.config import Config
 from trimtab.core import reading, trust
 from trimtab.core.errors import RunError, UnreadableFile
 from trimtab.core.json_values import to_json
-from trimtab.core.writing import write_atomically, write_json, write_parquet
+from trimtab.core.writing import (
+    serialized,
+    write_atomically,
+    write_json,
+    write_json_with_digest,
+    write_parquet,
+    write_safetensors,
+)
 from trimtab.training.learning_curve import LearningCurve, curve_of
-from trimtab.training.records import SCHEMA, Checkpoint, Evaluation, Manifest, MetricsRow, is_count
+from trimtab.training.records import LARGEST_COUNT, SCHEMA, Checkpoint, Evaluation, Manifest, MetricsRow, is_count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -227,11 +235,16 @@ class RunDir:
         write_parquet(self.path / "episodes" / f"{first_iteration:010d}.parquet", pl.DataFrame(columns))
 
     def episodes(self) -> pl.DataFrame:
-        """All finished episodes: step, env, return, length."""
+        """All finished episodes: step, env, return, length. Rows that can be none are reported and left out."""
         import polars as pl
 
         schema = {"step": pl.Int64, "env": pl.Int64, "return": pl.Float64, "length": pl.Int64}
-        return reading.read_parquet_shards(sorted((self.path / "episodes").glob("*.parquet")), schema)
+        rows = reading.read_parquet_shards(sorted((self.path / "episodes").glob("*.parquet")), schema)
+        counts = [pl.col(name).is_between(low, LARGEST_COUNT) for name, low in (("step", 0), ("env", 0), ("length", 1))]
+        episodes = rows.filter(pl.col("return").is_finite(), *counts)
+        if len(episodes) < len(rows):
+            reading.report(f"{self.path / 'episodes'}: {len(rows) - len(episodes):,} rows are damaged and left out")
+        return episodes
 
     def probes(self) -> list[Path]:
         """Tables of measurements, oldest name first."""
@@ -251,7 +264,7 @@ class RunDir:
 
     def write_checkpoint(self, step: int, iteration: int, tensors: Tensors) -> None:
         """Write a checkpoint, whole or not at all, after syncing the logs, whose lengths it records."""
-        data = _serialized(tensors)
+        data = serialized(tensors)
         meta = {
             "schema": SCHEMA,
             "step": step,
@@ -264,7 +277,7 @@ class RunDir:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         write_atomically(temporary / "state.safetensors", data)
-        write_json(temporary / "checkpoint.json", meta)
+        write_json_with_digest(temporary / "checkpoint.json", meta)
         if final.exists():
             shutil.rmtree(final)
         os.replace(temporary, final)
@@ -331,13 +344,13 @@ class RunDir:
                 raise RunError(
                     f"{log} {there} of the {length:,} bytes that the checkpoint at step {checkpoint.step:,} recorded; "
                     "nothing was changed. Restore the file, or start a new run from these parameters: "
-                    f"trimtab train --from {self.path}"
+                    f"trimtab train --from {quote(str(self.path))}"
                 )
 
     # Buffers: large parts of State kept beside the checkpoints -------------------------------------------
 
     def write_buffer(self, kind: str, iteration: int, tensors: Tensors) -> None:
-        write_atomically(self._buffer(kind, iteration), _serialized(tensors))
+        write_safetensors(self._buffer(kind, iteration), tensors)
 
     def read_buffer(self, kind: str, iteration: int) -> dict[str, np.ndarray]:
         try:
@@ -372,13 +385,6 @@ def _checkpoint_in(path: Path) -> Checkpoint:
     if values.get("step") != step or not all(map(is_count, (values.get("iteration"), *lengths.values()))):
         return damaged
     return Checkpoint(step, path, values["iteration"], sha256, lengths)
-
-
-def _serialized(tensors: Tensors) -> bytes:
-    import numpy as np
-    from safetensors.numpy import save
-
-    return save({name: np.asarray(value, order="C") for name, value in tensors.items()})
 
 
 def _synced_length(log: Path) -> int:

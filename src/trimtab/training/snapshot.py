@@ -6,6 +6,7 @@ queue can be far larger than all the rest, so they go into shards of their own, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import jax
@@ -52,17 +53,29 @@ def unpack(algorithm: Algorithm, template: State, tensors: dict[str, np.ndarray]
     layouts = {"policy": algorithm.agent.policy_layout, "value": algorithm.agent.value_layout}
     params = {}
     for network in NETWORKS:
-        absent = [name for name in layouts[network] if f"params.{network}.{name}" not in tensors]
-        if absent:
-            raise Damaged(f"the checkpoint lacks params.{network}.{absent[0]}")
+        _refuse_others({f"params.{network}.{name}": shape for name, shape in layouts[network].items()}, tensors)
         params[network] = vector(layouts[network], tensors, network)
     rest = replace(template, params=None, queue=None, phase=None)  # type: ignore[arg-type]
-    names = [f"state.{path}" for path, _ in paths(rest)]
-    missing = [name for name in names if name not in tensors]
-    if missing:
-        raise Damaged(f"the checkpoint lacks {missing[0]}")
-    rest = filled(rest, [tensors[name] for name in names])
+    shapes = {f"state.{path}": _stored_shape(leaf) for path, leaf in paths(rest)}
+    _refuse_others(shapes, tensors)
+    rest = filled(rest, [tensors[name] for name in shapes])
     return replace(rest, params=type(template.params)(**params), queue=template.queue, phase=template.phase)
+
+
+def _stored_shape(leaf: jax.Array) -> tuple[int, ...]:
+    """The shape in which a leaf is stored; a typed key is stored as its words."""
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.eval_shape(jax.random.key_data, leaf)
+    return leaf.shape
+
+
+def _refuse_others(shapes: Mapping[str, tuple[int, ...]], tensors: Mapping[str, np.ndarray]) -> None:
+    """Raise where a tensor is missing or has another shape."""
+    for name, shape in shapes.items():
+        if name not in tensors:
+            raise Damaged(f"the checkpoint lacks {name}")
+        if tensors[name].shape != tuple(shape):
+            raise Damaged(f"the checkpoint's {name} has shape {tensors[name].shape}, not {tuple(shape)}")
 
 
 def _of_today(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -125,6 +138,7 @@ def load_buffers(run: RunDir, config, state: State) -> State:
         buffer = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), getattr(state, kind))
         for iteration in iterations:
             shard = run.read_buffer(kind, iteration)
+            _refuse_others({path: leaf.shape[1:] for path, leaf in paths(buffer)}, shard)
             for path, leaf in paths(buffer):
                 leaf[iteration % _slots(config)[kind]] = shard[path]
         state = replace(state, **{kind: jax.tree.map(jnp.asarray, buffer)})

@@ -108,7 +108,9 @@ def _what_decides(evidence: Evidence, gain: Estimate, smallest: float) -> str:
     half = (gain.hi - gain.lo) / 2
     to_rise = (half / gain.value) ** 2 if gain.value > 0 else math.inf
     to_stand = (half / (smallest - gain.value)) ** 2 if gain.value < smallest else math.inf
-    factor = math.ceil(10 * max(1.1, min(to_rise, to_stand))) / 10
+    if not math.isfinite(times := max(1.1, min(to_rise, to_stand))):
+        return "the returns are too large to say how many more episodes would decide it"
+    factor = math.ceil(10 * times) / 10
     words = f"about {factor:g} times as many episodes would decide it"
     if evidence.files is None:
         return words

@@ -1,0 +1,141 @@
+"""Defects that the tools of `make fuzz` found, each as a user meets it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from benchmarks.fuzz import corpus
+from trimtab.cli import main
+from trimtab.core import reading, writing
+from trimtab.core.errors import UserError
+from trimtab.studies.store import Store
+from trimtab.training.run_dir import RunDir
+
+
+@pytest.fixture
+def files(runs):
+    """Undamaged files of every type, in the working directory."""
+    return corpus.make(runs)
+
+
+def error_of(capsys, *words: str) -> str:
+    """The one line that a command ends in."""
+    with pytest.raises(SystemExit, match="2"):
+        main(list(words))
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+@pytest.mark.parametrize("target", ["nowhere", "model.zip"])
+def test_a_link_to_no_model_beside_a_log_costs_the_model_only(files, target, capsys):
+    model = files / "log" / "model.zip"
+    model.unlink()
+    model.symlink_to(target)
+    assert main(["doctor", "log", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert "model.zip cannot be read" in captured.err and json.loads(captured.out)["findings"]
+
+
+@pytest.mark.parametrize("change", [{"store": 5}, {"asked": {}}, {"asked": {"config": {}, "count": 0}}])
+def test_a_damaged_study_ends_in_one_line(files, change, capsys):
+    study = Path("study/study.json")
+    study.write_text(json.dumps(json.loads(study.read_text()) | change))
+    assert any(word in error_of(capsys, "resume", "study", "--on", "inline") for word in ("study.json", "seeds=0"))
+
+
+def test_a_study_that_names_no_store_keeps_its_jobs_itself(files, capsys):
+    study = Path("study/study.json")
+    study.write_text(json.dumps({k: v for k, v in json.loads(study.read_text()).items() if k != "store"}))
+    assert main(["resume", "study", "--on", "inline", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 2
+
+
+@pytest.mark.parametrize("name", ["env_id", "algo", "backend"])
+def test_a_configuration_with_a_mapping_for_a_word_is_refused_in_one_line(files, name, capsys):
+    own = {"env_id": "CartPole-v1", name: {"a": 1}}
+    Path("own.yaml").write_text(yaml.safe_dump(own))
+    assert name in error_of(capsys, "plan", "--config", "own.yaml")
+
+
+def test_returns_too_large_for_their_variance_are_diagnosed(files, capsys):
+    """Both bounds of how many more episodes are needed were infinite, and rounding them up failed."""
+    monitor = files / "log" / "0.monitor.csv"
+    rows = "".join(f"{(-1) ** k * 1e200},20,1.5\n" for k in range(60))
+    monitor.write_text('#{"env_id": "CartPole-v1"}\nr,l,t\n' + rows)
+    with np.errstate(all="ignore"):
+        assert main(["doctor", "log", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["findings"]
+
+
+def test_a_flipped_digit_in_an_outcome_is_found_and_the_job_done_again(files):
+    store = Store(files / "store")
+    place = store.place(corpus.JOBS[2])
+    record = json.loads((place / "outcome.json").read_text())
+    (place / "outcome.json").write_text(json.dumps(record | {"result": {"square": 5}}))
+    with reading.collect_problems() as problems:
+        assert store.outcome(corpus.JOBS[2]) is None
+    assert "checksum does not match" in problems[0]
+    del record[writing.DIGEST]  # as version 0.1.0 wrote it
+    (place / "outcome.json").write_text(json.dumps(record))
+    assert store.outcome(corpus.JOBS[2]).result == {"square": 4}
+
+
+def test_a_lone_sign_in_yaml_is_a_one_line_error():
+    with pytest.raises(yaml.YAMLError, match="index out of range"):
+        reading.parse_yaml("a: !!int ''")
+
+
+def test_messages_quote_paths_as_a_shell_needs_them(files):
+    Path("run").rename("a [1]")
+    run = RunDir.open("a [1]")
+    run.log.unlink()
+    with pytest.raises(UserError, match=r"trimtab train --from 'a \[1\]'"):
+        run.rewind(run.checkpoints()[-1])
+
+
+@pytest.mark.parametrize("lost", ["a log", "tensors"])
+def test_a_run_without_a_readable_checkpoint_is_not_begun_anew_over_its_records(files, lost, capsys):
+    """Its checkpoints hold no state of training here. Without metrics.jsonl it was trained again from step 0."""
+    if lost == "a log":
+        Path("run/metrics.jsonl").unlink()
+    before = sorted((path, path.read_bytes()) for path in Path("run").rglob("*") if path.is_file())
+    with pytest.raises(SystemExit, match="2"):
+        main(["resume", "run", "--total-timesteps", "2048"])
+    assert "no checkpoint of run can be read" in capsys.readouterr().err
+    after = sorted((path, path.read_bytes()) for path in Path("run").rglob("*") if path.is_file())
+    assert [item for item in after if item[0].name != ".lock"] == before
+
+
+def test_a_checkpoint_with_other_shapes_is_damaged_whatever_its_checksum_says(files):
+    """Whoever changes the arrays can compute the checksum too."""
+    from trimtab.training import snapshot
+    from trimtab.training.run_dir import Damaged
+
+    with pytest.raises(Damaged, match=r"params.policy.w has shape \(3,\), not \(2, 3\)"):
+        snapshot._refuse_others({"params.policy.w": (2, 3)}, {"params.policy.w": np.zeros(3)})
+
+
+def test_a_flipped_bit_in_a_buffer_is_found(tmp_path):
+    """A resume of PPG or of stale data would train on other numbers."""
+    run = RunDir(tmp_path / "run")
+    run.write_buffer("phase", 3, {"obs": np.arange(6.0)})
+    assert run.read_buffer("phase", 3)["obs"].tolist() == [0, 1, 2, 3, 4, 5]
+    (file,) = (tmp_path / "run" / "buffers").iterdir()
+    data = file.read_bytes()
+    for at in range(len(data) - 48, len(data)):
+        file.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        with pytest.raises(UserError, match="checksum does not match"):
+            run.read_buffer("phase", 3)
+
+
+def test_archives_unpack_to_no_more_than_their_size_explains(tmp_path):
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("policy.pth", b"0" * 50_000_000)
+    with pytest.raises(UserError, match="unpacks to more than"):
+        reading.read_zip_member(tmp_path / "bomb.zip", "policy.pth", reading.MOST_BINARY)
