@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks.fuzz import files, ledger
+from benchmarks.fuzz import files, kills, ledger
 from benchmarks.fuzz.ledger import Cases, Tally, Tool
 
 TOOLS: dict[str, Tool] = {
     "files": files.run,
     "commands": files.run_commands,
+    "kills": kills.run,
 }
 
 
