@@ -5,7 +5,6 @@ Each process is a fork of this one, which has imported everything but started no
 
 from __future__ import annotations
 
-import io
 import os
 import random
 import signal
@@ -17,9 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fuzz.ledger import Cases, Tally
-
 import trimtab.training.run_dir as run_directories
+from benchmarks.fuzz.ledger import Cases, Tally
 from trimtab.config import Config
 from trimtab.core import writing
 from trimtab.training import loop
@@ -47,14 +45,22 @@ def train(kind: str, path: Path) -> None:
 def recorded(path: Path) -> dict[str, Any]:
     """Everything of a run that must be the same between identical runs."""
     run = RunDir.open(path)
-    rows = [{k: v for k, v in row.as_dict().items() if k == "time/total_timesteps" or k[:5] != "time/"}
-            for row in run.metrics()]
-    tensors = {c.step: {n: (a.dtype.str, a.tobytes()) for n, a in run.read_checkpoint(c).items()}
-               for c in run.checkpoints()}
+    rows = [
+        {k: v for k, v in row.as_dict().items() if k == "time/total_timesteps" or k[:5] != "time/"}
+        for row in run.metrics()
+    ]
+    tensors = {
+        c.step: {n: (a.dtype.str, a.tobytes()) for n, a in run.read_checkpoint(c).items()} for c in run.checkpoints()
+    }
     files = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file() and file.name != ".lock")
     evaluations = [evaluation.as_dict() for evaluation in run.evaluations()]
-    return {"metrics": rows, "evaluations": evaluations, "episodes": run.episodes().rows(), "checkpoints": tensors,
-            "files": files}
+    return {
+        "metrics": rows,
+        "evaluations": evaluations,
+        "episodes": run.episodes().rows(),
+        "checkpoints": tensors,
+        "files": files,
+    }
 
 
 # Processes -------------------------------------------------------------------------------------------------
@@ -113,11 +119,11 @@ class Counter:
     def _open(self, path: Any, mode: str = "r", *more: Any, **options: Any) -> Any:
         """Opening for writing counts; a torn write leaves a part of the data behind."""
         if not set(mode) & set("wax+") or not str(path).startswith(self.place):
-            return io.open(path, mode, *more, **options)
+            return open(path, mode, *more, **options)
         if self.how == "torn" and self.count + 1 == self.at:
-            return Torn(io.open(path, mode, *more, **options), self._next)
+            return Torn(open(path, mode, *more, **options), self._next)
         self._next()
-        return io.open(path, mode, *more, **options)
+        return open(path, mode, *more, **options)
 
 
 class Torn:
@@ -154,8 +160,10 @@ class Reference:
                 path, begin = root / kind / name, time.monotonic()
                 path.parent.mkdir(exist_ok=True)
                 counter = lambda path=path: Counter(path, 0, "count", path.with_name("calls")).install()
-                code = forked(lambda path=path, kind=kind, counter=counter: (counter(), train(kind, path))[1],
-                              report=root / "error")
+                code = forked(
+                    lambda path=path, kind=kind, counter=counter: (counter(), train(kind, path))[1],
+                    report=root / "error",
+                )
                 if code:
                     raise RuntimeError(f"{kind} does not train: {(root / 'error').read_text()}")
                 self.seconds[kind] = time.monotonic() - begin
