@@ -165,7 +165,7 @@ class Reference:
                     report=root / "error",
                 )
                 if code:
-                    raise RuntimeError(f"{kind} does not train: {(root / 'error').read_text()}")
+                    raise RuntimeError(f"{kind} does not train ({code}): {_text(root / 'error')}")
                 self.seconds[kind] = time.monotonic() - begin
             self.recorded[kind] = recorded(root / kind / "whole")
             self.calls[kind] = int((root / kind / "calls").read_text())
@@ -186,8 +186,7 @@ def run(cases: Cases, tally: Tally) -> None:
                 _killed(kind, path, rng, reference, tally, error)
             code = forked(lambda kind=kind, path=path: train(kind, path), report=error)
             if code:
-                text = error.read_text() if error.exists() else ""
-                tally.problem(case, f"{kind} does not resume ({code}): {text[-600:]}")
+                tally.problem(case, f"{kind} does not resume ({code}): {_text(error)[-600:]}")
             elif difference := _differs(reference.recorded[kind], recorded(path)):
                 tally.problem(case, f"{kind} differs from the undisturbed run in {difference}")
             tally.counts["killed runs compared"] += 1
@@ -213,6 +212,10 @@ def _killed(kind: str, path: Path, rng: random.Random, reference: Reference, tal
 
 def _differs(one: dict[str, Any], other: dict[str, Any]) -> str:
     return ", ".join(name for name in one if one[name] != other[name])
+
+
+def _text(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
 
 
 def _remove(path: Path) -> None:

@@ -167,7 +167,8 @@ def _listing(root: Path) -> Any:
 
 def _log(folder: str, root: Path) -> Any:
     log = read_log(root / folder)
-    return log.rows, log.details.returns.tolist(), log.details.hyperparameters, log.details.evaluations.tolist()
+    rows = [row.as_dict() for row in log.rows]
+    return rows, log.details.returns.tolist(), log.details.hyperparameters, log.details.evaluations.tolist()
 
 
 def log_rows(before: bytes, after: bytes, whole: Any, found: Any) -> str:
