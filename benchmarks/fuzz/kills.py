@@ -5,6 +5,8 @@ Each process is a fork of this one, which has imported everything but started no
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import random
 import signal
@@ -42,25 +44,26 @@ def train(kind: str, path: Path) -> None:
     loop.train_or_resume(KINDS[kind], path, checkpoints=CHECKPOINTS, say=lambda text: None)
 
 
-def recorded(path: Path) -> dict[str, Any]:
-    """Everything of a run that must be the same between identical runs."""
+def write_digests(path: Path, out: Path) -> None:
+    """Digests of everything of a run that must be the same between identical runs. In a fork: polars starts threads."""
     run = RunDir.open(path)
     rows = [
-        {k: v for k, v in row.as_dict().items() if k == "time/total_timesteps" or k[:5] != "time/"}
+        {k: v for k, v in row.as_dict().items() if k == "time/total_timesteps" or not k.startswith("time/")}
         for row in run.metrics()
     ]
     tensors = {
-        c.step: {n: (a.dtype.str, a.tobytes()) for n, a in run.read_checkpoint(c).items()} for c in run.checkpoints()
+        c.step: sorted((n, a.dtype.str, a.tobytes()) for n, a in run.read_checkpoint(c).items())
+        for c in run.checkpoints()
     }
-    files = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file() and file.name != ".lock")
-    evaluations = [evaluation.as_dict() for evaluation in run.evaluations()]
-    return {
+    values = {
         "metrics": rows,
-        "evaluations": evaluations,
+        "evaluations": [evaluation.as_dict() for evaluation in run.evaluations()],
         "episodes": run.episodes().rows(),
         "checkpoints": tensors,
-        "files": files,
+        "files": sorted(str(f.relative_to(path)) for f in path.rglob("*") if f.is_file() and f.name != ".lock"),
     }
+    digests = {name: hashlib.sha256(repr(value).encode()).hexdigest() for name, value in values.items()}
+    out.write_text(json.dumps(digests))
 
 
 # Processes -------------------------------------------------------------------------------------------------
@@ -147,6 +150,14 @@ class Torn:
         self._end()
 
 
+def recorded(path: Path, root: Path) -> dict[str, Any]:
+    """Digests of a run, taken in another process."""
+    out = root / "digests"
+    out.unlink(missing_ok=True)
+    forked(lambda: write_digests(path, out), report=root / "error")
+    return json.loads(out.read_text()) if out.exists() else {"reading": _text(root / "error")[-600:]}
+
+
 # Cases -----------------------------------------------------------------------------------------------------
 
 
@@ -167,7 +178,7 @@ class Reference:
                 if code:
                     raise RuntimeError(f"{kind} does not train ({code}): {_text(root / 'error')}")
                 self.seconds[kind] = time.monotonic() - begin
-            self.recorded[kind] = recorded(root / kind / "whole")
+            self.recorded[kind] = recorded(root / kind / "whole", root)
             self.calls[kind] = int((root / kind / "calls").read_text())
 
 
@@ -187,7 +198,7 @@ def run(cases: Cases, tally: Tally) -> None:
             code = forked(lambda kind=kind, path=path: train(kind, path), report=error)
             if code:
                 tally.problem(case, f"{kind} does not resume ({code}): {_text(error)[-600:]}")
-            elif difference := _differs(reference.recorded[kind], recorded(path)):
+            elif difference := _differs(reference.recorded[kind], recorded(path, root)):
                 tally.problem(case, f"{kind} differs from the undisturbed run in {difference}")
             tally.counts["killed runs compared"] += 1
             _remove(path)
@@ -211,7 +222,7 @@ def _killed(kind: str, path: Path, rng: random.Random, reference: Reference, tal
 
 
 def _differs(one: dict[str, Any], other: dict[str, Any]) -> str:
-    return ", ".join(name for name in one if one[name] != other[name])
+    return ", ".join(f"{name} {other.get('reading', '')}" for name in one if one[name] != other.get(name))
 
 
 def _text(file: Path) -> str:
