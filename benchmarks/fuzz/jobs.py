@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from trimtab.studies.job import Job, JobContext
-from trimtab.studies.study_engine import Answer, Outcomes, Study, Work
+from trimtab.studies.study_engine import Outcomes, Study, Work
+from trimtab.studies.study_result import StudyResult
 
 DONE = "done.log"  # beside the jobs: a line for each time one was done
 
@@ -43,11 +44,19 @@ def note(store: Path, number: int) -> None:
     os.close(line)
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SquaresResult(StudyResult):
+    """The sum of the squares."""
+
+    sum: int = 0
+
+
 @dataclass(frozen=True)
-class Squares(Study):
-    """The sum of many squares."""
+class Squares(Study[SquaresResult]):
+    """Many squares."""
 
     kind: ClassVar[str] = "squares"
+    result: ClassVar[type[SquaresResult]] = SquaresResult
     many: int
 
     @property
@@ -61,10 +70,10 @@ class Squares(Study):
     def again(cls, values: dict[str, Any]) -> Squares:
         return cls(**values)
 
-    def work(self, out: Path) -> Work:
+    def work(self, out: Path) -> Work[SquaresResult]:
         jobs = [Square(number) for number in range(self.many)]
         outcomes = yield jobs
-        return {"sum": sum(outcomes.of(job).result["square"] for job in jobs)}
+        return SquaresResult(sum=sum(outcomes.of(job).result["square"] for job in jobs))
 
-    def present(self, answer: Answer, outcomes: Outcomes, out: Path) -> None:
-        (out / "page.html").write_text(f"<p>{answer['sum']}</p>")
+    def present(self, answer: SquaresResult, outcomes: Outcomes, out: Path) -> None:
+        (out / "page.html").write_text(f"<p>{answer.sum}</p>")

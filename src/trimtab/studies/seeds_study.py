@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from trimtab import config as configuration
-from trimtab.config import Config
+from trimtab.config import Config, ConfigError
+from trimtab.core import reading
 from trimtab.core.json_values import fields_from_json, fields_to_json
 from trimtab.envs import choose
 from trimtab.envs.own_environments import refuse_of_this_program
 from trimtab.studies.job import Train
+from trimtab.studies.store import Outcome
 from trimtab.studies.study_engine import Study, Work
 from trimtab.studies.study_result import StudyResult
 from trimtab.training.records import RunSummary
@@ -60,6 +62,10 @@ class Seeds(Study[SeedsResult]):
     tensorboard: bool = False
     track: bool = False
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.count, int) or self.count < 1:
+            raise ConfigError("seeds", self.count, "must be a whole number of at least 1; nearest: 1")
+
     @property
     def title(self) -> str:
         return f"{self.config.env_id}, {self.count} seeds"
@@ -86,10 +92,16 @@ class Seeds(Study[SeedsResult]):
         if not finished:
             outcomes.of(jobs[0])  # raises, with why
         failed = tuple(f"{job}: {e}" for job in jobs if (e := outcomes[job.identity].error))
-        summaries = [fields_from_json(SeedSummary, o.result | {"run": str(o.path)}) for o in finished]
+        summaries = [_summary_of(outcome) for outcome in finished]
         busy = _union([summary.interval for summary in summaries if summary.interval])
         together = round(sum(summary.total_timesteps for summary in summaries) / busy, 1)
         return SeedsResult(runs=tuple(replace(each, aggregate_fps=together) for each in summaries), failed=failed)
+
+
+def _summary_of(outcome: Outcome) -> SeedSummary:
+    """The summary of a run, as its job kept it."""
+    with reading.interpreting(outcome.path):
+        return fields_from_json(SeedSummary, outcome.result | {"run": str(outcome.path)})
 
 
 def _union(intervals: list[tuple[float, float]]) -> float:

@@ -20,6 +20,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from trimtab.core import reading, trust
@@ -144,7 +145,7 @@ def _execute(study: Study[R], out: Path, doer: Executor, store: str | None, quie
             answer, outcomes = _drive(study, out, doer, Store(Path(store) if store else out / "store"), quiet)
             _keep_time(out, replace(time_of(out), work=sum(outcome.seconds for outcome in outcomes.values())))
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"`trimtab resume {out}` does what is left") from None
+        raise KeyboardInterrupt(f"`trimtab resume {quote(str(out))}` does what is left") from None
     finally:
         doer.close()
     write_json(out / RESULT, answer.as_dict())
@@ -161,7 +162,7 @@ def read_result(kind: type[Study[R]], out: Path) -> StudyResult:
     """The answer of a finished study, from its directory."""
     file = out / RESULT
     if not file.is_file():
-        raise RunError(f"{out} is not finished; `trimtab resume {out}` completes it")
+        raise RunError(f"{out} is not finished; `trimtab resume {quote(str(out))}` completes it")
     entry = reading.read_json_object(file)
     with reading.interpreting(file):
         return _placed(kind.result.from_dict(entry), out)
