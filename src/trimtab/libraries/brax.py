@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from trimtab.config import ConfigError
+import math
+
+from trimtab.config import Config, ConfigError
 from trimtab.libraries.common.library import Library
 from trimtab.libraries.common.options import (
     ACTIVATION,
@@ -14,8 +16,16 @@ from trimtab.libraries.common.options import (
     Values,
     same,
 )
+from trimtab.libraries.common.settings_text import as_call
 
 SIZES = ("batch_size", "num_minibatches", "unroll_length")
+
+
+def _sizes_of(values: Values, config: Config) -> None:
+    """A minibatch is batch_size whole unrolls."""
+    minibatches = math.gcd(config.num_envs, config.minibatches)
+    values |= {"num_envs": config.num_envs, "unroll_length": config.num_steps}
+    values |= {"num_minibatches": minibatches, "batch_size": config.num_envs // minibatches}
 
 
 def _sizes(values: Values, to: Translated) -> None:
@@ -68,6 +78,9 @@ LIBRARY = Library(
     title="brax",
     options=OPTIONS,
     fixed={"adam_eps": 1e-8},
+    phrases={"hidden_sizes": "network_factory with policy_hidden_layer_sizes={value}"},
     always=("advantages: computed anew with the current critic at every minibatch there, once an iteration here",),
     prepare=_sizes,
+    complete=_sizes_of,
+    forms={"python": as_call("ppo.train", "environment=environment")},
 )

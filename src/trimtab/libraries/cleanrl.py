@@ -11,6 +11,7 @@ from trimtab.core import reading
 from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources
 from trimtab.libraries.common.options import (
     CLIPS_VALUE,
+    GRADIENT_NORM,
     HALF_SQUARED,
     PER_MINIBATCH,
     STOPS_AT_TARGET,
@@ -18,10 +19,12 @@ from trimtab.libraries.common.options import (
     same,
     switch,
 )
+from trimtab.libraries.common.settings_text import as_flags
 
 OPTIONS = {
     **same("num_envs", "num_steps", "num_minibatches", "update_epochs", "learning_rate", "gamma", "gae_lambda"),
-    **same("ent_coef", "max_grad_norm", "total_timesteps", "seed", "env_id", "clip_coef"),
+    "max_grad_norm": GRADIENT_NORM,
+    **same("ent_coef", "total_timesteps", "seed", "env_id", "clip_coef"),
     "anneal_lr": switch("anneal_lr", "linear", "constant").otherwise(True),
     "norm_adv": PER_MINIBATCH.otherwise(True),
     "clip_vloss": CLIPS_VALUE.otherwise(True),
@@ -66,7 +69,10 @@ LIBRARY = Library(
         NetworkNames("actor_mean", "critic", log_std=("actor_logstd",)),
         NetworkNames("actor", "critic"),
     ),
+    forms={"flags": as_flags("python ppo.py")},
     phrases={
+        "adam_eps": "eps={value:g} in optim.Adam",
+        "hidden_sizes": "layers of {value} in Agent",
         "norm_reward": "gym.wrappers.NormalizeReward(env) in make_env",
         "norm_obs": "gym.wrappers.NormalizeObservation(env) in make_env",
     },

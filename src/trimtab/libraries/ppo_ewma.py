@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from trimtab.config import Config
 from trimtab.config.algorithms import ALGORITHMS
 from trimtab.libraries.common.library import Library
 from trimtab.libraries.common.options import GROUPED, NoCounterpart, Option, Translated, Values, same
+from trimtab.libraries.common.settings_text import as_call
 
 PHASIC = ("policy_iterations", "aux_epochs", "aux_minibatch_size", "aux_learning_rate", "beta_clone")
 
@@ -38,6 +40,14 @@ def _auxiliary_minibatch(values: Values, to: Translated) -> None:
     if rows is not None and steps is not None:
         to.fields["aux_minibatch_size"] = int(rows) * int(steps)
         to.notes.append("aux_minibatch_size: whole rows there, samples of any rows here")
+
+
+def _phases_of(values: Values, config: Config) -> None:
+    """Without an auxiliary phase its epochs are 0; its minibatches count rows."""
+    values["n_aux_epochs"] = config.aux_epochs if config.is_ppg else 0
+    values["n_epoch_vf"] = config.epochs_of_value
+    if config.is_ppg:
+        values["aux_mbsize"] = max(1, config.aux_minibatch // config.num_steps)
 
 
 def _algorithm(to: Translated) -> None:
@@ -108,5 +118,8 @@ LIBRARY = Library(
         "own; joint epochs come first here",
     ),
     prepare=_auxiliary_minibatch,
+    complete=_phases_of,
+    forms={"python": as_call("train_fn")},
+    per_rank=frozenset({"num_envs"}),
     finish=_algorithm,
 )

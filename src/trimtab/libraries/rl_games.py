@@ -10,12 +10,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from trimtab.config import Config
 from trimtab.libraries.common.library import Details, Library, LogFormat, Sources, agent_yaml, table_in
 from trimtab.libraries.common.options import (
     ACTIVATION,
     CLIPS_VALUE,
     GROUPED,
     HALF_SQUARED,
+    NOT_SET,
     Option,
     Translated,
     Values,
@@ -24,6 +26,7 @@ from trimtab.libraries.common.options import (
     same,
     switch,
 )
+from trimtab.libraries.common.settings_text import in_tables
 
 RATE = "info/last_lr"
 
@@ -69,8 +72,8 @@ OPTIONS = {
             "normalize_input": Option("norm_obs"),
             "normalize_advantage": switch("norm_adv", "batch", "none"),
             "normalize_value": switch("norm_value", "popart", "none"),
-            "max_frames": Option("total_timesteps"),
-            "max_epochs": GROUPED,
+            "max_frames": Option("total_timesteps", write=lambda config: NOT_SET),
+            "max_epochs": replace(GROUPED, write=lambda config: config.iterations),
             "weight_decay": Option("weight_decay"),
             "bounds_loss_coef": Option(absent="no loss keeps means within the actions' bounds"),
             "reward_shaper": Option(
@@ -83,6 +86,23 @@ OPTIONS = {
         },
     ),
 }
+
+
+def _frame(values: Values, config: Config) -> Values:
+    """The tables of continuous actions, as rl_games's own examples have them."""
+    network = {"name": "actor_critic", "mlp": {"initializer": {"name": "default"}}}
+    network["space"] = {
+        "continuous": {
+            "mu_activation": "None",
+            "sigma_activation": "None",
+            "mu_init": {"name": "default"},
+            "sigma_init": {"name": "const_initializer", "val": config.log_std_init},
+            "fixed_sigma": True,
+        }
+    }
+    settings = {"name": config.env_id, "env_name": "rlgpu", "ppo": True, "reward_shaper": {"scale_value": 1.0}}
+    params = {"algo": {"name": "a2c_continuous"}, "model": {"name": "continuous_a2c_logstd"}}
+    return {"params": {**params, "network": network, "config": settings}}
 
 
 def _details(sources: Sources) -> Details:
@@ -115,6 +135,8 @@ LIBRARY = Library(
     fixed={"adam_eps": 1e-8, "norm_adv_ddof": 1},
     always=("anneal_lr: an adaptive learning rate goes down to 1e-6 there, to 1e-5 here",),
     prepare=_prepare,
+    forms={"yaml": in_tables(OPTIONS, _frame, frozenset())},
+    per_rank=frozenset({"num_actors", "minibatch_size"}),
     tables=("", "network", "network.mlp", "config", "params", "params.network", "params.network.mlp", "params.config"),
     log=LogFormat(
         marks=("losses/a_loss", "info/e_clip"),

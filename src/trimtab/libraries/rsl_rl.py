@@ -7,22 +7,27 @@ adaptive learning rate, which follows the KL, stands in for them.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from trimtab.config import Config
 from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources, agent_yaml
 from trimtab.libraries.common.options import (
     ACTIVATION,
     CLIPS_VALUE,
+    GRADIENT_NORM,
     GROUPED,
     Option,
     Translated,
+    Values,
     inside,
     read_length,
     same,
     switch,
 )
+from trimtab.libraries.common.settings_text import in_tables
 
 COLLECTING = ("Perf/collection_time", "Perf/collection time")
 LEARNING = "Perf/learning_time"
@@ -37,7 +42,7 @@ OBSERVATIONS = Option("norm_obs")
 OPTIONS = {
     "num_envs": Option("num_envs", default=4096),
     "num_steps_per_env": Option("num_steps", default=24),
-    "max_iterations": GROUPED,
+    "max_iterations": replace(GROUPED, write=lambda config: config.iterations),
     **inside(
         "algorithm",
         {
@@ -49,7 +54,7 @@ OPTIONS = {
             "value_loss_coef": Option("vf_coef", default=1.0),
             "entropy_coef": Option("ent_coef", default=0.01),
             "learning_rate": Option("learning_rate", default=1e-3),
-            "max_grad_norm": Option("max_grad_norm", default=1.0),
+            "max_grad_norm": GRADIENT_NORM.otherwise(1.0),
             "use_clipped_value_loss": CLIPS_VALUE.otherwise(True),
             "schedule": Option("anneal_lr", values={"adaptive": "adaptive", "fixed": "constant"}, default="adaptive"),
             "desired_kl": Option("desired_kl", default=0.01),
@@ -71,6 +76,17 @@ OPTIONS = {
     **inside("actor.distribution_cfg", {"init_std": DEVIATION, "init_noise_std": DEVIATION}),
     **same("seed"),
 }
+
+
+def _frame(values: Values, config: Config) -> Values:
+    """The tables of version 5: two networks of the same widths."""
+    network = {name: values[name] for name in ("hidden_dims", "activation", "obs_normalization") if name in values}
+    return {
+        "obs_groups": {"actor": ["policy"], "critic": ["policy"]},
+        "actor": {"class_name": "MLPModel", "distribution_cfg": {"class_name": "GaussianDistribution"}},
+        "critic": {"class_name": "MLPModel", **network},
+        "algorithm": {"class_name": "PPO"},
+    }
 
 
 def _details(sources: Sources) -> Details:
@@ -101,6 +117,9 @@ LIBRARY = Library(
         "time limits: the end of an episode, with the value of its last observation there; of the true next one here",
     ),
     prepare=lambda values, to: read_length("max_iterations", ("num_envs", "num_steps_per_env"), values, to),
+    forms={"yaml": in_tables(OPTIONS, _frame, frozenset({"num_envs"}))},
+    outside={"num_envs": "num_envs is not part of agent.yaml: start training with --num_envs {value}"},
+    per_rank=frozenset({"num_envs"}),
     tables=("", "algorithm", "policy", "actor", "actor.distribution_cfg"),  # policy up to rsl_rl 3, actor since 4
     log=LogFormat(
         marks=("Loss/surrogate", "Perf/total_fps", "Policy/mean_noise_std"),

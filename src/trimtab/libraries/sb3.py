@@ -17,7 +17,17 @@ from trimtab.config import Config
 from trimtab.core import reading
 from trimtab.core.errors import UnreadableFile
 from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources
-from trimtab.libraries.common.options import CLIPS_VALUE_ALONE, NOT_SET, PER_MINIBATCH, Option, Translated, Values, same
+from trimtab.libraries.common.options import (
+    CLIPS_VALUE_ALONE,
+    GRADIENT_NORM,
+    NOT_SET,
+    PER_MINIBATCH,
+    Option,
+    Translated,
+    Values,
+    same,
+)
+from trimtab.libraries.common.settings_text import dump
 
 SAME = ("approx_kl", "clip_fraction", "entropy_loss", "explained_variance", "learning_rate", "policy_gradient_loss")
 UPDATES, RANGE = "train/n_updates", "train/clip_range"
@@ -96,8 +106,10 @@ def _policy_kwargs_of(config: Config) -> Any:
     return f"dict({', '.join(parts)})" if parts else NOT_SET
 
 
-def _whole_batch(to: Translated) -> None:
-    """A minibatch larger than the batch is the whole batch."""
+def _finish(to: Translated) -> None:
+    """A minibatch larger than the batch is the whole batch; RL Zoo's VecNormalize has the discount of the training."""
+    if to.fields.get("norm_reward"):
+        to.fields["norm_reward_gamma"] = to.fields.get("gamma", Config.norm_reward_gamma)
     size, envs, steps = (to.fields.get(name) for name in ("minibatch_size", "num_envs", "num_steps"))
     if isinstance(size, int) and isinstance(envs, int) and isinstance(steps, int) and size > envs * steps:
         to.fields["minibatch_size"] = envs * steps
@@ -109,8 +121,9 @@ OPTIONS = {
     "n_timesteps": Option("total_timesteps"),
     "n_steps": Option("num_steps", default=2048),
     "batch_size": Option("minibatch_size", default=64),
+    "max_grad_norm": GRADIENT_NORM,
     "n_epochs": Option("update_epochs", default=10),
-    **same("gamma", "gae_lambda", "max_grad_norm", "total_timesteps", "seed", "vf_coef", "target_kl"),
+    **same("gamma", "gae_lambda", "total_timesteps", "seed", "vf_coef", "target_kl"),
     "learning_rate": _scheduled("learning_rate", "anneal_lr").otherwise(3e-4),
     "clip_range": _scheduled("clip_coef", "clip_anneal"),
     "clip_range_vf": CLIPS_VALUE_ALONE,
@@ -127,6 +140,36 @@ OPTIONS = {
     "env_kwargs": Option(absent="give --env-kwargs"),
     "callback": Option(absent="callbacks are Python code"),
 }
+
+
+def _zoo(values: Values, config: Config) -> str:
+    """An entry of RL Zoo's ppo.yml; the seed is an option of its command."""
+    return dump({config.env_id: {"policy": "MlpPolicy", **{k: v for k, v in values.items() if k != "seed"}}})
+
+
+def _script(values: Values, config: Config) -> str:
+    """A script that trains."""
+    rest = dict(values)
+    env = f"make_vec_env({config.env_id!r}, n_envs={rest.pop('n_envs')}, seed={rest.get('seed')!r})"
+    length, normalized = rest.pop("n_timesteps", config.total_timesteps), rest.pop("normalize", None)
+    lines = ["from stable_baselines3 import PPO", "from stable_baselines3.common.env_util import make_vec_env"]
+    lines += ["from stable_baselines3.common.vec_env import VecNormalize"] if normalized else []
+    lines += ["from torch import nn"] if "activation_fn" in str(rest.get("policy_kwargs")) else []
+    lines += ["", f"env = {env}"]
+    if normalized:
+        chosen = f"norm_obs={config.norm_obs}, norm_reward={config.norm_reward}, gamma={config.norm_reward_gamma!r}"
+        lines.append(f"env = VecNormalize(env, {chosen})")
+    lines += ["model = PPO(", '    "MlpPolicy",', "    env,"]
+    lines += [f"    {name}={_in_python(value)}," for name, value in rest.items()]
+    return "\n".join([*lines, ")", f"model.learn({length})", ""])
+
+
+def _in_python(value: Any) -> str:
+    """A value; RL Zoo's texts are schedules and code."""
+    text = str(value)
+    if text.startswith("lin_"):
+        return f"lambda left: {text.removeprefix('lin_')} * left"
+    return text if text.startswith("dict(") else repr(value)
 
 
 # Logs -------------------------------------------------------------------------------------------------------
@@ -270,7 +313,8 @@ LIBRARY = Library(
     title="Stable-Baselines3",
     options=OPTIONS,
     fixed={"norm_adv_ddof": 1},
-    finish=_whole_batch,
+    finish=_finish,
+    forms={"python": _script, "yaml": _zoo},
     saved=lambda file: _saved_model(file)[0],
     log=LogFormat(
         marks=(UPDATES, RANGE, "train/clip_fraction"),
@@ -295,6 +339,7 @@ LIBRARY = Library(
         "norm_reward": "VecNormalize(norm_reward=True)",
         "norm_obs": "VecNormalize(norm_obs=True)",
         "anneal_lr": "learning_rate=lambda left: {learning_rate:g} * left",
+        "adam_eps": "policy_kwargs=dict(optimizer_kwargs=dict(eps={value:g}))",
         "adam_beta2": "policy_kwargs=dict(optimizer_kwargs=dict(betas=({adam_beta1:g}, {value:g})))",
     },
 )

@@ -7,6 +7,7 @@ and values have been multiplied by their coefficients.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ from trimtab.libraries.common.options import (
     positive,
     read_length,
     same,
+    switch,
 )
+from trimtab.libraries.common.settings_text import in_tables
 
 KL_THRESHOLD = 0.008  # KLAdaptiveLR's own
 RATE = "Learning / Learning rate"
@@ -81,7 +84,9 @@ OBSERVATIONS = Option("norm_obs", read=_observations, write=lambda config: SCALE
 OPTIONS = {
     **same("seed"),
     "num_envs": Option("num_envs"),
-    **inside("trainer", {"timesteps": GROUPED}),
+    **inside("trainer", {"timesteps": replace(GROUPED, write=lambda config: config.steps // config.num_envs)}),
+    **inside("models", {"separate": switch("arch", "dual", "shared")}),
+    **inside("models.policy", {"initial_log_std": Option("log_std_init")}),
     **inside("models.policy.network.0", {"layers": Option("hidden_sizes"), "activations": ACTIVATION}),
     **inside(
         "agent",
@@ -120,6 +125,20 @@ OPTIONS = {
 }
 
 
+def _frame(values: Values, config: Config) -> Values:
+    """Models of skrl's instantiator, of the same widths, and the classes around them."""
+    layers = {"name": "net", "input": "OBSERVATIONS"}
+    sizes = {"layers": values.get("layers"), "activations": values.get("activations")}
+    policy = {"class": "GaussianMixin", "clip_actions": False, "clip_log_std": True, "network": [dict(layers)]}
+    value = {"class": "DeterministicMixin", "clip_actions": False, "network": [layers | sizes], "output": "ONE"}
+    return {
+        "models": {"policy": policy | {"output": "ACTIONS"}, "value": value},
+        "memory": {"class": "RandomMemory", "memory_size": -1},
+        "agent": {"class": "PPO"},
+        "trainer": {"class": "SequentialTrainer"},
+    }
+
+
 def _details(sources: Sources) -> Details:
     agent = agent_yaml(sources.folder)
     values, rates = LIBRARY.settings(agent), sources.of(RATE)[1]
@@ -140,7 +159,10 @@ LIBRARY = Library(
         "there; the true next one here",
     ),
     prepare=_prepare,
-    tables=("", "trainer", "models.policy.network.0", "agent"),
+    forms={"yaml": in_tables(OPTIONS, _frame, frozenset({"num_envs"}))},
+    outside={"num_envs": "num_envs is not part of this file: start training with --num_envs {value}"},
+    per_rank=frozenset({"num_envs"}),
+    tables=("", "trainer", "models", "models.policy", "models.policy.network.0", "agent"),
     log=LogFormat(
         marks=("Loss / Policy loss",),
         names={

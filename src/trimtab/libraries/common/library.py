@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab.advise.evidence import NO_NUMBERS, Action, Numbers
-from trimtab.config import ConfigError
+from trimtab.config import Config, ConfigError
 from trimtab.core import reading
 from trimtab.core.wording import nearest
 from trimtab.libraries.common.options import NOT_SET, Option, Translated, Values
+from trimtab.libraries.common.settings_text import Writer
 from trimtab.math.optimizers import ADAPTIVE_RATES
 
 # Logs -------------------------------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ class NetworkNames:
 ATARI = re.compile(r"ALE/|.*NoFrameskip-v\d+$")
 
 
-def _environment_in(values: Values, env_id: str | None) -> str | None:
+def environment_in(values: Values, env_id: str | None) -> str | None:
     """The key of an environment in a file that holds several, as RL Zoo's do; None for a file of one."""
     if not values or not all(isinstance(each, dict) for each in values.values()):
         return None
@@ -153,6 +154,14 @@ class Library:
     """Tables of its YAML that hold options, the later over the earlier; none for a file without tables."""
     saved: Callable[[Path], Values] | None = None
     """Hyperparameters in the file of a policy; without it, those that Isaac Lab writes beside it."""
+    forms: Mapping[str, Writer] = field(default_factory=dict)
+    """How its users write settings, by name, the usual one first; empty where trimtab does not write them."""
+    complete: Callable[[Values, Config], None] = lambda values, config: None
+    """Adds options that mean something only together."""
+    outside: Mapping[str, str] = field(default_factory=dict)
+    """Options that its file does not hold, and how `{value}` is given instead."""
+    per_rank: frozenset[str] = frozenset()
+    """Options that count for each of the processes that train together."""
     log: LogFormat | None = None
     networks: tuple[NetworkNames, ...] = ()
     phrases: Mapping[str, str] = field(default_factory=dict)
@@ -179,7 +188,7 @@ class Library:
             Hyperparameters by their names there.
         """
         if not self.tables:
-            key = _environment_in(values, env_id)
+            key = environment_in(values, env_id)
             return dict(values[key]) if key else values
         return {k: v for path in self.tables for k, v in table_in(values, path).items() if k in self.options}
 

@@ -180,6 +180,14 @@ def activation_here(name: str) -> str:
     return here
 
 
+NEVER = 1e9  # a norm that nothing reaches, where a library has no way to switch clipping off
+
+
+def _gradient_norm(value: Any, to: Translated) -> None:
+    to.fields["max_grad_norm"] = None if value is None or float(value) >= NEVER else float(value)
+
+
+GRADIENT_NORM = Option("max_grad_norm", read=_gradient_norm, write=lambda config: config.max_grad_norm or NEVER)
 GROUPED = Option(absent="it means something only together with others")  # `Library.prepare` reads and removes it
 HALF_SQUARED = Option("vf_coef", factor=0.5, why="because its value loss is half of the squared error")
 STOPS_AT_TARGET = Option("target_kl", factor=1 / 1.5, why="because here updates stop at 1.5 times it")

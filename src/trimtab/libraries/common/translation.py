@@ -84,7 +84,7 @@ def translate(library: str, fields: Mapping[str, Any], defaults: bool = True) ->
     """
     theirs = library_named(library)
     to = Translated(fields=dict(theirs.fixed) if defaults else {}, notes=list(theirs.always))
-    given = {_spelled(name, value, theirs): value for name, value in fields.items()}
+    given = {spelled(name, value, theirs): value for name, value in fields.items()}
     values = (theirs.defaults() if defaults else {}) | given
     own = {name: values.pop(name) for name in list(values) if name not in theirs.options}
     theirs.prepare(values, to)
@@ -106,7 +106,7 @@ def translate(library: str, fields: Mapping[str, Any], defaults: bool = True) ->
     return to
 
 
-def _spelled(name: str, value: Any, library: Library) -> str:
+def spelled(name: str, value: Any, library: Library) -> str:
     """An option as the library's table has it: --num-envs is num_envs."""
     plain = name.lstrip("-").replace("-", "_")
     for known in (name, plain):
@@ -227,16 +227,16 @@ def translate_file(
     values = reading.read_yaml_mapping(Path(file), python_tags=True)
     if library is None and values.keys() <= FIELDS:
         return None
-    theirs = library_named(library) if library else _recognized(values, file)
+    theirs = library_named(library) if library else recognize(values, file)
     return translate(theirs.name, theirs.settings(values, env_id))
 
 
 def library_of_file(file: str | PathLike[str]) -> Library:
     """The library whose hyperparameters a file holds, recognized by their names."""
-    return _recognized(reading.read_yaml_mapping(Path(file), python_tags=True), file)
+    return recognize(reading.read_yaml_mapping(Path(file), python_tags=True), file)
 
 
-def _recognized(values: Values, file: str | PathLike[str]) -> Library:
+def recognize(values: Values, file: str | PathLike[str]) -> Library:
     """The library that most of these names are options of."""
     scores = {name: _options_in(values, library) for name, library in LIBRARIES.items()}
     best = max(scores.values())
