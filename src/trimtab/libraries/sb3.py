@@ -26,6 +26,7 @@ from trimtab.libraries.common.options import (
     Translated,
     Values,
     same,
+    tidy,
 )
 from trimtab.libraries.common.settings_text import dump
 
@@ -50,7 +51,7 @@ def _scheduled(name: str, falling: str) -> Option:
 
     def write(config: Config) -> Any:
         value = getattr(config, name)
-        return f"lin_{value!r}" if getattr(config, falling) == "linear" else value
+        return f"lin_{tidy(value)!r}" if getattr(config, falling) == "linear" else value
 
     return Option(name, read=read, write=write)
 
@@ -157,7 +158,7 @@ def _script(values: Values, config: Config) -> str:
     lines += ["from torch import nn"] if "activation_fn" in str(rest.get("policy_kwargs")) else []
     lines += ["", f"env = {env}"]
     if normalized:
-        chosen = f"norm_obs={config.norm_obs}, norm_reward={config.norm_reward}, gamma={config.norm_reward_gamma!r}"
+        chosen = f"norm_obs={config.norm_obs}, norm_reward={config.norm_reward}, gamma={config.gamma!r}"
         lines.append(f"env = VecNormalize(env, {chosen})")
     lines += ["model = PPO(", '    "MlpPolicy",', "    env,"]
     lines += [f"    {name}={_in_python(value)}," for name, value in rest.items()]

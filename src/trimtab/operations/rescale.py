@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,12 @@ from trimtab.advise.rescaling import Rescaled, RescaleOptions
 from trimtab.config import Config, ConfigError
 from trimtab.core.answers import print_json
 from trimtab.core.errors import RunError, UserError
-from trimtab.core.fields import Need, option
+from trimtab.core.fields import Need, option, written
 from trimtab.core.options import Options, part
 from trimtab.core.terminal import new_console
 from trimtab.envs import EnvError
+from trimtab.libraries.common import translation as translating
+from trimtab.libraries.common.rescale_settings import RescaledFile, rescale_file
 from trimtab.operations.declaration import Call, Operation, operation
 from trimtab.operations.sources import Source, configure, run_of
 from trimtab.training.run import Run
@@ -33,7 +37,14 @@ class Rescale(RescaleOptions):
     """What to rescale."""
 
     source: Source
-    """Run directory, YAML file of fields, environment or preset; in Python also a Config or a Run."""
+    """Run directory, YAML file of fields, environment or preset; settings of another library (RL Zoo's YAML, agent.yaml
+    of Isaac Lab), which are answered in their own format; in Python also a Config or a Run."""
+    hyperparameters: Mapping[str, Any] = field(
+        default_factory=dict, metadata=written(position=True, pairs=True, metavar="NAME=VALUE")
+    )
+    """Options that such a file does not contain, by their names there: num_envs=4096; in Python a mapping."""
+    env_id: str | None = option(None, metavar="ID")
+    """Environment whose settings to take from a file for several (default: none)."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +52,7 @@ class RescaleFlags(Options):
     """Where the new configuration goes."""
 
     out: str | None = option(None, metavar="FILE")
-    """Write the new configuration here, for `trimtab train --config FILE` (default: it is only shown)."""
+    """Write the new configuration or settings file here (default: it is only shown)."""
     force: bool = option(False, Need(lambda flags: flags.out is not None, "needs --out"))
     """Let --out overwrite a file."""
 
@@ -49,11 +60,14 @@ class RescaleFlags(Options):
 def _show(result: Rescaled, call: Call) -> None:
     source, out = call.given["source"], call.flags.out
     if out:
-        _write_config(out, result.config.as_dict(), _names_env(source), call.flags.force, source)
+        _write(out, _text(result, source), call.flags.force)
     if call.json:
         print_json({"source": source, "out": out, **result.as_dict()})
         return
     _print(result, source)
+    if isinstance(result, RescaledFile):
+        print(f"written: {out}, for {result.library}" if out else "write it: add --out FILE")
+        return
     print(f"train it: trimtab train --config {out}" if out else "write it: add --out FILE")
 
 
@@ -76,6 +90,11 @@ def rescale(options: Rescale) -> Rescaled:
         The new configuration, every change with its reason, and warnings.
     """
     source, request = options.source, part(options, RescaleOptions)
+    if isinstance(source, str | PathLike) and Path(source).is_file() and translating.is_foreign(source):
+        return rescale_file(Path(source), request, options.env_id, dict(options.hyperparameters))
+    for name, value in (("env_id", options.env_id), *options.hyperparameters.items()):
+        if value is not None:
+            raise ConfigError(name, value, "is for settings files of other libraries; leave it out")
     began = isinstance(source, Run) or (not isinstance(source, Config) and RunDir.began(source))
     if request.noise_scale is None and began and (newest := run_of(source).newest("noise_scale")):
         request = dataclasses.replace(request, noise_scale=newest["value"])
@@ -102,10 +121,11 @@ def _print(result: Rescaled, source: str) -> None:
         return f"{value:,}" if type(value) is int else f"{value:.6g}" if isinstance(value, float) else str(value)
 
     title = f"{source}: c_opt = {result.c_opt:.6g}, c_iter = {result.c_iter:.6g}"
-    field = Column("field", no_wrap=True)  # it is what one types
-    table = Table(field, "from", "to", "rule", "why", title=title, title_justify="left")
+    file = result if isinstance(result, RescaledFile) else None
+    name = Column(f"option of {file.library}" if file else "field", no_wrap=True)  # it is what one types
+    table = Table(name, "from", "to", "rule", "why", title=title, title_justify="left")
     for unchanged in (False, True):
-        for row in (row for row in result.changes if row.changed != unchanged):
+        for row in (row for row in (file.options if file else result.changes) if row.changed != unchanged):
             style = "dim" if unchanged else None
             table.add_row(row.field, show(row.before), show(row.after), row.rule, row.why, style=style)
         table.add_section()
@@ -114,6 +134,8 @@ def _print(result: Rescaled, source: str) -> None:
         console.width = 140
     console.print(table)
     console.print("the paper: Hilton, Cobbe & Schulman 2021, arXiv 2110.00641", style="dim")
+    for note in file.notes if file else ():
+        console.print(f"note: {note}", style="cyan", soft_wrap=True)
     for warning in result.warnings:
         console.print(f"warning: {warning}", style="yellow", soft_wrap=True)
 
@@ -126,16 +148,22 @@ def _names_env(source: str) -> bool:
     return name not in presets.names() or "env_id" in presets.load(name)
 
 
-def _write_config(out: str, values: dict[str, Any], names_env: bool, force: bool, source: str) -> None:
-    """A file `trimtab train --config` takes; a source without an environment gives a file without one."""
+def _text(result: Rescaled, source: str) -> str:
+    """A settings file, or a file that `trimtab train --config` takes, without an environment if the source has none."""
+    if isinstance(result, RescaledFile):
+        return result.text
+    names_env = _names_env(source)
+    fields = {name: value for name, value in result.config.as_dict().items() if name != "env_id" or names_env}
+    return f"# trimtab rescale, from {source!r}\n" + yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
+
+
+def _write(out: str, text: str, force: bool) -> None:
     from trimtab.core.writing import write_atomically
 
     if Path(out).is_dir():
         raise ConfigError("out", out, f"is a directory; nearest: {Path(out) / 'config.yaml'}")
     if Path(out).exists() and not force:
         raise ConfigError("out", out, "already exists; give another name, or --force")
-    fields = {name: value for name, value in values.items() if name != "env_id" or names_env}
-    text = f"# trimtab rescale, from {source!r}\n" + yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
     try:
         write_atomically(Path(out), text.encode())
     except OSError as error:

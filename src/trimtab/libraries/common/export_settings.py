@@ -12,7 +12,7 @@ from trimtab.config import Config, ConfigError
 from trimtab.core.fields import declared_of, part_of
 from trimtab.core.wording import nearest, plain
 from trimtab.libraries.common.library import Library
-from trimtab.libraries.common.options import NOT_SET, Values, effective
+from trimtab.libraries.common.options import NOT_SET, Values, effective, tidy
 from trimtab.libraries.common.translation import fit_minibatches, library_named, translate
 
 # Fields that no update depends on, or that others below stand for.
@@ -87,7 +87,7 @@ def values_there(library: Library, config: Config, given: Collection[str] = ()) 
         value = option.of(config)
         if value is NOT_SET or (value is None and option.default in (NOT_SET, None)):
             continue
-        found[name] = list(value) if isinstance(value, tuple) else value
+        found[name] = list(value) if isinstance(value, tuple) else tidy(value) if isinstance(value, float) else value
         done |= {option.field} - {""}
     library.complete(found, config)
     return {name: found[name] for name in library.options if name in found}

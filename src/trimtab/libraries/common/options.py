@@ -102,6 +102,12 @@ class Option:
         return self.there(effective(config, self.field)) if self.field else NOT_SET
 
 
+def tidy(value: float) -> float:
+    """A number without the error of rounding that a way there and back leaves in its last digit."""
+    short = float(f"{value:.12g}")
+    return short if abs(short - value) <= 4e-16 * abs(value) else value
+
+
 def effective(config: Config, name: str) -> Any:
     """The value of a field, also where it follows from others because it is not given."""
     if name in ("num_minibatches", "minibatch_size"):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trimtab.advise.rescaling import Rescaled, RescaleOptions, rescale
+from trimtab.advise.rescaling import Change, Rescaled, RescaleOptions, rescale
 from trimtab.config import Config, ConfigError
 from trimtab.core import reading
 from trimtab.core.wording import plain
@@ -20,22 +20,23 @@ _ENOUGH = 1_000  # iterations that a run is taken to have where its file does no
 
 
 @dataclass(frozen=True)
-class RescaledFile:
-    """A settings file at its new size."""
+class RescaledFile(Rescaled):
+    """A settings file of another library at its new size; the configuration is that of all processes together."""
 
-    rescaled: Rescaled
-    library: str
-    text: str
+    library: str = ""
+    """Its title."""
+    text: str = ""
     """The whole file, with the changed values."""
-    changed: dict[str, tuple[Any, Any]]
-    """Options there that change, each with its value before and after."""
+    options: list[Change] = field(default_factory=list)
+    """Options there that change, each with its value before and after, the rule and the reason."""
     notes: list[str] = field(default_factory=list)
+    """What the file cannot say, and what was assumed."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        options = {name: {"before": before, "after": after} for name, (before, after) in self.changed.items()}
+        options = [asdict(change) for change in self.options]
         about = {"library": self.library, "options": options, "notes": self.notes, "text": self.text}
-        return self.rescaled.as_dict() | about
+        return super().as_dict() | about
 
 
 def rescale_file(
@@ -61,18 +62,38 @@ def rescale_file(
     notes = _assumed(library, every, file)
     before = request.devices_before or 1
     key = environment_in(values, env_id) if not library.tables else None
-    old, remarks = _configuration(library, every, before, key or env_id or "unknown")
+    old, has_length, remarks = _configuration(library, every, before, key or env_id or "unknown")
     result = rescale(old, _of_all_ranks(library, request, before))
     was, becomes = (values_there(library, config, every) for config in (old, result.config))
     lost = _lost(library, old, was, result.config, becomes)
     was, becomes = per_rank_counts(library, was, before), per_rank_counts(library, becomes, request.devices or before)
-    changed = {name: (was.get(name), value) for name, value in becomes.items() if was.get(name) != value}
-    for name, (_, value) in changed.items():
+    unknown = set() if has_length else _lengths(library, old)
+    changed = {n: value for n, value in becomes.items() if was.get(n) != value and n not in unknown}
+    for name, value in changed.items():
         if name in library.outside and name not in settings:
             notes.append(library.outside[name].format(value=value))
         else:
             contents = contents.set(_place(library, values, key, name), value, was.get(name))
-    return RescaledFile(result, library.name, contents.text, changed, [*notes, *remarks, *lost])
+    rows = [row for row in result.changes if has_length or row.field != "total_timesteps"]
+    return RescaledFile(
+        result.config,
+        rows,
+        result.warnings,
+        result.c_opt,
+        result.c_iter,
+        result.exact,
+        library=library.title,
+        text=contents.text,
+        options=[_change(library, rows, name, was.get(name), value) for name, value in changed.items()],
+        notes=[*notes, *remarks, *lost],
+    )
+
+
+def _change(library: Library, rows: list[Change], name: str, before: Any, after: Any) -> Change:
+    """A row of the table in the words of the library, with the reason of the field here."""
+    row = next((row for row in rows if row.field == library.options[name].field), None)
+    steps = "the run keeps its environment steps"
+    return Change(name, before, after, row.rule if row else "size", row.why if row else steps)
 
 
 def _sizes_of_isaac_lab(file: Path, library: Library, settings: Values) -> Values:
@@ -98,16 +119,23 @@ def _assumed(library: Library, settings: Values, file: Path) -> list[str]:
     return notes
 
 
-def _configuration(library: Library, settings: Values, ranks: int, env_id: str) -> tuple[Config, list[str]]:
-    """The configuration of all processes together."""
+def _configuration(library: Library, settings: Values, ranks: int, env_id: str) -> tuple[Config, bool, list[str]]:
+    """The configuration of all processes together, and whether the length of the run is known."""
     defaults = {name: value for name, value in library.defaults().items() if name in library.per_rank}
     counts = {name: int(value) * ranks for name, value in (defaults | settings).items() if name in library.per_rank}
     fields = translate(library.name, settings | counts).fields | {"env_id": env_id}
     remarks = into_range(fields)
     batch = int(fields["num_envs"]) * int(fields["num_steps"])
+    has_length = "total_timesteps" in fields
     fields["total_timesteps"] = max(batch, fields.get("total_timesteps", _ENOUGH * batch))
     config, more = fit_minibatches(fields, batch)
-    return config, remarks + more
+    return config, has_length, remarks + more
+
+
+def _lengths(library: Library, config: Config) -> set[str]:
+    """The options that count how long a run is."""
+    twice = values_there(library, config.replace(total_timesteps=2 * config.total_timesteps))
+    return {name for name, value in values_there(library, config).items() if twice[name] != value}
 
 
 def _of_all_ranks(library: Library, request: RescaleOptions, ranks: int) -> RescaleOptions:

@@ -20,12 +20,13 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
-    def represent_list(self, data: list[Any]) -> yaml.SequenceNode:
-        plain = not any(isinstance(each, dict | list) for each in data)
-        return self.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=plain)
+
+def _represent_list(dumper: _Dumper, data: list[Any]) -> yaml.SequenceNode:
+    plain = not any(isinstance(each, dict | list) for each in data)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=plain)
 
 
-_Dumper.add_representer(list, _Dumper.represent_list)
+_Dumper.add_representer(list, _represent_list)
 
 
 def dump(values: Any) -> str:

@@ -231,6 +231,14 @@ def translate_file(
     return translate(theirs.name, theirs.settings(values, env_id))
 
 
+def is_foreign(file: str | PathLike[str]) -> bool:
+    """Whether a file holds settings of another library: tables, or names that are no fields here."""
+    values = reading.read_yaml_mapping(Path(file), python_tags=True)
+    if not values or values.keys() <= FIELDS:
+        return False
+    return max(_options_in(values, library) for library in LIBRARIES.values()) > len(values.keys() & FIELDS)
+
+
 def library_of_file(file: str | PathLike[str]) -> Library:
     """The library whose hyperparameters a file holds, recognized by their names."""
     return recognize(reading.read_yaml_mapping(Path(file), python_tags=True), file)

@@ -15,6 +15,7 @@ import yaml
 
 from trimtab.config import ConfigError
 from trimtab.core import reading
+from trimtab.libraries.common.options import tidy
 
 Path = tuple[str | int, ...]
 _PREFIX = re.compile(r"(?:&\S+\s+)?(?:!\S+\s+)?")  # an anchor and a tag before a value
@@ -127,10 +128,8 @@ def _differences(before: Any, after: Any, path: Path = ()) -> list[tuple[Path, A
 
 
 def number_text(value: float) -> str:
-    """The shortest text that YAML 1.1 reads as this number; a rounding error in the last digits is left out."""
-    short = f"{value:.12g}"
-    text = short if abs(float(short) - value) <= 4e-16 * abs(value) else repr(value)
-    mantissa, e, exponent = text.partition("e")
+    """The shortest text that YAML 1.1 reads as this number."""
+    mantissa, e, exponent = repr(tidy(value)).partition("e")
     return mantissa + ("" if "." in mantissa or not (e or mantissa.lstrip("-").isdigit()) else ".0") + e + exponent
 
 
