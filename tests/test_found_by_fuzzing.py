@@ -76,7 +76,9 @@ def test_an_outcome_without_what_a_study_needs_ends_in_one_line(files, capsys):
         record = reading.read_json_object(outcome)
         del record["result"]["compile_seconds"]
         writing.write_json_with_digest(outcome, record)
-    assert "cannot be used: damaged, or of another version" in error_of(capsys, "resume", "study", "--on", "inline", "--quiet")
+    assert "cannot be used: damaged, or of another version" in error_of(
+        capsys, "resume", "study", "--on", "inline", "--quiet"
+    )
 
 
 def test_a_flipped_digit_in_an_outcome_is_found_and_the_job_done_again(files):
