@@ -53,14 +53,13 @@ def judged(folder: Path) -> tuple[SourceResult, dict[str, pl.DataFrame]]:
     answer = SourceResult.from_dict(json.loads((folder / "result.json").read_text()))
     asked = json.loads((folder / "study.json").read_text())["asked"]
     study = DECLARED[answer.study].again(asked)
-    measured = {file.stem: pl.read_parquet(file) for file in sorted((folder / "tables").glob("*.parquet"))}
-    tables = study.joined(measured, _published_tables(answer.study))
+    tables = study.joined(study.tables.read(folder / "tables"), study.tables.of(_published_tables(answer.study)))
     verdicts = study.verdicts(tables)
     sentence = study.answer(tables, verdicts)
     size = "" if answer.size == "default" else f" --{answer.size}"
     only = f" --only {','.join(asked['only'])}" if asked.get("only") else ""
     command, notes = f"trimtab study run {answer.study}{size}{only}", tuple(study.notes())
-    return replace(answer, sentence=sentence, verdicts=tuple(verdicts), notes=notes, command=command), tables
+    return replace(answer, sentence=sentence, verdicts=tuple(verdicts), notes=notes, command=command), tables.by_name()
 
 
 def _published_tables(study: str) -> dict[str, pl.DataFrame]:

@@ -34,13 +34,17 @@ def test_environments_are_chosen_and_first_seeds_come_first():
         Learning(size="full", only=("Hoper-v4",))
 
 
+def summarized(returns, rows):
+    return _summarized(returns, rows, pl.DataFrame())
+
+
 def test_what_was_not_run_is_said():
     study = Learning(size="full", only=("Hopper-v4",))
     steps = study.rows[0].config.steps
     rows = [("Hopper-v4", "ppo", seed, steps, value, 20.0, "") for seed, value in ((1, 2400.0), (2, 2300.0))]
     returns = pl.DataFrame(rows, schema=RETURNS, orient="row")
-    tables = _summarized(returns, study.rows)
-    summary, left = tables["summary"], tables["not_run"]
+    tables = summarized(returns, study.rows)
+    summary, left = tables.summary, tables.not_run
     assert summary["seeds"].to_list() == ["2 of 3"] and summary["met"].to_list() == ["no, so far"]
     assert left.height == len(FULL) - 1 and "Hopper-v4" not in left["env_id"]
     said = study.answer(tables, [])
@@ -54,7 +58,7 @@ def test_seeds_that_are_not_run_leave_open_what_depends_on_them(values, word):
     steps = study.rows[0].config.steps
     rows = [("LunarLander-v3", "ppo", k, steps, value, 0.0, "") for k, value in enumerate(values)]
     returns = pl.DataFrame(rows, schema=RETURNS, orient="row")
-    assert _summarized(returns, study.rows)["summary"]["met"].to_list() == [word]
+    assert summarized(returns, study.rows).summary["met"].to_list() == [word]
 
 
 @pytest.mark.parametrize(
@@ -68,8 +72,8 @@ def test_what_the_doctor_finds_in_runs_of_a_preset_is_said(acts, said, well):
     study = Learning(size="full", only=("Hopper-v4",))
     steps = study.rows[0].config.steps
     rows = [("Hopper-v4", "ppo", seed, steps, 2400.0, 20.0, act) for seed, act in enumerate(acts, 1)]
-    tables = _summarized(pl.DataFrame(rows, schema=RETURNS, orient="row"), study.rows)
-    assert tables["summary"]["doctor"].to_list() == [said]
+    tables = summarized(pl.DataFrame(rows, schema=RETURNS, orient="row"), study.rows)
+    assert tables.summary["doctor"].to_list() == [said]
     assert f"The doctor finds nothing to act on {well}" in study.answer(tables, [])
 
 
@@ -80,18 +84,18 @@ def test_a_page_keeps_what_was_published_and_not_done_again():
     frame = lambda rows: pl.DataFrame(
         [(env_id, "ppo", seed, steps[env_id], value, 0.0, "") for env_id, seed, value in rows], RETURNS, orient="row"
     )
-    tables = _summarized(frame([("Hopper-v4", 1, 2400.0)]), study.rows)
+    tables = summarized(frame([("Hopper-v4", 1, 2400.0)]), study.rows)
     written = pl.read_csv(frame(known).write_csv().encode())
-    summary = study.joined(tables, {"returns": written})["summary"]
+    summary = study.joined(tables, study.tables.of({"returns": written})).summary
     assert summary.select("env_id", "value", "seeds").rows() == [
         ("Hopper-v4", 2350.0, "2 of 3"),
         ("Pong-v5", -3.0, "1 of 3"),
     ]
-    assert study.joined(tables, {})["returns"].equals(tables["returns"])
-    rows = _summarized(frame([("Hopper-v4", 2, 9.0), ("Ant-v4", 1, 5.0)]), FULL)["summary"]
-    whole = study.joined(tables, {"summary": pl.read_csv(rows.write_csv().encode())})
-    assert whole["summary"].select("env_id", "value").rows() == [("Hopper-v4", 2400.0), ("Ant-v4", 5.0)]
-    assert not {"Hopper-v4", "Ant-v4"} & set(whole["not_run"]["env_id"]) and whole["not_run"].height == len(FULL) - 2
+    assert study.joined(tables, study.tables.of({})).returns.equals(tables.returns)
+    rows = summarized(frame([("Hopper-v4", 2, 9.0), ("Ant-v4", 1, 5.0)]), FULL).summary
+    whole = study.joined(tables, study.tables.of({"summary": pl.read_csv(rows.write_csv().encode())}))
+    assert whole.summary.select("env_id", "value").rows() == [("Hopper-v4", 2400.0), ("Ant-v4", 5.0)]
+    assert not {"Hopper-v4", "Ant-v4"} & set(whole.not_run["env_id"]) and whole.not_run.height == len(FULL) - 2
     assert "in 2 of 2" in study.answer(whole, [])
 
 

@@ -10,7 +10,7 @@ from studies.small import small_variances
 from trimtab import cli
 from trimtab.core.estimate import Estimate
 from trimtab.experiments import catalogue, costs
-from trimtab.experiments.claims import Claim, Evidence, explained, judge_all
+from trimtab.experiments.claims import Claim, EffectEstimate, explained, judge_all
 from trimtab.experiments.notes import learning_rate, minibatch_size, reproducible, reward_to_go
 from trimtab.experiments.notes import throughput_study as speeds
 from trimtab.studies.study_engine import ExecutionOptions, run_study
@@ -21,7 +21,7 @@ CLAIM = Claim("N1", "a claim", "somewhere", "a rule")
 
 
 def word(study, tables, name: str) -> str:
-    return {v.claim.id: v.word for v in study.judge(tables)}[name]
+    return {v.claim.id: v.word for v in study.judge(study.tables.of(tables))}[name]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def word(study, tables, name: str) -> str:
 def test_a_claim_of_several_parts_needs_all_of_them(parts, expected):
     effects = {"up": [(1, 0.5, 2)], "down": [(-1, -2, -0.5)], "open": [(0.5, -1, 2)]}
     effects["both"] = effects["up"] + effects["down"]
-    given = [[Evidence("here", Estimate(*e), 3) for e in effects[part]] for part in parts]
+    given = [[EffectEstimate("here", Estimate(*e), 3) for e in effects[part]] for part in parts]
     found = judge_all(CLAIM, "an effect", given, "a sentence")
     assert found.word == expected and bool(found.needed) == (expected == "inconclusive at this size")
     assert len(found.evidence) == sum(map(len, given))
@@ -45,7 +45,7 @@ def test_a_claim_of_several_parts_needs_all_of_them(parts, expected):
 
 def test_what_does_not_hold_says_what_was_different():
     parts = {"up": Estimate(1, 0.5, 2), "down": Estimate(-1, -2, -0.5)}
-    verdicts = [judge_all(CLAIM, "", [[Evidence("here", e, 3)]], "Seen.") for e in parts.values()]
+    verdicts = [judge_all(CLAIM, "", [[EffectEstimate("here", e, 3)]], "Seen.") for e in parts.values()]
     assert [v.differs for v in explained(verdicts, "Another setting.")] == ["", "Another setting."]
 
 
@@ -54,7 +54,7 @@ def test_repeats(second, expected):
     rows = [("CartPole-v1, ppo", True, 8, 100, ""), ("Pendulum-v1, ppo", second, 8, 100, "loss at iteration 3")]
     schema = ["configuration", "identical", "iterations", "compared", "first_difference"]
     tables = {"repeats": pl.DataFrame(rows, schema=schema, orient="row")}
-    found = reproducible.Reproducible(size="quick").judge(tables)[0]
+    found = reproducible.Reproducible(size="quick").judge(reproducible.RepeatTables.of(tables))[0]
     assert found.word == expected and ("loss at iteration 3" in found.sentence) == (not second)
 
 
@@ -161,9 +161,9 @@ def test_the_plan_knows_how_long_measuring_takes(monkeypatch):
     monkeypatch.setattr(costs, "_measured", lambda config: 1.0)
     study = speeds.NotesThroughput(size="quick")
     cost = costs.cost_of(study, ExecutionOptions())
-    assert all(row["speed"] == "as long as asked" for row in cost["rows"])
+    assert all(row.speed == "as long as asked" for row in cost.rows)
     measures = sum(len(job.num_envs) for job in study.jobs()) * speeds.REPEATS["quick"]
-    assert 0.3 * 2 * measures < 3600 * cost["hours"] < 10 * measures
+    assert 0.3 * 2 * measures < 3600 * cost.hours < 10 * measures
 
 
 # trimtab throughput ----------------------------------------------------------------------------------------

@@ -66,6 +66,14 @@ def oscillation(factor):
     return pl.DataFrame(rows)
 
 
+def judge_of(study, tables):
+    return study.judge(study.tables.of(tables))
+
+
+def verdicts_of(study, tables):
+    return study.verdicts(study.tables.of(tables))
+
+
 def words(verdicts):
     return {v.claim.id: v.word for v in verdicts}
 
@@ -117,7 +125,7 @@ def test_the_threshold_is_the_papers():
 )
 def test_the_claim_of_table_5_is_judged_at_the_smallest_batch(loss, word):
     study = table5.Table5()
-    [verdict] = study.judge({"table5": table5._table5(made(loss), SIZES)})
+    [verdict] = judge_of(study, {"table5": table5._table5(made(loss), SIZES)})
     assert verdict.word == word and (verdict.needed != "") == (word == "inconclusive at this size")
 
 
@@ -133,7 +141,7 @@ def test_seeds_are_paired_with_themselves_where_a_run_is_missing():
 
 def test_too_few_runs_cannot_resolve_table_5_and_it_says_how_many_could():
     separated = made(lambda v, n, g: 0.5 * (v != batch_sizes.ADJUSTED and n < 64), games=GAMES[:2])
-    [verdict] = table5.Table5().judge({"table5": table5._table5(separated, SIZES)})
+    [verdict] = judge_of(table5.Table5(), {"table5": table5._table5(separated, SIZES)})
     assert verdict.word == "inconclusive at this size"
     seeds = table5._seeds_for(2)
     assert f"at least {seeds} seeds in each of 2 environments" in verdict.needed
@@ -145,7 +153,7 @@ def test_where_nothing_could_have_been_significant_an_effect_below_nothing_is_no
     worse = made(lambda v, n, g: 0.5 * (v == batch_sizes.ADJUSTED and n < 64), games=GAMES[:2])
     table = table5._table5(worse, SIZES)
     assert table["hi"].min() < 0 and table["max_z"].min() <= table5.THRESHOLD
-    assert table5.Table5().judge({"table5": table})[0].word == "inconclusive at this size"
+    assert judge_of(table5.Table5(), {"table5": table})[0].word == "inconclusive at this size"
 
 
 # Invariance and its ablations ------------------------------------------------------------------------------
@@ -153,7 +161,7 @@ def test_where_nothing_could_have_been_significant_an_effect_below_nothing_is_no
 
 def test_invariance_holds_where_finals_do_not_depend_on_the_batch():
     tables = {"finals": with_reference(made(costs)), "oscillation": oscillation(lambda g, n: 20.0 if n == 1 else 2.0)}
-    found = words(Invariance().judge(tables))
+    found = words(judge_of(Invariance(), tables))
     assert found["H4"] == "holds" and found["H5"] == "holds" and found["H6"] == "holds" and found["H9"] == "holds"
     assert found["H7"] in ("inconclusive at this size", "depends")  # (c) and (d) cost nothing here
 
@@ -162,39 +170,39 @@ def test_one_environment_does_not_make_a_claim_hold_that_all_together_leave_open
     scattered = made(lambda v, n, g: 0.0, spread=0.5)
     calm = made(lambda v, n, g: 0.0, games=["calm"], spread=0.001)
     tables = {"finals": with_reference(pl.concat([scattered, calm])), "oscillation": oscillation(lambda g, n: 2.0)}
-    verdict = Invariance().judge(tables)[0]
+    verdict = judge_of(Invariance(), tables)[0]
     assert verdict.word == "inconclusive at this size" and "seeds" in verdict.needed
 
 
 def test_invariance_does_not_hold_where_small_batches_lose():
     lost = lambda v, n, g: 0.5 * (n == 1)
     tables = {"finals": with_reference(made(lost)), "oscillation": oscillation(lambda g, n: 20.0)}
-    verdict = Invariance().verdicts(tables)[0]
+    verdict = verdicts_of(Invariance(), tables)[0]
     assert verdict.word == "does not hold" and "IMPALA" in verdict.differs, "says what was different"
 
 
 def test_normalization_must_matter_only_where_estimates_are_noisy():
     everywhere = lambda v, n, g: 0.3 * (v == batch_sizes.NO_NORMALIZATION and n < 64)
     tables = {"finals": with_reference(made(everywhere)), "oscillation": oscillation(lambda g, n: 2.0)}
-    assert words(Invariance().judge(tables))["H6"] == "does not hold"
+    assert words(judge_of(Invariance(), tables))["H6"] == "does not hold"
 
 
 def test_normalization_is_not_judged_where_nothing_is_noisy():
     tables = {"finals": with_reference(made(lambda v, n, g: 0.0)), "oscillation": oscillation(lambda g, n: 2.0)}
-    verdict = Invariance().judge(tables)[2]
+    verdict = judge_of(Invariance(), tables)[2]
     assert verdict.word == "inconclusive at this size" and "oscillate" in verdict.needed
 
 
 def test_the_step_size_must_cost_more_than_the_largest_of_the_others():
     other = lambda v, n, g: (n < 64) * {batch_sizes.NO_STEP_SIZE: 0.1, batch_sizes.NO_EWMA_ADJUSTMENT: 0.3}.get(v, 0.0)
     tables = {"finals": with_reference(made(other)), "oscillation": oscillation(lambda g, n: 2.0)}
-    found = words(Invariance().judge(tables))
+    found = words(judge_of(Invariance(), tables))
     assert found["H5"] == "does not hold"
 
 
 def test_a_weak_penalty_above_the_rest_is_no_lower_bound():
     tables = {"finals": with_reference(made(costs), 0.95), "oscillation": oscillation(lambda g, n: 2.0)}
-    assert words(Invariance().judge(tables))["H9"] == "does not hold"
+    assert words(judge_of(Invariance(), tables))["H9"] == "does not hold"
 
 
 @pytest.mark.parametrize(
@@ -205,14 +213,14 @@ def test_the_square_root_rule_against_the_linear_one(linear, word):
         lambda v, n, g: linear * (v == batch_sizes.LINEAR and n == 1),
         variants=(batch_sizes.ADJUSTED, batch_sizes.LINEAR),
     )
-    assert words(Linear().judge({"finals": finals}))["H12"] == word
+    assert words(judge_of(Linear(), {"finals": finals}))["H12"] == word
 
 
 @pytest.mark.parametrize(("gain", "word"), [(0.0, "holds"), (0.2, "does not hold"), (-0.2, "holds")])
 def test_betas_help_only_by_more_than_a_little(gain, word):
     variants = (batch_sizes.ADJUSTED, batch_sizes.ONLY_BETA2, batch_sizes.BOTH_BETAS)
     finals = made(lambda v, n, g: -gain * (v != batch_sizes.ADJUSTED and n == 1), variants=variants)
-    assert words(Betas().judge({"finals": finals}))["H13"] == word
+    assert words(judge_of(Betas(), {"finals": finals}))["H13"] == word
 
 
 @pytest.mark.parametrize("variant", [batch_sizes.ADJUSTED, batch_sizes.NO_STEP_SIZE])
@@ -229,7 +237,7 @@ def test_cells_none_of_whose_runs_finished_leave_the_rest_judged(variant, size):
     finals = with_reference(made(costs, variants=variants)).filter(~gone)
     tables = {"finals": finals, "oscillation": oscillation(lambda g, n: 2.0), "table5": table5._table5(finals, SIZES)}
     for study in (Invariance(), Linear(), Betas(), table5.Table5()):
-        assert all(verdict.word for verdict in study.verdicts(tables))
+        assert all(verdict.word for verdict in verdicts_of(study, tables))
 
 
 def test_smallness_of_an_effect_has_the_interval_that_follows():
@@ -301,7 +309,7 @@ def stale_finals(value):
 
 def test_staleness_as_in_the_papers_figure():
     like = {"recent": lambda k: 0.2, "decoupled": lambda k: 0.79 if k <= 8 else 0.3, "behavior": lambda k: 0.6}
-    verdicts = staleness.Staleness().judge(stale_finals(lambda loss, k: like[loss](k)))
+    verdicts = judge_of(staleness.Staleness(), stale_finals(lambda loss, k: like[loss](k)))
     assert words(verdicts) == {"H1": "holds", "H2": "holds", "H3": "holds"}
     assert verdicts[0].evidence[0].effect.value == pytest.approx(0.8 - 0.2, abs=0.01)
     assert verdicts[1].evidence[0].effect.value == pytest.approx(0.79 - 0.8, abs=0.01)
@@ -311,12 +319,12 @@ def test_staleness_as_in_the_papers_figure():
 
 
 def test_a_decoupled_loss_that_falls_at_once_contradicts_the_figure():
-    verdicts = staleness.Staleness().judge(stale_finals(lambda loss, k: 0.3))
+    verdicts = judge_of(staleness.Staleness(), stale_finals(lambda loss, k: 0.3))
     assert words(verdicts)["H2"] == "does not hold"
 
 
 def test_staleness_that_does_no_harm_contradicts_the_figure():
-    verdicts = staleness.Staleness().judge(stale_finals(lambda loss, k: 0.8 + 0.02 * (loss == "behavior")))
+    verdicts = judge_of(staleness.Staleness(), stale_finals(lambda loss, k: 0.8 + 0.02 * (loss == "behavior")))
     found = words(verdicts)
     assert found["H1"] == "does not hold" and found["H2"] == "holds" and found["H3"] == "does not hold"
     assert "nats" in verdicts[0].differs, "says why: how far iterations move the policy"
@@ -326,7 +334,7 @@ def test_only_runs_of_as_many_iterations_as_the_papers_are_judged():
     tables = stale_finals(lambda loss, k: {"recent": 0.2, "decoupled": 0.79 if k <= 8 else 0.3, "behavior": 0.6}[loss])
     spoiled = pl.when((pl.col("regime") != staleness.MANY) & (pl.col("staleness") > 0)).then(0.0)
     finals = tables["finals"].with_columns(spoiled.otherwise(pl.col("score")).alias("score"))
-    verdicts = staleness.Staleness().judge(tables | {"finals": finals})
+    verdicts = judge_of(staleness.Staleness(), tables | {"finals": finals})
     assert words(verdicts)["H2"] == "holds" and f"{staleness.FEW} -0.8" in verdicts[1].sentence
 
 
@@ -386,7 +394,7 @@ def test_banding_is_judged_against_its_interval(shape, word):
         {"environment": "game", "row": i, "column": j, "seed": s, "score": shape(i, j) / 5 + 0.02 * rng.normal()}
         for i, j, s in itertools.product(range(4), range(4), SEEDS)
     ]
-    assert words(proximal_age.ProximalAge().judge({"finals": pl.DataFrame(rows)}))["H14"] == word
+    assert words(judge_of(proximal_age.ProximalAge(), {"finals": pl.DataFrame(rows)}))["H14"] == word
 
 
 # Mechanisms ------------------------------------------------------------------------------------------------
@@ -472,8 +480,11 @@ def mechanisms(exponent, apart):
 
 
 def test_mechanisms_are_judged():
-    assert words(adam_step_size.Adam().judge(mechanisms(-0.5, 0.01))) == {"H15": "holds", "H16": "holds"}
-    assert words(adam_step_size.Adam().judge(mechanisms(-0.1, 2.0))) == {"H15": "does not hold", "H16": "does not hold"}
+    assert words(judge_of(adam_step_size.Adam(), mechanisms(-0.5, 0.01))) == {"H15": "holds", "H16": "holds"}
+    assert words(judge_of(adam_step_size.Adam(), mechanisms(-0.1, 2.0))) == {
+        "H15": "does not hold",
+        "H16": "does not hold",
+    }
 
 
 # Figures ---------------------------------------------------------------------------------------------------
@@ -525,7 +536,7 @@ def test_where_the_ewma_falls_behind_it_is_said_how_far_iterations_go_and_what_s
     behind = algorithm_tables(
         lambda a: 0.2 if a == ewma_comparison.PPO_EWMA else 0.9 if a == ewma_comparison.PPO_EWMA_SMALLER else 0.5
     )
-    gain = ewma_comparison.Ewma().judge(behind)[0]
+    gain = judge_of(ewma_comparison.Ewma(), behind)[0]
     assert gain.word == "does not hold"
     assert "moves the policy 3 to 3 times as far" in gain.differs
     assert "With 1/4 of the step size the difference is 0.4 [" in gain.differs
@@ -546,7 +557,7 @@ def test_where_the_ewma_falls_behind_it_is_said_how_far_iterations_go_and_what_s
     ids=lambda value: getattr(value, "kind", ""),
 )
 def test_every_figure_is_drawn_from_its_tables(study, tables):
-    figures = study.figures(tables())
+    figures = study.figures(study.tables.of(tables()))
     assert figures
     for figure in figures.values():
         assert figure.chart.to_dict()["config"] and figure.caption.endswith(".")

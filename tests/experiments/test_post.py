@@ -19,18 +19,19 @@ from trimtab.experiments.post import (
     minibatches,
     pendulum_runs,
 )
-from trimtab.experiments.source_study import SIZES, Declared
+from trimtab.experiments.source_study import SIZES, SourceStudy
+from trimtab.experiments.trained_runs import step_at
 from trimtab.gradient.probe_options import ProbeOptions
 from trimtab.studies.executor import JobRunner
 from trimtab.studies.job import Probe, Train, from_dict
 from trimtab.studies.store import Store
 
-DECLARED = [kind for kind in KINDS.values() if issubclass(kind, Declared)]
+DECLARED = [kind for kind in KINDS.values() if issubclass(kind, SourceStudy)]
 SEEDS = range(1, 5)
 
 
 def verdicts(study, tables):
-    return {v.claim.id: v for v in study.judge(tables)}
+    return {v.claim.id: v for v in study.judge(study.tables.of(tables))}
 
 
 # Declarations ----------------------------------------------------------------------------------------------
@@ -60,8 +61,8 @@ def test_a_study_counts_the_runs_its_jobs_need_once():
 def test_the_posts_steps_are_checkpoints_of_its_schedule():
     config = pendulum_runs.pendulum("default", 1)
     assert (
-        pendulum_runs.step_at(config, pendulum_runs.FIRST),
-        pendulum_runs.step_at(config, pendulum_runs.SECOND),
+        step_at(config, pendulum_runs.FIRST, pendulum_runs.CHECKPOINTS),
+        step_at(config, pendulum_runs.SECOND, pendulum_runs.CHECKPOINTS),
     ) == (399_360, 450_560)
 
 

@@ -7,11 +7,10 @@ from show.browser import Browser
 from trimtab.config import Config
 from trimtab.core.estimate import Estimate
 from trimtab.experiments import figures
-from trimtab.experiments.claims import Claim, Evidence, explained, judge
+from trimtab.experiments.claims import Claim, EffectEstimate, explained, judge
 from trimtab.experiments.ledger import claims_page, judged_rows, print_ledger, print_studies
 from trimtab.experiments.paper import paper_figures
-from trimtab.experiments.post import frozenlake_figures
-from trimtab.experiments.source_study import Figure
+from trimtab.experiments.post import frozenlake
 from trimtab.show import verdicts
 from trimtab.show.study_page import StudyReport, study_page
 from trimtab.studies.source_result import SourceResult
@@ -29,7 +28,7 @@ def judged():
         judge(
             Claim(k, f"claim <{k}>", "Fig. 1", "rule"),
             "effect",
-            [Evidence(f"e{i}", e, 4) for i, e in enumerate(es)],
+            [EffectEstimate(f"e{i}", e, 4) for i, e in enumerate(es)],
             "S.",
         )
         for k, es in effects.items()
@@ -55,9 +54,9 @@ def drawn():
         schema=["split", "update", "batch", "sample", "value"],
         orient="row",
     )
-    frames = tuple((f"update {u}", frozenlake_figures.against_others(cells, u)) for u in (100, 400))
+    frames = tuple((f"update {u}", frozenlake.against_others(cells, u)) for u in (100, 400))
     heat = pl.DataFrame(
-        [(p, i, j, 1.0 if i == j else 0.7) for p in ("4 × 256", "16 × 64") for i in range(3) for j in range(3)],
+        [(p, i, j, 0.7) for p in ("4 × 256", "16 × 64") for i in range(3) for j in range(i + 1, 3)],
         schema=["panel", "i", "j", "value"],
         orient="row",
     )
@@ -65,9 +64,11 @@ def drawn():
         {"environment": ["a", "b"], "kind": ["x", "x"], "value": [0.1, -0.1], "lo": [0.0, -0.3], "hi": [0.2, 0.1]}
     )
     return {
-        "batches": Figure(frames[0][1], "Look left and right.", frames),
-        "heat": Figure(figures.heat_maps(heat, "Cosines", "Blue agrees.", panels=["4 × 256", "16 × 64"]), "Look."),
-        "each": Figure(paper_figures.by_environment(rows, "difference", "kind"), "Right of 0 is better."),
+        "batches": figures.Figure(frames[0][1], "Look left and right.", frames),
+        "heat": figures.Figure(
+            figures.heat_maps(heat, "Cosines", "Blue agrees.", panels=["4 × 256", "16 × 64"]), "Look."
+        ),
+        "each": figures.Figure(paper_figures.by_environment(rows, "difference", "kind"), "Right of 0 is better."),
     }
 
 
@@ -117,10 +118,13 @@ def test_a_study_says_what_holds_what_differs_and_what_would_resolve():
 
 def test_the_effect_shown_is_the_middle_one():
     verdict = judge(
-        Claim("P1", "t", "w", "r"), "effect", [Evidence(n, e, 4) for n, e in zip("abc", (ABOVE, NEITHER, BELOW))], ""
+        Claim("P1", "t", "w", "r"),
+        "effect",
+        [EffectEstimate(n, e, 4) for n, e in zip("abc", (ABOVE, NEITHER, BELOW))],
+        "",
     )
     assert verdicts.effect(verdict) == "0.01 [-0.99, 1]\neffect\n1 of 3 above 0, 1 below"
-    nothing = Evidence("d", Estimate(0.0, 0.0, 0.0), 4)
+    nothing = EffectEstimate("d", Estimate(0.0, 0.0, 0.0), 4)
     verdict = judge(verdict.claim, "effect", [*verdict.evidence, nothing], "")
     assert verdicts.effect(verdict).endswith("1 of 4 above 0, 1 below, 1 equal")
     assert verdicts.tally(judged()) == "1 holds, 1 does not hold, 1 depends, 1 inconclusive"
@@ -138,7 +142,7 @@ def test_all_claims_on_a_page_and_in_eighty_columns(browser, tmp_path, capsys, m
     assert browser.run("document.querySelectorAll('.claim').length") == 4
     assert browser.run("document.querySelector('.claim a').getAttribute('href')") == "study/page.html"
     print_ledger(rows)
-    print_studies([{"name": "post/split", "summary": "Which?", "source": "s", "claims": ["P1", "P2", "P3", "P6"]}])
+    print_studies()
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
     assert "P1–P3 P6" in printed and "4 of 44 claims judged" in printed and "does not hold" in printed

@@ -14,8 +14,8 @@ from studies.test_executor import done
 from trimtab.config import Config
 from trimtab.core.errors import RunError
 from trimtab.envs import EnvError
-from trimtab.experiments import catalogue, costs, run_scores
-from trimtab.experiments.source_study import Declared
+from trimtab.experiments import catalogue, costs, trained_runs
+from trimtab.experiments.source_study import SourceStudy, Tables
 from trimtab.studies import study_engine
 from trimtab.studies.executor import Inline
 from trimtab.studies.job import Train
@@ -164,19 +164,25 @@ def test_a_directory_of_no_known_study_is_refused(tmp_path):
 
 
 @dataclass(frozen=True)
-class Some(Declared):
+class SumTables(Tables):
+    sums: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Some(SourceStudy):
     """A declared study of which jobs fail; it measures the others."""
 
     kind: ClassVar[str] = "test/some"
     summary: ClassVar[str] = "Counting where some jobs fail."
     source: ClassVar[str] = "none"
+    tables = SumTables
 
     def jobs(self):
         return [Count(2), Needy(Fail()), Count(3)]
 
     def measure(self, outcomes: Outcomes):
         sums = [o.result["sum"] for o in outcomes.values() if o.done]
-        return {"sums": pl.DataFrame({"sum": sums})}
+        return SumTables(pl.DataFrame({"sum": sums}))
 
     def judge(self, tables):
         return []
@@ -185,7 +191,7 @@ class Some(Declared):
         return {}
 
     def answer(self, tables, verdicts):
-        return f"{tables['sums']['sum'].sum()} in all."
+        return f"{tables.sums['sum'].sum()} in all."
 
 
 def test_jobs_that_fail_are_told_with_their_words_and_the_others_are_measured(tmp_path):
@@ -228,12 +234,12 @@ def test_the_cost_is_jobs_and_steps_of_every_shape_and_hours_at_the_measured_spe
     names = ("train FrozenLake-v1 ppo 2x8 in 2", "train FrozenLake-v1 ppo 8x8 in 2")
     hours = dict(zip(names, (3 * 640 * 0.5 / 3600, 1280 * 0.25 / 3600)))
     hours["studies.jobs:Count"] = 5 * 0.25 / 3600  # what looks at no run takes as long as training does
-    assert {row["what"]: row["hours"] for row in cost["rows"]} == pytest.approx(hours)
-    assert {row["what"]: row["jobs"] for row in cost["rows"]} == dict(zip(hours, (3, 1, 1))), "a job asked twice is one"
-    assert cost["jobs"] == 5 and cost["steps"] == 3 * 640 + 1280 + 5
-    assert cost["hours"] == pytest.approx(sum(hours.values()))
-    assert cost["hours_with_workers"] == pytest.approx(cost["hours"] / 4)
-    assert [row["hours"] for row in cost["rows"]] == sorted(hours.values(), reverse=True)
+    assert {row.what: row.hours for row in cost.rows} == pytest.approx(hours)
+    assert {row.what: row.jobs for row in cost.rows} == dict(zip(hours, (3, 1, 1))), "a job asked twice is one"
+    assert cost.jobs == 5 and cost.steps == 3 * 640 + 1280 + 5
+    assert cost.hours == pytest.approx(sum(hours.values()))
+    assert cost.hours_with_workers == pytest.approx(cost.hours / 4)
+    assert [row.hours for row in cost.rows] == sorted(hours.values(), reverse=True)
     costs.print_cost(cost)
     said = capsys.readouterr().out
     assert "5 jobs, 3,205 environment steps" in said and "4 workers" in said
@@ -268,14 +274,14 @@ def test_a_run_that_diverged_counts_with_the_return_it_began_with(tmp_path):
     job = Train(config.replace(total_timesteps=1280), 1)
     run = loop.train(config, tmp_path / "run")
     failed = Outcome(job, run.path, {}, error="not finite")
-    assert run_scores.course(failed) is None, "it may have failed for any reason"
+    assert trained_runs.course(failed) is None, "it may have failed for any reason"
     run.files.append_metrics([replace(run.files.metrics()[-1], not_finite=("loss",))])
-    curve, whole = run_scores.course(failed), run_scores.course(Outcome(Train(config, 1), run.path, {}))
+    curve, whole = trained_runs.course(failed), trained_runs.course(Outcome(Train(config, 1), run.path, {}))
     assert len(curve.step) == 100 and curve.step[-1] > 1200 and whole.area == run.area
     first = curve.value[0]
     np.testing.assert_array_equal(curve.value[50:], first)
     assert curve.area == pytest.approx((whole.area + first) / 2) and (curve.value[:50] != first).any()
-    assert run_scores.course(Outcome(job, tmp_path / "nowhere", {}, error="its worker ended")) is None
+    assert trained_runs.course(Outcome(job, tmp_path / "nowhere", {}, error="its worker ended")) is None
 
 
 def test_an_unknown_environment_leaves_no_study_behind(tmp_path):

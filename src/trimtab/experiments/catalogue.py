@@ -12,7 +12,7 @@ from trimtab.experiments.notes import NOTES
 from trimtab.experiments.own import OWN
 from trimtab.experiments.paper import PAPER
 from trimtab.experiments.post import POST
-from trimtab.experiments.source_study import Declared
+from trimtab.experiments.source_study import SourceStudy
 from trimtab.studies import study_engine as study
 from trimtab.studies.seeds_study import Seeds
 from trimtab.studies.split_study import Split
@@ -21,8 +21,9 @@ from trimtab.studies.study_result import StudyResult
 from trimtab.studies.tune_study import Tune
 
 # Studies of the sources and of this library's own claims, in the order they are listed.
-DECLARED: dict[str, type[Declared]] = {study.kind: study for study in (*POST, *PAPER, *NOTES, *OWN)}
-KINDS: dict[str, type[Study[Any]]] = {kind.kind: kind for kind in (Seeds, Split, Tune)} | DECLARED
+DECLARED: dict[str, type[SourceStudy[Any]]] = {study.kind: study for study in (*POST, *PAPER, *NOTES, *OWN)}
+KINDS: dict[str, type[Study[Any]]] = {kind.kind: kind for kind in (Seeds, Split, Tune)}
+KINDS |= DECLARED
 
 
 def read(out: Path) -> dict[str, Any]:

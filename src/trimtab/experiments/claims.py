@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from scipy import special
 
-from trimtab.studies.source_result import UNDECIDED, Claim, Evidence, Verdict, Word
+from trimtab.studies.source_result import UNDECIDED, Claim, EffectEstimate, Verdict, Word
 
 REACH = 100  # seeds; an effect that needs more is small against its spread, and may be nil
 SOURCES = {
@@ -19,27 +19,30 @@ SOURCES = {
 }
 
 
-def judge(claim: Claim, measured: str, evidence: Sequence[Evidence], sentence: str, least: float = 0.0) -> Verdict:
+def judge(
+    claim: Claim, measured: str, evidence: Sequence[EffectEstimate], sentence: str, least: float = 0.0
+) -> Verdict:
     """The verdict of the common rule on a claim of one part: the effect is above `least`."""
     return judge_all(claim, measured, [evidence], sentence, least)
 
 
 def judge_all(
-    claim: Claim, measured: str, parts: Sequence[Sequence[Evidence]], sentence: str, least: float = 0.0
+    claim: Claim, measured: str, parts: Sequence[Sequence[EffectEstimate]], sentence: str, least: float = 0.0
 ) -> Verdict:
     """The verdict on a claim of several parts, each judged by the common rule: all of them are needed.
 
     Every part holds: holds. One does not: does not hold. Else one depends: depends. Else not resolved.
     """
     words = [_word(part, least) for part in parts]
-    word = next((w for w in ("does not hold", "depends", UNDECIDED) if w in words), "holds") if parts else UNDECIDED
+    weakest: tuple[Word, ...] = ("does not hold", "depends", UNDECIDED, "holds")
+    word = next((word for word in weakest if word in words), UNDECIDED)
     sizes = [needed(part, least) for part, part_word in zip(parts, words) if part_word == UNDECIDED]
     size = max(sizes)[1] if sizes and word == UNDECIDED else ""  # that of the part that needs most
     evidence = tuple(e for part in parts for e in part)
     return Verdict(claim, word, measured, evidence, sentence, size, least)
 
 
-def _word(part: Sequence[Evidence], least: float) -> Word:
+def _word(part: Sequence[EffectEstimate], least: float) -> Word:
     """The common rule for one part.
 
     At least half of its effects (a pooled one alone) are beyond the threshold with their intervals; one on the other
@@ -56,11 +59,11 @@ def _word(part: Sequence[Evidence], least: float) -> Word:
     return "does not hold" if mostly_below else UNDECIDED
 
 
-def _deciding(part: Sequence[Evidence]) -> list[Evidence]:
+def _deciding(part: Sequence[EffectEstimate]) -> list[EffectEstimate]:
     return [e for e in part if e.pooled] or list(part)
 
 
-def beyond(e: Evidence, least: float, among: int = 1) -> int:
+def beyond(e: EffectEstimate, least: float, among: int = 1) -> int:
     """1 where an effect is above `least` with its interval, -1 where it is below, 0 where that is open.
 
     `among` so many effects, all of whose intervals should hold together.
@@ -73,23 +76,23 @@ def beyond(e: Evidence, least: float, among: int = 1) -> int:
     return 1 if lo > least else -1 if hi <= least else 0
 
 
-def _wider(e: Evidence, among: int) -> float:
+def _wider(e: EffectEstimate, among: int) -> float:
     """What a 95% interval over seeds is multiplied by to hold together with as many others (Student's t)."""
     return float(special.stdtrit(_freedom(e), 1 - 0.025 / among) / special.stdtrit(_freedom(e), 0.975))
 
 
-def _freedom(e: Evidence) -> float:
+def _freedom(e: EffectEstimate) -> float:
     """Degrees of freedom of an effect's interval; where it is no Student's t, as of a mean over its seeds."""
     return e.effect.freedom or max(1, e.seeds - 1)
 
 
 def explained(verdicts: Sequence[Verdict], different: str) -> list[Verdict]:
     """Verdicts that say, where a claim does not hold or depends, what was different from the source's setting."""
-    silent = lambda v: v.word in ("does not hold", "depends") and not v.differs
-    return [replace(v, differs=different) if silent(v) else v for v in verdicts]
+    failing = ("does not hold", "depends")
+    return [replace(v, differs=different) if v.word in failing and not v.differs else v for v in verdicts]
 
 
-def needed(part: Sequence[Evidence], least: float = 0.0) -> tuple[float, str]:
+def needed(part: Sequence[EffectEstimate], least: float = 0.0) -> tuple[float, str]:
     """How many seeds would decide one part by the common rule, with a probability of 80% or more, if effects stay as
     they were measured: a number, and in words."""
     deciding = _deciding(part)
@@ -112,7 +115,7 @@ def needed(part: Sequence[Evidence], least: float = 0.0) -> tuple[float, str]:
     return seeds, f"out of reach: over {REACH} seeds; the effect may {what} ({REACH} would show one of {shown:.2g})"
 
 
-def _alone(e: Evidence, least: float) -> float:
+def _alone(e: EffectEstimate, least: float) -> float:
     """Seeds at which this effect would be told from `least` with a probability of at least 80%.
 
     Intervals shrink with the root of the number. Where it is small, Student's t already asks for more than a normal
@@ -125,5 +128,5 @@ def _alone(e: Evidence, least: float) -> float:
     return math.floor(e.seeds * (enough * _half(e) / distance) ** 2) + 1
 
 
-def _half(e: Evidence) -> float:
+def _half(e: EffectEstimate) -> float:
     return (e.effect.hi - e.effect.lo) / 2

@@ -12,6 +12,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from trimtab.config import Config
 from trimtab.core.terminal import new_console
 from trimtab.core.wording import duration
 from trimtab.envs import EnvError
-from trimtab.experiments.source_study import Declared
+from trimtab.experiments.source_study import SourceStudy
 from trimtab.studies.executor import Inline, Queue
 from trimtab.studies.job import Job, Train
 from trimtab.studies.store import Store
@@ -34,26 +35,47 @@ SHOWN = 10  # rows that are printed
 Kind = tuple[str, str]  # a suite or environment, and an algorithm: what costs alike but for the batch
 
 
-def cost_of(study: Declared, where: ExecutionOptions) -> dict[str, Any]:
+@dataclass(frozen=True)
+class CostRow:
+    """Jobs of one shape: their environment steps, and the hours they take one after another."""
+
+    what: str
+    jobs: int
+    steps: int
+    hours: float
+    speed: str  # how the speed is known
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a study would cost, on one worker and on several."""
+
+    study: str
+    size: str
+    jobs: int
+    steps: int
+    hours: float
+    workers: int
+    hours_with_workers: float
+    machine: dict[str, Any]
+    rows: tuple[CostRow, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def cost_of(study: SourceStudy[Any], where: ExecutionOptions) -> Cost:
     """Runs and steps of every shape of training, and the hours they would take at the speed measured here."""
     jobs = list(Queue(study.jobs()).waiting.values())
     speeds = _calibrate([job.config for job in jobs if isinstance(job, Train)])
     shapes: dict[str, list[Job]] = {}
     for job in jobs:
         shapes.setdefault(_words(job), []).append(job)
-    rows = [_row(what, same, speeds) for what, same in shapes.items()]
-    hours, workers = sum(row["hours"] for row in rows), where.workers or cores()
-    return {
-        "study": study.kind,
-        "size": study.size,
-        "jobs": len(jobs),
-        "steps": sum(job.steps for job in jobs),
-        "hours": hours,
-        "workers": workers,
-        "hours_with_workers": hours / workers,
-        "machine": machine() | {"device": _device()},
-        "rows": sorted(rows, key=lambda r: -r["hours"]),
-    }
+    rows = sorted((_row(what, same, speeds) for what, same in shapes.items()), key=lambda row: -row.hours)
+    hours, workers, steps = sum(row.hours for row in rows), where.workers or cores(), sum(job.steps for job in jobs)
+    here = machine() | {"device": _device()}
+    return Cost(study.kind, study.size, len(jobs), steps, hours, workers, hours / workers, here, tuple(rows))
 
 
 def _words(job: Job) -> str:
@@ -74,15 +96,15 @@ def _config_of(job: Job) -> Config | None:
     return next((config for need in job.needs if (config := _config_of(need)) is not None), None)
 
 
-def _row(what: str, jobs: list[Job], speeds: _Speeds) -> dict[str, Any]:
+def _row(what: str, jobs: list[Job], speeds: _Speeds) -> CostRow:
     config, steps = _config_of(jobs[0]), sum(job.steps for job in jobs)
     seconds, how = speeds.step(config) if config is not None else (speeds.usual(), "as others")
     if not isinstance(jobs[0], Train):
         how = "as a step of its run" if steps else "computed, not counted"
-    hours, planned = seconds * steps / 3600, [job.seconds_planned for job in jobs]
-    if None not in planned:
-        hours, how = sum(planned) / 3600, "as long as asked"
-    return {"what": what, "jobs": len(jobs), "steps": steps, "hours": hours, "speed": how}
+    planned = [job.seconds_planned for job in jobs if job.seconds_planned is not None]
+    if len(planned) == len(jobs):
+        return CostRow(what, len(jobs), steps, sum(planned) / 3600, "as long as asked")
+    return CostRow(what, len(jobs), steps, seconds * steps / 3600, how)
 
 
 # Calibration -----------------------------------------------------------------------------------------------
@@ -167,24 +189,22 @@ def _device() -> str:
 # Words -----------------------------------------------------------------------------------------------------
 
 
-def print_cost(cost: dict[str, Any]) -> None:
+def print_cost(cost: Cost) -> None:
+    """The largest shapes and the whole, in a terminal."""
     from rich.table import Table
 
     table = Table("what", "jobs", "steps", "time", "speed", box=None, pad_edge=False)
-    for row in cost["rows"][:SHOWN]:
-        time_of = duration(3600 * row["hours"])
-        table.add_row(row["what"], f"{row['jobs']:,}", f"{row['steps']:,}", time_of, row["speed"])
-    rest = cost["rows"][SHOWN:]
+    shown, rest = cost.rows[:SHOWN], cost.rows[SHOWN:]
     if rest:
-        jobs, steps = sum(r["jobs"] for r in rest), sum(r["steps"] for r in rest)
-        hours = sum(r["hours"] for r in rest)
-        table.add_row(f"{len(rest)} other shapes", f"{jobs:,}", f"{steps:,}", duration(3600 * hours), "")
+        jobs, steps, hours = (sum(getattr(row, name) for row in rest) for name in ("jobs", "steps", "hours"))
+        shown += (CostRow(f"{len(rest)} other shapes", jobs, steps, hours, ""),)
+    for row in shown:
+        table.add_row(row.what, f"{row.jobs:,}", f"{row.steps:,}", duration(3600 * row.hours), row.speed)
     console = new_console()
-    console.print(f"\n{cost['study']} ({cost['size']}): {cost['jobs']:,} jobs, {cost['steps']:,} environment steps\n")
+    console.print(f"\n{cost.study} ({cost.size}): {cost.jobs:,} jobs, {cost.steps:,} environment steps\n")
     console.print(table)
-    machine = cost["machine"]
-    alone, together = (duration(3600 * cost[name]) for name in ("hours", "hours_with_workers"))
+    alone, together = duration(3600 * cost.hours), duration(3600 * cost.hours_with_workers)
     console.print(
-        f"\nabout {alone} one after another, {together} with {cost['workers']} workers as fast as this one: "
-        f"{machine['device']}, {machine['processor']}; starting and compiling not counted"
+        f"\nabout {alone} one after another, {together} with {cost.workers} workers as fast as this one: "
+        f"{cost.machine['device']}, {cost.machine['processor']}; starting and compiling not counted"
     )

@@ -79,19 +79,19 @@ def judged_rows(answers: Iterable[SourceResult]) -> list[ClaimRow]:
     return sorted(rows, key=lambda row: (ORDER.index(row.claim.id[0]), int(row.claim.id[1:]), row.study))
 
 
-def print_studies(rows: list[dict[str, Any]]) -> None:
+def print_studies() -> None:
     """Every study under its source: what it asks, and the claims it judges."""
     from rich.table import Table
 
-    console, width = new_console(), max(len(row["name"]) for row in rows)
-    for title, ids in GROUPS.items():
-        mine = [row for row in rows if (row["name"].split("/")[0] if "/" in row["name"] else "") == ids]
+    console, width = new_console(), max(map(len, DECLARED))
+    for title, source in GROUPS.items():
+        mine = [study for study in DECLARED.values() if study.kind.rpartition("/")[0] == source]
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True, width=width)
         grid.add_column(width=45 if console.width < 100 else 62)
         grid.add_column(no_wrap=True, style="cyan")
-        for row in mine:
-            grid.add_row(styled((row["name"], "bold")), row["summary"], _ranges(row["claims"]))
+        for study in mine:
+            grid.add_row(styled((study.kind, "bold")), study.summary, _ranges([claim.id for claim in study.claims]))
         console.print(f"\n{title}", style="dim")
         console.print(grid)
 

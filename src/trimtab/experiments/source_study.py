@@ -8,19 +8,20 @@ a study ends up with its tables as Parquet and CSV, the verdicts, figures and a 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import polars as pl
 
+from trimtab.config import Config
 from trimtab.core import reading
 from trimtab.core.writing import write_atomically, write_parquet
 from trimtab.experiments.claims import Claim, Verdict, explained
+from trimtab.experiments.figures import Figure
 from trimtab.studies.executor import Queue
 from trimtab.studies.job import Job
-from trimtab.studies.source_result import CaptionedFigure as Figure
 from trimtab.studies.source_result import SourceResult
 from trimtab.studies.study_engine import Outcomes, Study, Work, time_of
 from trimtab.training.device import machine
@@ -30,16 +31,44 @@ SIZES: tuple[Size, ...] = ("quick", "default", "full")
 
 
 @dataclass(frozen=True)
-class Declared(Study[SourceResult]):
+class Tables:
+    """The long tables of a study: subclasses name them. Figures, verdicts and the page read only these."""
+
+    @classmethod
+    def of(cls, frames: Mapping[str, pl.DataFrame]) -> Self:
+        """The tables by name; one that an earlier version did not write is empty."""
+        return cls(**{f.name: frames.get(f.name, pl.DataFrame()) for f in fields(cls)})
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """The tables that were written into a directory."""
+        return cls.of({file.stem: reading.read_parquet(file) for file in sorted(folder.glob("*.parquet"))})
+
+    def by_name(self) -> dict[str, pl.DataFrame]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def write(self, folder: Path) -> None:
+        """Every table as Parquet and as CSV."""
+        for name, table in self.by_name().items():
+            write_parquet(folder / f"{name}.parquet", table)
+            write_atomically(folder / f"{name}.csv", table.write_csv().encode())
+
+
+T = TypeVar("T", bound=Tables)
+
+
+@dataclass(frozen=True)
+class SourceStudy(Study[SourceResult], Generic[T]):
     """A study of one size; `seed` is the first of its seeds."""
 
     kind: ClassVar[str]
     result: ClassVar[type[SourceResult]] = SourceResult
     summary: ClassVar[str]  # one line for the list
     source: ClassVar[str]  # figures, tables or sections of the sources
+    tables: ClassVar[type[Tables]]  # its T
     claims: ClassVar[tuple[Claim, ...]] = ()
-    different: ClassVar[str] = ""  # from the source's setting; said with claims that do not hold
-    grows: ClassVar[bool] = False  # what was published of it before stands beside what is done anew
+    different: ClassVar[str] = ""  # from the source's setting; shown with claims that do not hold
+    grows: ClassVar[bool] = False  # published results stay on its page beside new ones
     size: Size = "default"
     seed: int = 1
     command: str = ""
@@ -55,38 +84,38 @@ class Declared(Study[SourceResult]):
     def again(cls, values: dict[str, Any]) -> Self:
         return cls(**values)
 
-    # What a study says ---------------------------------------------------------------------------------------
+    # What a study declares -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def jobs(self) -> list[Job]:
-        """Everything that is trained, probed or measured; of a study in rounds, what it begins with."""
+    def jobs(self) -> Sequence[Job]:
+        """Everything that is trained, probed or measured; of a study in rounds, the first round."""
 
     def gather(self, out: Path) -> Generator[Sequence[Job], Outcomes, Any]:
-        """Rounds of jobs, and what `measure` is given: by default one round, and its outcomes."""
+        """Rounds of jobs, and the input of `measure`: by default one round, and its outcomes."""
         return (yield self.jobs())
 
     @abstractmethod
-    def measure(self, outcomes: Any) -> dict[str, pl.DataFrame]:
-        """From what `gather` returned: long tables by name; figures, verdicts and the page read only these."""
+    def measure(self, results: Any) -> T:
+        """The tables that follow from what `gather` returned."""
 
-    @abstractmethod
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
+    def judge(self, tables: T) -> list[Verdict]:
         """A verdict for every claim, by its declared rule."""
+        return []
 
     @abstractmethod
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
-        """Figures by name, the ones that matter first."""
+    def figures(self, tables: T) -> dict[str, Figure]:
+        """Figures by name, the most important first."""
 
     @abstractmethod
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
-        """What was found, in a sentence or two."""
+    def answer(self, tables: T, verdicts: list[Verdict]) -> str:
+        """The result, in a sentence or two."""
 
     def notes(self) -> list[str]:
         """What differs from the source's setting, and what was inferred."""
         return []
 
-    def joined(self, tables: dict[str, pl.DataFrame], published: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """The tables of a study that `grows`, with those rows of the published ones that it has not done anew."""
+    def joined(self, tables: T, published: T) -> T:
+        """The tables of a study that `grows`, with those rows of the published ones that it has not measured again."""
         return tables
 
     @property
@@ -94,7 +123,7 @@ class Declared(Study[SourceResult]):
         """What was different from the source's setting, for claims that do not hold."""
         return self.different
 
-    def verdicts(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
+    def verdicts(self, tables: T) -> list[Verdict]:
         """A verdict for every claim; where one does not hold, with what was different."""
         return explained(self.judge(tables), self.differs)
 
@@ -106,11 +135,8 @@ class Declared(Study[SourceResult]):
     def work(self, out: Path) -> Work[SourceResult]:
         all_outcomes = Outcomes()
         results = yield from _keeping(self.gather(out), all_outcomes)
-        failed = [o for o in all_outcomes.values() if not o.done]
         tables = self.measure(results)
-        for name, table in tables.items():
-            write_parquet(out / "tables" / f"{name}.parquet", table)
-            write_atomically(out / "tables" / f"{name}.csv", table.write_csv().encode())
+        tables.write(out / "tables")
         verdicts = self.verdicts(tables)
         return SourceResult(
             study=self.kind,
@@ -121,7 +147,7 @@ class Declared(Study[SourceResult]):
             notes=tuple(self.notes()),
             jobs=len(all_outcomes),
             steps=sum(o.job.steps for o in all_outcomes.values()),
-            failed=tuple(f"{o.job}: {o.error}" for o in failed),
+            failed=tuple(f"{o.job}: {o.error}" for o in all_outcomes.values() if not o.done),
             command=self.command,
         )
 
@@ -130,13 +156,12 @@ class Declared(Study[SourceResult]):
         from trimtab.show.page_files import write_page
         from trimtab.show.study_page import StudyReport, study_page
 
-        tables = {file.stem: reading.read_parquet(file) for file in sorted((out / "tables").glob("*.parquet"))}
+        tables = self.tables.read(out / "tables")
         with style.drawing():
-            figures = self.figures(tables)
-        times = time_of(out)
-        configs = [o.job.config for o in outcomes.values() if hasattr(o.job, "config")]
-        here = "{processor}, {cores} cores, {platform}".format(**machine())
-        report = StudyReport(answer, figures, self.summary, self.source, times, here, list(tables), configs)
+            figures = self.figures(tables)  # type: ignore[arg-type]  # a class variable cannot be of type[T]
+        configs = [c for o in outcomes.values() if isinstance(c := getattr(o.job, "config", None), Config)]
+        here, names = "{processor}, {cores} cores, {platform}".format(**machine()), sorted(tables.by_name())
+        report = StudyReport(answer, figures, self.summary, self.source, time_of(out), here, names, configs)
         write_page(out / "page.html", study_page(report), {name: figure.chart for name, figure in figures.items()})
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from trimtab.config import ConfigError
 from trimtab.core.answers import print_json
@@ -75,16 +74,13 @@ def _list(argv: list[str]) -> int:
     if arguments.names:
         print("\n".join(DECLARED))
         return 0
-    rows: list[dict[str, Any]] = [
-        {"name": s.kind, "summary": s.summary, "source": s.source, "claims": [c.id for c in s.claims]}
-        for s in DECLARED.values()
-    ]
     if output.json:
-        print_json(rows)
+        about = lambda s: {"name": s.kind, "summary": s.summary, "source": s.source, "claims": [c.id for c in s.claims]}
+        print_json([about(study) for study in DECLARED.values()])
         return 0
     from trimtab.experiments.ledger import print_studies
 
-    print_studies(rows)
+    print_studies()
     print(
         "\n`trimtab study run NAME --quick` for a first answer. Without --quick a study of the sources takes up to half"
         "\nan hour on two cores, paper/invariance and paper/table5 (they share runs) an hour or two; --plan says more."
@@ -121,7 +117,7 @@ def _run(argv: list[str]) -> int:
         from trimtab.experiments.costs import cost_of, print_cost
 
         cost = cost_of(declaration, where)
-        print_json(cost) if output.json else print_cost(cost)
+        print_json(cost.as_dict()) if output.json else print_cost(cost)
         return 0
     out = Path(size.run_dir) if size.run_dir else numbered(f"study-{arguments.name.replace('/', '-')}")
     return finish_study(run_study(declaration, out, where, command, output.quiet or output.json), output)

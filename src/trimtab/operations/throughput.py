@@ -58,10 +58,10 @@ def _counts(text: str | None) -> list[int] | None:
 def _draw(answer: dict[str, Any], path: Path) -> None:
     import polars as pl
 
-    from trimtab.experiments.notes.throughput_figures import speed
+    from trimtab.experiments.notes.throughput_study import speed_chart
     from trimtab.show import style
 
-    style.save(speed(pl.DataFrame(answer["rows"])), path)
+    style.save(speed_chart(pl.DataFrame(answer["rows"])), path)
 
 
 def _show(answer: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from trimtab.core.wording import as_sentence
 from trimtab.show.blocks import Block, Claim, Paragraph, Table
-from trimtab.studies.source_result import Evidence, Verdict
+from trimtab.studies.source_result import EffectEstimate, Verdict
 
 NOT_RUN = "not run"
 # For each verdict: how it is written in a terminal, and a sign for text without colours.
@@ -53,10 +53,10 @@ def effect(verdict: Verdict | None) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def _middle(verdict: Verdict) -> Evidence:
+def _middle(verdict: Verdict) -> EffectEstimate:
     """By distance from the threshold in half-widths of the interval, which has no unit: effects may have several."""
 
-    def distance(item: Evidence) -> float:
+    def distance(item: EffectEstimate) -> float:
         half, beyond = (item.effect.hi - item.effect.lo) / 2, item.effect.value - verdict.threshold
         return beyond / half if half > 0 else math.copysign(math.inf, beyond)
 

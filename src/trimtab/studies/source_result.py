@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from trimtab.core.estimate import Estimate
@@ -29,8 +29,8 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What one environment says of a claim: an effect, positive where the claim holds, with its interval.
+class EffectEstimate:
+    """An effect in one environment, positive where the claim holds, with its interval.
 
     A pooled effect is over all environments: it decides, and single ones can only contradict it.
     """
@@ -40,6 +40,10 @@ class Evidence:
     seeds: int
     pooled: bool = False
 
+    def within(self, margin: float) -> EffectEstimate:
+        """margin − |effect|: positive where the effect is smaller than the margin."""
+        return replace(self, effect=self.effect.within(margin))
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -48,7 +52,7 @@ class Verdict:
     claim: Claim
     word: Word
     measured: str  # what the effect is, with its unit
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[EffectEstimate, ...]
     sentence: str  # what was found
     needed: str = ""  # for what is not resolved: the size that would resolve it, from the measured spread
     threshold: float = 0.0  # what the effects are held against

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
+import polars as pl
+
+from trimtab.core.writing import write_parquet
 from trimtab.gradient.probe_options import ProbeOptions
 from trimtab.studies.job import JobContext, OfRun, register
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from trimtab.gradient.prober import Prober
     from trimtab.gradient.row_sampling import Rows
     from trimtab.training.engine_cache import EngineCache
@@ -49,8 +51,6 @@ class _Lens:
         return self._applied(self._vectors, rows)
 
     def _applied(self, program: Callable[..., Any], rows: Rows) -> np.ndarray:
-        import numpy as np
-
         from trimtab.gradient.moments import flat
 
         return np.asarray(program(self.prober.measurer.params, flat(rows.samples)), np.float64)
@@ -86,7 +86,7 @@ class _Batches(OfRun):
 
     def _lenses(self, context: JobContext, replicates: int, **options: Any) -> Iterator[tuple[int, _Lens]]:
         """Every step with its lens; correlations are left to the job itself."""
-        split = {"num_envs": self.num_envs, "num_steps": self.num_steps}
+        split: dict[str, Any] = {"num_envs": self.num_envs, "num_steps": self.num_steps}
         chosen = ProbeOptions(**split, replicates=replicates, correlations=False, **options)
         for k, step in enumerate(self.at):
             yield step, _lens_at(context.inputs[self.run.identity], step, chosen, context.engines)
@@ -141,10 +141,6 @@ class Directions(_Batches):
         return f"{c.env_id} {c.algo} {self.num_envs}x{self.num_steps} seed {c.seed}"
 
     def do(self, context: JobContext) -> dict[str, Any]:
-        import polars as pl
-
-        from trimtab.core.writing import write_parquet
-
         rows: list[tuple[Any, ...]] = []
         lambdas = self.gae_lambda or (self.config.lambda_used,)
         for step, lens in self._lenses(context, self.replicates, bias=self.bias, start=self.start):
@@ -180,8 +176,6 @@ class Directions(_Batches):
 
 def _between_batches(means: np.ndarray) -> Iterator[_Direction]:
     """Cosines of the means of every pair of replicates."""
-    import numpy as np
-
     from trimtab.gradient.correlation import cosine_matrix
 
     cosines = cosine_matrix(means @ means.T)
@@ -193,8 +187,6 @@ def _look_at_pairs(
     lens: _Lens, replicate: int, gae_lambda: float, means: np.ndarray, values: int
 ) -> Iterator[_Direction]:
     """How the samples of one replicate agree with each other, with their own mean and with other batches' means."""
-    import numpy as np
-
     from trimtab.gradient import correlation
 
     rows = lens.prober.rows(replicate, gae_lambda)
@@ -224,8 +216,6 @@ def _look_at_pairs(
 
 def _with_means(cosines: np.ndarray, replicate: int, some: Callable[[np.ndarray], np.ndarray]) -> Iterator[_Direction]:
     """cos(g_i, mean of batch j), [j, i]: its own (j = replicate, of which g_i is a part) and the others."""
-    import numpy as np
-
     for j, own in enumerate(cosines):
         here = own[np.isfinite(own)]
         if len(here):
@@ -247,8 +237,6 @@ def _along_trajectories(
 
     `trajectory_chance` is what orthogonal gradients of these norms have: mean_t |g_t| / √Σ|g_t|², at most 1/√L.
     """
-    import numpy as np
-
     from trimtab.gradient.correlation import trajectory_alignment
 
     alignment = trajectory_alignment(gram, episode, valid)
@@ -292,11 +280,10 @@ class IndependentDraws(_Batches):
 
     def _single(self, lens: _Lens) -> np.ndarray:
         """(A − A_ref) ∇ log π of one sample at a random position of each row of other replicates, [rows, P]."""
-        import numpy as np
-
         rng, singles = np.random.default_rng(0), []
         for replicate in range(self.replicates, 2 * self.replicates):
             rows = lens.prober.rows(replicate, None)
+            assert rows.reference is not None  # the differences are known, so rows are continued past their cuts
             gap = rows.samples._replace(advantage=rows.samples.advantage - rows.reference)
             vectors = lens.vectors(rows._replace(samples=gap)).reshape(self.num_envs, self.num_steps, -1)
             singles.append(vectors[np.arange(self.num_envs), rng.integers(0, self.num_steps, self.num_envs)])
@@ -352,10 +339,6 @@ class MinibatchNoise(_Batches):
         return 2 * len(self.at) * self.replicates * self.num_envs * self.num_steps
 
     def do(self, context: JobContext) -> dict[str, Any]:
-        import polars as pl
-
-        from trimtab.core.writing import write_parquet
-
         rows: list[tuple[Any, ...]] = []
         for step, lens in self._lenses(context, self.replicates, bias=False):
             rows += [(step, r.quantity, r.way, r.size, r.epoch, r.replicate, r.value) for r in self._look(lens)]
@@ -365,8 +348,6 @@ class MinibatchNoise(_Batches):
         return {"rows": len(rows)}
 
     def _look(self, lens: _Lens) -> Iterator[_MinibatchNumber]:
-        import numpy as np
-
         from trimtab.gradient import minibatch_effects
 
         config, means = self.config, []

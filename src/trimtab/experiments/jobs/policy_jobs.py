@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import numpy as np
+import polars as pl
+
+from trimtab.core.writing import write_parquet
 from trimtab.studies.job import JobContext, OfRun, register
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from trimtab.config import Config
     from trimtab.training.algorithm import Algorithm
     from trimtab.training.state import State
@@ -67,7 +69,7 @@ class _Policy(NamedTuple):
     config: Config
     algorithm: Algorithm
     state: State
-    obs: np.ndarray
+    obs: Any  # an array of JAX, which the functions of `exact` take as one of NumPy
 
     def tables(self) -> tuple[np.ndarray, np.ndarray]:
         """π [S, A] and ∇ log π [S, A, P]."""
@@ -104,8 +106,6 @@ class GreedyValue(OfRun):
     steps: ClassVar[int] = 1
 
     def do(self, context: JobContext) -> dict[str, Any]:
-        import numpy as np
-
         from trimtab.gradient import exact
 
         [(_, policy)] = _policies(self, context, (None,))
@@ -143,10 +143,6 @@ class ExactBias(_Exact):
     gae_lambda: tuple[float, ...] = (0.95,)
 
     def do(self, context: JobContext) -> dict[str, Any]:
-        import polars as pl
-
-        from trimtab.core.writing import write_parquet
-
         rows = [
             row | {"step": step} for step, policy in _policies(self, context, self.at) for row in self._rows(policy)
         ]

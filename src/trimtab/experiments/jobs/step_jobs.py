@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from trimtab.config import Config
 from trimtab.studies.job import JobContext, OfRun, register
 
@@ -40,7 +42,6 @@ class GradientSteps(OfRun):
 
     def do(self, context: JobContext) -> dict[str, Any]:
         import jax
-        import numpy as np
 
         from trimtab.training.engine_setup import load_engine
         from trimtab.training.sample_gradients import PerSample
@@ -50,30 +51,28 @@ class GradientSteps(OfRun):
         shape = (self.sizes, config.minibatch, config.learning_rate)
         measure = _kept(algorithm, ("steps", *shape), lambda: jax.jit(_program(per_sample, self.sizes, config)))
         draw = _kept(algorithm, ("rows", self.sizes), lambda: _Drawing(algorithm, state, config, self.sizes))
-        squares, apart, rates, means = [], [], [], []
+        draws = []
         for r in range(self.replicates):
             key = jax.random.fold_in(jax.random.key(config.seed), r)
             samples = draw(state, config, r)
-            arrays = [np.asarray(x, np.float64) for x in measure(state.params, samples, key)]
-            for series, value in zip((squares, apart, rates, means), arrays):
-                series.append(value)
-            context.tick(len(means) * 2 * max(self.sizes))
+            draws.append([np.asarray(x, np.float64) for x in measure(state.params, samples, key)])
+            context.tick(len(draws) * 2 * max(self.sizes))
+        square, apart, rates, whole = (np.array(series) for series in zip(*draws))
         if not engine.reusable:
             draw.close()
             engine.close()
-        sizes, whole = np.array(self.sizes), np.array(means)
-        variance = _sample_variance(np.array(squares), self.sizes, whole)
-        noise = np.array(rates)[:, None] * np.sqrt(2 * sizes * max(variance, 0.0))  # of a step of size 2n and 2α, α ∝ n
+        variance = _sample_variance(square, self.sizes, whole)
+        noise = rates[:, None] * np.sqrt(2 * np.array(self.sizes) * max(variance, 0.0))  # of a step 2n and 2α, α ∝ n
         return {
-            "square": np.mean(squares, axis=0).tolist(),
-            "apart": np.mean(np.array(apart) / noise, axis=0).tolist(),
+            "square": square.mean(axis=0).tolist(),
+            "apart": (apart / noise).mean(axis=0).tolist(),
             "variance": variance,
             "grad_sq": _unbiased_square(whole),
             "parameters": int(whole.shape[1]),
         }
 
 
-def _kept(algorithm: Algorithm, name: tuple, make: Callable[[], Any]) -> Any:
+def _kept(algorithm: Algorithm, name: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     """A program of this algorithm: made once, for all the runs that share its shape."""
     if name not in algorithm.programs:
         algorithm.programs[name] = make()
@@ -106,7 +105,7 @@ class _Drawing:
         self._sampler.close()
 
 
-def _program(per_sample: PerSample, sizes: tuple[int, ...], config: Config):
+def _program(per_sample: PerSample, sizes: tuple[int, ...], config: Config) -> Callable[..., tuple[Array, ...]]:
     """A function of (parameters, samples, key). By size: the mean square of a minibatch gradient's components, and how
     far apart two steps and one end up; then the step size per sample, and the batch's mean gradient."""
     import jax
@@ -116,7 +115,7 @@ def _program(per_sample: PerSample, sizes: tuple[int, ...], config: Config):
     usual = min(sizes, key=lambda n: abs(n - config.minibatch))
     weight = jnp.full(smallest, 1 / smallest)
 
-    def measure(params: Params, samples: Samples, key):
+    def measure(params: Params, samples: Samples, key: Array) -> tuple[Array, ...]:
         order = jax.random.permutation(key, samples.advantage.shape[0])
         shuffled = jax.tree.map(lambda x: x[order], samples)
         groups = jax.tree.map(lambda x: x.reshape(-1, smallest, *x.shape[1:]), shuffled)
@@ -133,12 +132,12 @@ def _program(per_sample: PerSample, sizes: tuple[int, ...], config: Config):
     return measure
 
 
-def _apart(agent: Agent, policy: Float[Array, " P"], first: Samples, second: Samples, rate) -> Float[Array, ""]:
+def _apart(agent: Agent, policy: Float[Array, " P"], first: Samples, second: Samples, rate: Array) -> Float[Array, ""]:
     """|θ after a step on each − θ after one on both| = α |g₂(θ₁) − g₂(θ₀)|, of the importance-weighted objective."""
     import jax
     import jax.numpy as jnp
 
-    def gradient(at, samples: Samples):
+    def gradient(at: Array, samples: Samples) -> Array:
         acted = agent.dist.logp(agent.policy(policy, samples.obs), samples.action)
         ratio = lambda at: jnp.exp(agent.dist.logp(agent.policy(at, samples.obs), samples.action) - acted)
         return jax.grad(lambda at: (ratio(at) * samples.advantage).mean())(at)
@@ -147,14 +146,14 @@ def _apart(agent: Agent, policy: Float[Array, " P"], first: Samples, second: Sam
     return rate * jnp.linalg.norm(gradient(moved, second) - gradient(policy, second))
 
 
-def _sample_variance(square, sizes: tuple[int, ...], whole) -> float:
+def _sample_variance(square: np.ndarray, sizes: tuple[int, ...], whole: np.ndarray) -> float:
     """Tr Σ: n times what the mean square at the smallest size has above that of the whole batch."""
     batch = 2 * max(sizes)
     above = (square[:, 0].mean() - (whole**2).mean()) * whole.shape[1]
     return float(above / (1 / sizes[0] - 1 / batch))
 
 
-def _unbiased_square(means) -> float:
+def _unbiased_square(means: np.ndarray) -> float:
     """|E g|² from independent batch means: products of different ones only."""
     count = len(means)
     return float(((means.sum(0) ** 2).sum() - (means**2).sum()) / (count * (count - 1)))

@@ -9,11 +9,12 @@ from typing import ClassVar
 import polars as pl
 
 from trimtab.config import Config
-from trimtab.experiments.claims import Claim, Evidence, Verdict, judge_all
-from trimtab.experiments.notes.trained_runs import areas_of, contrast
-from trimtab.experiments.run_scores import BROKEN
-from trimtab.experiments.source_study import Declared, Figure, Size
-from trimtab.studies.job import Job, Train
+from trimtab.experiments.claims import Claim, EffectEstimate, Verdict, judge_all
+from trimtab.experiments.figures import Chart, Figure, lines
+from trimtab.experiments.measures import intervals
+from trimtab.experiments.source_study import Size, SourceStudy, Tables
+from trimtab.experiments.trained_runs import BROKEN, areas_of, contrast, small_ppo
+from trimtab.studies.job import Train
 from trimtab.studies.study_engine import Outcomes
 
 FACTORS = (2, 4, 8, 16)
@@ -39,12 +40,20 @@ DIFFERENT = (
 
 
 @dataclass(frozen=True)
-class LearningRate(Declared):
+class RateTables(Tables):
+    """The area under the learning curve of every run, by environment, factor of the batch and rule."""
+
+    learning: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class LearningRate(SourceStudy[RateTables]):
     """PPO at 1 to 16 times a small batch, the learning rate unchanged, by the square root, and in proportion."""
 
     kind: ClassVar[str] = "notes/learning-rate"
     summary: ClassVar[str] = "Should the learning rate grow with the batch?"
     source: ClassVar[str] = "notes: 2) Core optimizer sweep"
+    tables: ClassVar[type[Tables]] = RateTables
     claims: ClassVar[tuple[Claim, ...]] = (N8,)
     different: ClassVar[str] = DIFFERENT
 
@@ -54,50 +63,69 @@ class LearningRate(Declared):
 
     def _runs(self) -> dict[tuple[str, int, str], list[Train]]:
         """By environment, factor and rule; factor 1 is the base configuration."""
-        seeds = range(SEEDS[self.size])
+        seeds = range(self.seed, self.seed + SEEDS[self.size])
         settings = [(1, "base"), *((factor, rule) for factor in FACTORS for rule in RULES)]
         return {
-            (env_id, factor, rule): [
-                Train(_scaled(env_id, factor, rule, STEPS[self.size], self.seed + k), 10) for k in seeds
-            ]
+            (env_id, factor, rule): [Train(_scaled(env_id, factor, rule, STEPS[self.size], seed), 10) for seed in seeds]
             for env_id in self.environments
             for factor, rule in settings
         }
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[Train]:
         return [run for runs in self._runs().values() for run in runs]
 
-    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
-        rows = [
-            {"environment": env_id, "factor": factor, "rule": rule} | row
+    def measure(self, outcomes: Outcomes) -> RateTables:
+        tables = [
+            areas_of(runs, outcomes, environment=env_id, factor=factor, rule=rule)
             for (env_id, factor, rule), runs in self._runs().items()
-            for row in areas_of(runs, outcomes)
         ]
-        return {"learning": pl.DataFrame(rows)}
+        return RateTables(pl.concat(table for table in tables if len(table)))
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        parts: dict[int, list[Evidence]] = {factor: [] for factor in FACTORS if factor <= HOLDS}
+    def judge(self, tables: RateTables) -> list[Verdict]:
+        parts: dict[int, list[EffectEstimate]] = {factor: [] for factor in FACTORS if factor <= HOLDS}
         shares = []
         for environment in self.environments:
-            base = _learned(tables["learning"], environment, 1, "base")
+            base = _learned(tables.learning, environment, 1, "base")
             for factor in FACTORS:
-                linear = _learned(tables["learning"], environment, factor, "linear")
+                linear = _learned(tables.learning, environment, factor, "linear")
                 margin = contrast([linear], [[(1 - LOST) * value for value in base]])
                 if factor <= HOLDS:
-                    parts[factor].append(Evidence(f"{environment}, {factor} ×", margin, len(linear)))
+                    parts[factor].append(EffectEstimate(f"{environment}, {factor} ×", margin, len(linear)))
                 share = sum(linear) / len(linear) / (sum(base) / len(base)) if base and linear else math.nan
                 shares.append(f"{environment} {factor} × {share:.0%}")
         sentence = f"Linear scaling keeps, of what the base configuration learns: {', '.join(shares)}."
         measured = f"area above an untrained policy, minus {1 - LOST:.0%} of the base's"
         return [judge_all(N8, measured, list(parts.values()), sentence)]
 
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
-        from trimtab.experiments.notes import notes_figures as notes
+    def figures(self, tables: RateTables) -> dict[str, Figure]:
+        caption = "At 1: nothing lost by the larger batch. Which rule stays there longest?"
+        return {"rules": Figure(self._rules_chart(tables.learning), caption)}
 
-        chart = notes.rates(tables["learning"], START, list(self.environments))
-        return {"rules": Figure(chart, "At 1: nothing lost by the larger batch. Which rule stays there longest?")}
+    def _rules_chart(self, table: pl.DataFrame) -> Chart:
+        """What is learned, relative to the base batch, against how much larger the batch is, a line for each rule."""
+        start = pl.col("environment").replace_strict(START, return_dtype=pl.Float64)
+        learned = table.with_columns(learned=pl.col("area") - start)
+        base = learned.filter(rule="base")
+        unit = base.group_by("environment").agg(unit=pl.col("learned").mean())
+        every = [learned.filter(rule=rule) for rule in RULES]
+        every += [base.with_columns(rule=pl.lit(rule)) for rule in RULES]  # all of them begin at the base
+        shares = pl.concat(every).join(unit, on="environment").with_columns(share=pl.col("learned") / pl.col("unit"))
+        data = intervals(shares, "factor", column="share", panel="environment", series="rule")
+        return lines(
+            data.sort("panel", "series", "factor"),
+            "factor",
+            "batch, times the base (logarithmic)",
+            "area, relative to the base",
+            "What a larger batch keeps, by the rule for its learning rate",
+            "Area under the learning curve above an untrained policy, over that of the base batch; mean over seeds "
+            "with its 95% interval.",
+            series=RULES,
+            panels=self.environments,
+            log_x=True,
+            zero=False,
+        )
 
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+    def answer(self, tables: RateTables, verdicts: list[Verdict]) -> str:
         return f"Linear scaling holds up to 4 ×: {verdicts[0].word}. {verdicts[0].sentence}"
 
     def notes(self) -> list[str]:
@@ -112,25 +140,11 @@ class LearningRate(Declared):
 
 def _learned(table: pl.DataFrame, environment: str, factor: int, rule: str) -> list[float]:
     """Areas above an untrained policy's return."""
-    here = (pl.col("environment") == environment) & (pl.col("factor") == factor) & (pl.col("rule") == rule)
-    return [value - START[environment] for value in table.filter(here)["area"].to_list()]
+    areas = table.filter(environment=environment, factor=factor, rule=rule)["area"]
+    return [value - START[environment] for value in areas]
 
 
 def _scaled(env_id: str, factor: int, rule: str, steps: int, seed: int) -> Config:
     """The base configuration at `factor` times its batch."""
     rate = {"base": 1.0, "none": 1.0, "sqrt": math.sqrt(factor), "linear": float(factor)}[rule]
-    scaling = env_id == "Pendulum-v1"
-    return Config(
-        env_id=env_id,
-        num_envs=4 * factor,
-        num_steps=32,
-        num_minibatches=4,
-        update_epochs=4,
-        learning_rate=3e-4 * rate,
-        anneal_lr="linear",
-        ent_coef=0.0 if scaling else 0.01,
-        norm_obs=scaling,
-        norm_reward=scaling,
-        total_timesteps=steps,
-        seed=seed,
-    )
+    return small_ppo(env_id, (4 * factor, 32), steps, seed, learning_rate=3e-4 * rate)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import polars as pl
 
-from trimtab.config import Config
-from trimtab.core.estimate import UNRESOLVED
-from trimtab.experiments.claims import Claim, Evidence, Verdict, judge_all
+from trimtab.core.estimate import UNRESOLVED, Estimate
+from trimtab.experiments.claims import Claim, EffectEstimate, Verdict, judge_all
+from trimtab.experiments.figures import Chart, Figure, labels_in, lines
 from trimtab.experiments.jobs import MinibatchNoise
-from trimtab.experiments.notes.trained_runs import areas_of, contrast
-from trimtab.experiments.post.pendulum_runs import effect_over_seeds, gathered, step_at
-from trimtab.experiments.run_scores import BROKEN
-from trimtab.experiments.source_study import Declared, Figure, Size
+from trimtab.experiments.measures import gathered, intervals, log_ratio, mean_of, over_seeds
+from trimtab.experiments.source_study import Size, SourceStudy, Tables
+from trimtab.experiments.trained_runs import BROKEN, areas_of, contrast, small_ppo, step_at
 from trimtab.studies.job import Job, Train
 from trimtab.studies.study_engine import Outcomes
 
@@ -30,8 +28,8 @@ STEPS: dict[Size, int] = {"quick": 51_200, "default": 204_800, "full": 512_000}
 FEWEST, MOST = 4, 32
 PER_OUTPUT = 10
 OUTPUTS = {"CartPole-v1": 2, "Pendulum-v1": 1}
-ONE_ENVIRONMENT = (1, 1024)
-SPLIT = (8, 128)
+SEVERAL, ONE = "8x128", "1x1024"  # environments in a minibatch
+SPLITS = {SEVERAL: (8, 128), ONE: (1, 1024)}
 
 N4 = Claim(
     "N4",
@@ -59,12 +57,21 @@ DIFFERENT = (
 
 
 @dataclass(frozen=True)
-class NotesMinibatch(Declared):
+class NotesMinibatchTables(Tables):
+    """Areas under learning curves by split and number of minibatches, and variances of minibatch gradients by size."""
+
+    learning: pl.DataFrame
+    noise: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class NotesMinibatch(SourceStudy[NotesMinibatchTables]):
     """PPO over numbers of minibatches, the batch and everything else the same."""
 
     kind: ClassVar[str] = "notes/minibatch"
     summary: ClassVar[str] = "How many minibatches?"
     source: ClassVar[str] = "notes: Batch size, rules of thumb"
+    tables: ClassVar[type[Tables]] = NotesMinibatchTables
     claims: ClassVar[tuple[Claim, ...]] = (N4, N7)
     different: ClassVar[str] = DIFFERENT
 
@@ -72,107 +79,99 @@ class NotesMinibatch(Declared):
     def environments(self) -> tuple[str, ...]:
         return ("CartPole-v1",) if self.size == "quick" else tuple(OUTPUTS)
 
-    def _train(self, env_id: str, split: tuple[int, int], count: int, k: int) -> Train:
-        return Train(_learner(env_id, split, count, STEPS[self.size], self.seed + k), 10)
+    def _trained(self, env_id: str, split: str, count: int) -> list[Train]:
+        seeds = range(self.seed, self.seed + SEEDS[self.size])
+        config = lambda seed: small_ppo(env_id, SPLITS[split], STEPS[self.size], seed, num_minibatches=count)
+        return [Train(config(seed), 10) for seed in seeds]
 
     def _runs(self) -> dict[tuple[str, str, int], list[Train]]:
         """By environment, split and number of minibatches."""
-        seeds = range(SEEDS[self.size])
-        runs = {
-            (env_id, "8x128", count): [self._train(env_id, SPLIT, count, k) for k in seeds]
-            for env_id in self.environments
-            for count in COUNTS[self.size]
-        }
-        for env_id in self.environments:
-            runs[env_id, "1x1024", FEWEST] = [self._train(env_id, ONE_ENVIRONMENT, FEWEST, k) for k in seeds]
-        return runs
+        several = [(env_id, SEVERAL, count) for env_id in self.environments for count in COUNTS[self.size]]
+        one = [(env_id, ONE, FEWEST) for env_id in self.environments]
+        return {setting: self._trained(*setting) for setting in (*several, *one)}
 
     def _noise(self) -> list[MinibatchNoise]:
         sizes = (8, 16, 32, 64, 128, 256, 512)
-        runs = [run for env_id in self.environments for run in self._runs()[env_id, "8x128", FEWEST]]
-        return [MinibatchNoise(run, (step_at(run.config, 0.5, 10),), *SPLIT, sizes, 8) for run in runs]
+        runs = [run for env_id in self.environments for run in self._trained(env_id, SEVERAL, FEWEST)]
+        return [MinibatchNoise(run, (step_at(run.config, 0.5, 10),), *SPLITS[SEVERAL], sizes, 8) for run in runs]
 
     def jobs(self) -> list[Job]:
         return [*(run for runs in self._runs().values() for run in runs), *self._noise()]
 
-    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
-        rows = []
-        for (env_id, split, count), runs in self._runs().items():
-            for row in areas_of(runs, outcomes):
-                about = {"environment": env_id, "split": split, "minibatches": count, "minibatch": BATCH // count}
-                rows.append(about | row)
+    def measure(self, outcomes: Outcomes) -> NotesMinibatchTables:
+        areas = [
+            areas_of(runs, outcomes, environment=env_id, split=split, minibatches=count, minibatch=BATCH // count)
+            for (env_id, split, count), runs in self._runs().items()
+        ]
         noise = gathered(self._noise(), outcomes, "minibatches.parquet")
+        batches = pl.col("quantity").is_in(["batch_variance", "sample_variance"])
+        shown = noise.filter((pl.col("way") == "shuffled samples") | batches)
         keys = ["environment", "seed", "quantity", "way", "size"]
-        selection = noise.filter(
-            (pl.col("way") == "shuffled samples") | pl.col("quantity").is_in(["batch_variance", "sample_variance"])
+        return NotesMinibatchTables(
+            learning=pl.concat(table for table in areas if len(table)),
+            noise=shown.group_by(keys, maintain_order=True).agg(pl.col("value").mean()),
         )
-        return {
-            "learning": pl.DataFrame(rows),
-            "noise": selection.group_by(keys, maintain_order=True).agg(pl.col("value").mean()),
-        }
 
     # Verdicts ------------------------------------------------------------------------------------------------
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        return [self._sizes(tables), self._thresholds(tables["learning"])]
+    def judge(self, tables: NotesMinibatchTables) -> list[Verdict]:
+        return [self._sizes(tables), self._thresholds(tables.learning)]
 
-    def _sizes(self, tables: dict[str, pl.DataFrame]) -> Verdict:
-        noise, slow = [], []
-        for (environment,), here in tables["noise"].group_by("environment", maintain_order=True):
-            e, seeds = effect_over_seeds(here, lambda own: _log_noise(own, 16, 256))
-            noise.append(Evidence(f"{environment}, noise of 16 over 256", e, seeds))
-        phrases = []
+    def _learning(self, name: str, effect: Estimate) -> EffectEstimate:
+        return EffectEstimate(name, effect, SEEDS[self.size])
+
+    def _sizes(self, tables: NotesMinibatchTables) -> Verdict:
+        noise = [
+            over_seeds(f"{environment}, noise of 16 over 256", here, _log_noise)
+            for (environment,), here in tables.noise.group_by("environment", maintain_order=True)
+        ]
+        slow, phrases = [], []
         for environment in self.environments:
-            learned = _own(tables["learning"], environment)
+            learned = tables.learning.filter(environment=environment, split=SEVERAL)
             means = learned.group_by("minibatches").agg(pl.col("area").mean()).sort("area", descending=True)
             best = int(means["minibatches"][0])
-            e = contrast(_areas(learned, [FEWEST]), _areas(learned, [1]))
-            slow.append(Evidence(f"{environment}, {FEWEST} minibatches over 1", e, SEEDS[self.size]))
+            more = contrast(_areas(learned, [FEWEST]), _areas(learned, [1]))
+            slow.append(self._learning(f"{environment}, {FEWEST} minibatches over 1", more))
             phrases.append(f"{environment}: best with {best} ({BATCH // best} samples each)")
         sentence = f"By area under the learning curve, {'; '.join(phrases)}."
         return judge_all(N4, "log variance ratio; difference of area under the learning curve", [noise, slow], sentence)
 
     def _thresholds(self, learning: pl.DataFrame) -> Verdict:
-        parts: list[list[Evidence]] = [[], [], [], []]  # a rule each
+        """Every rule is a part: the settings inside it against those outside."""
+        parts: list[list[EffectEstimate]] = [[], [], [], []]
+        counts = COUNTS[self.size]
+        inside = [c for c in counts if FEWEST <= c <= MOST]
         for environment in self.environments:
-            here = _own(learning, environment)
-            counts = COUNTS[self.size]
-            inside = [c for c in counts if FEWEST <= c <= MOST]
-            sides = {
+            here = learning.filter(environment=environment, split=SEVERAL)
+            least = PER_OUTPUT * OUTPUTS[environment]
+            large = [c for c in counts if BATCH // c >= least]
+            rules = {
                 f"{FEWEST} to {MOST} minibatches against fewer": (inside, [c for c in counts if c < FEWEST]),
                 f"{FEWEST} to {MOST} minibatches against more": (inside, [c for c in counts if c > MOST]),
+                f"minibatches of {least} or more against fewer samples": (large, [c for c in counts if c not in large]),
             }
-            least = PER_OUTPUT * OUTPUTS[environment]
-            sides[f"minibatches of {least} or more against fewer samples"] = (
-                [c for c in counts if BATCH // c >= least],
-                [c for c in counts if BATCH // c < least],
-            )
-            for rule, (name, (good, bad)) in zip(parts, sides.items()):
-                e = contrast(_areas(here, good), _areas(here, bad)) if good and bad else UNRESOLVED
-                rule.append(Evidence(f"{environment}, {name}", e, SEEDS[self.size]))
-            one = learning.filter((pl.col("environment") == environment) & (pl.col("split") == "1x1024"))
-            e = contrast(_areas(here, [FEWEST]), [one["area"].to_list()])
-            parts[-1].append(Evidence(f"{environment}, several environments against one", e, SEEDS[self.size]))
-        effects = "; ".join(f"{e.environment}: {e.effect}" for rule in parts for e in rule)
+            for part, (name, (good, bad)) in zip(parts, rules.items()):
+                more = contrast(_areas(here, good), _areas(here, bad)) if good and bad else UNRESOLVED
+                part.append(self._learning(f"{environment}, {name}", more))
+            one = learning.filter(environment=environment, split=ONE)["area"].to_list()
+            more = contrast(_areas(here, [FEWEST]), [one])
+            parts[-1].append(self._learning(f"{environment}, several environments against one", more))
+        effects = "; ".join(f"{e.environment}: {e.effect}" for part in parts for e in part)
         sentence = f"Area inside minus outside. {effects}."
         return judge_all(N7, "area under the learning curve, inside minus outside a rule", parts, sentence)
 
     # What is shown -------------------------------------------------------------------------------------------
 
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
-        from trimtab.experiments.notes import notes_figures as notes
-
+    def figures(self, tables: NotesMinibatchTables) -> dict[str, Figure]:
         return {
             "learning": Figure(
-                notes.learning_over_minibatches(tables["learning"]),
+                _learning_chart(tables.learning),
                 "A hill: too few and too many minibatches both learn less. The rule's range is 4 to 32.",
             ),
-            "noise": Figure(
-                notes.noise_over_size(tables["noise"]), "A line that falls until the batch's own noise is left."
-            ),
+            "noise": Figure(_noise_chart(tables.noise), "A line that falls until the batch's own noise is left."),
         }
 
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+    def answer(self, tables: NotesMinibatchTables, verdicts: list[Verdict]) -> str:
         return verdicts[0].sentence
 
     def notes(self) -> list[str]:
@@ -184,35 +183,50 @@ class NotesMinibatch(Declared):
         ]
 
 
-def _learner(env_id: str, split: tuple[int, int], count: int, steps: int, seed: int) -> Config:
-    scaled = env_id == "Pendulum-v1"
-    return Config(
-        env_id=env_id,
-        num_envs=split[0],
-        num_steps=split[1],
-        num_minibatches=count,
-        update_epochs=4,
-        learning_rate=3e-4,
-        anneal_lr="linear",
-        ent_coef=0.0 if scaled else 0.01,
-        norm_obs=scaled,
-        norm_reward=scaled,
-        total_timesteps=steps,
-        seed=seed,
+def _areas(table: pl.DataFrame, counts: list[int]) -> list[list[float]]:
+    return [table.filter(minibatches=count)["area"].to_list() for count in counts]
+
+
+def _log_noise(own: pl.DataFrame) -> float | None:
+    """The log of the variance of a minibatch gradient of 16 samples over that of 256."""
+    between = mean_of(own, quantity="batch_variance")
+    small, large = (mean_of(own, quantity="subsampling", size=size) for size in (16, 256))
+    if between is None or small is None or large is None:
+        return None
+    return log_ratio(small + between, large + between)
+
+
+def _learning_chart(learning: pl.DataFrame) -> Chart:
+    """Area under the learning curve against minibatches per epoch, a panel for each environment."""
+    data = intervals(learning.filter(split=SEVERAL), "minibatches", column="area", panel="environment")
+    return lines(
+        data,
+        "minibatches",
+        "minibatches per epoch (logarithmic)",
+        "mean return over training",
+        "Learning, by the number of minibatches at fixed data",
+        "Area under the learning curve, mean over seeds with its 95% interval; batches of 1,024 samples.",
+        panels=labels_in(data, "panel"),
+        log_x=True,
+        zero=False,
     )
 
 
-def _own(learning: pl.DataFrame, environment: str) -> pl.DataFrame:
-    return learning.filter((pl.col("environment") == environment) & (pl.col("split") == "8x128"))
-
-
-def _areas(table: pl.DataFrame, counts: list[int]) -> list[list[float]]:
-    return [table.filter(pl.col("minibatches") == count)["area"].to_list() for count in counts]
-
-
-def _log_noise(own: pl.DataFrame, small: int, large: int) -> float | None:
-    at = lambda size: own.filter((pl.col("quantity") == "subsampling") & (pl.col("size") == size))["value"]
-    between = own.filter(pl.col("quantity") == "batch_variance")["value"]
-    if not (len(at(small)) and len(at(large)) and len(between)):
-        return None
-    return math.log((at(small)[0] + between[0]) / (at(large)[0] + between[0]))
+def _noise_chart(noise: pl.DataFrame) -> Chart:
+    """Variance of a minibatch gradient against its size, relative to the batch's."""
+    keys = ["environment", "seed"]
+    unit = noise.filter(quantity="batch_variance").select(*keys, unit="value")
+    cut = noise.filter(quantity="subsampling").join(unit, on=keys, maintain_order="left")
+    cut = cut.with_columns(relative=pl.col("value") / pl.col("unit") + 1)
+    data = intervals(cut, "size", column="relative", series="environment")
+    return lines(
+        data.with_columns(pl.col("lo").clip(lower_bound=1e-3)),
+        "size",
+        "samples of a minibatch (logarithmic)",
+        "variance over the batch's (logarithmic)",
+        "The noise of a minibatch gradient, by its size",
+        "Variance of one shuffled minibatch's gradient over that of the whole batch; mean over seeds with its 95% "
+        "interval.",
+        log_x=True,
+        log_y=True,
+    )

@@ -9,11 +9,13 @@ from typing import ClassVar
 import polars as pl
 
 from trimtab.config import Config
-from trimtab.experiments.claims import Claim, Evidence, Verdict, judge
+from trimtab.experiments.claims import Claim, Verdict, judge
+from trimtab.experiments.figures import Chart, Figure, effects
 from trimtab.experiments.jobs import EpisodicVariance
-from trimtab.experiments.post.pendulum_runs import effect_over_seeds, step_at
-from trimtab.experiments.source_study import Declared, Figure, Size
-from trimtab.studies.job import Job, Train
+from trimtab.experiments.measures import intervals, log_ratio, mean_of, over_seeds, returned
+from trimtab.experiments.source_study import Size, SourceStudy, Tables
+from trimtab.experiments.trained_runs import step_at
+from trimtab.studies.job import Train
 from trimtab.studies.study_engine import Outcomes
 
 STEPS: dict[Size, int] = {"quick": 51_200, "default": 204_800, "full": 1_024_000}
@@ -43,13 +45,24 @@ DIFFERENT = (
 )
 
 
+WHOLE, TO_GO, BASELINE = "whole return", "reward to go", "learned baseline"
+
+
 @dataclass(frozen=True)
-class RewardToGo(Declared):
+class VarianceTables(Tables):
+    """The exact variance of an episode's gradient by environment, seed, stage and estimator."""
+
+    variances: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class RewardToGo(SourceStudy[VarianceTables]):
     """Exact variances of episode gradients along REINFORCE runs on finite MDPs."""
 
     kind: ClassVar[str] = "notes/reward-to-go"
     summary: ClassVar[str] = "What do reward to go and baselines save?"
     source: ClassVar[str] = "notes: 3) Variance reduction"
+    tables: ClassVar[type[Tables]] = VarianceTables
     claims: ClassVar[tuple[Claim, ...]] = (N2, N3)
     different: ClassVar[str] = DIFFERENT
 
@@ -57,48 +70,58 @@ class RewardToGo(Declared):
     def environments(self) -> tuple[str, ...]:
         return tuple(LIMITS)[: 2 if self.size == "quick" else 3]
 
-    def jobs(self) -> list[Job]:
-        jobs: list[Job] = []
-        for env_id in self.environments:
-            for k in range(SEEDS[self.size]):
-                config = _episodic(env_id, STEPS[self.size], self.seed + k)
-                at = tuple(sorted({step_at(config, share, CHECKPOINTS) for share in STAGES.values()}))
-                jobs.append(EpisodicVariance(Train(config, CHECKPOINTS), at))
-        return jobs
+    def jobs(self) -> list[EpisodicVariance]:
+        seeds = range(self.seed, self.seed + SEEDS[self.size])
+        configs = [_episodic(env_id, STEPS[self.size], seed) for env_id in self.environments for seed in seeds]
+        return [EpisodicVariance(Train(config, CHECKPOINTS), tuple(sorted(_stages(config)))) for config in configs]
 
-    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
-        rows = []
-        for job in self.jobs():
-            outcome = outcomes[job.identity]
-            config = job.config  # type: ignore[attr-defined]
-            stage = {step_at(config, share, CHECKPOINTS): name for name, share in STAGES.items()}
-            for row in outcome.result.get("found", []) if outcome.done else []:
-                rows.append({"environment": config.env_id, "seed": config.seed, "stage": stage[row["step"]]} | row)
-        return {"variances": pl.DataFrame(rows)}
+    def measure(self, outcomes: Outcomes) -> VarianceTables:
+        table = returned(self.jobs(), outcomes)
+        stages = {e: _stages(_episodic(e, STEPS[self.size], self.seed)) for e in self.environments}
+        places = [(e, step, name) for e, names in stages.items() for step, name in names.items()]
+        names = pl.DataFrame(places, schema=["environment", "step", "stage"], orient="row")
+        if table.is_empty():
+            return VarianceTables(table)
+        named = table.join(names, on=["environment", "step"], how="left", maintain_order="left")
+        return VarianceTables(named.select("environment", "seed", "stage", pl.exclude("environment", "seed", "stage")))
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        table = tables["variances"]
+    def judge(self, tables: VarianceTables) -> list[Verdict]:
         return [
-            self._against(N2, table, "whole return", "reward to go"),
-            self._against(N3, table, "reward to go", "learned baseline"),
+            self._against(N2, tables.variances, WHOLE, TO_GO),
+            self._against(N3, tables.variances, TO_GO, BASELINE),
         ]
 
     def _against(self, claim: Claim, table: pl.DataFrame, above: str, below: str) -> Verdict:
         evidence, ratios = [], []
         for (environment, stage), here in table.group_by("environment", "stage", maintain_order=True):
-            e, seeds = effect_over_seeds(here, lambda own: _log_ratio(own, above, below))
-            evidence.append(Evidence(f"{environment}, {stage}", e, seeds))
-            ratios.append(f"{environment} {stage} {math.exp(e.value):.3g}")
+            effect = over_seeds(f"{environment}, {stage}", here, lambda own: _log_ratio(own, above, below))
+            evidence.append(effect)
+            ratios.append(f"{environment} {stage} {math.exp(effect.effect.value):.3g}")
         sentence = f"Variance with {above} over that with {below}: {', '.join(ratios)}."
         return judge(claim, f"log variance ratio, {above} over {below}", evidence, sentence)
 
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
-        from trimtab.experiments.notes import notes_figures as notes
-
-        chart = notes.estimators(tables["variances"], list(self.environments), list(STAGES))
+    def figures(self, tables: VarianceTables) -> dict[str, Figure]:
+        chart = self._estimators_chart(tables.variances)
         return {"variances": Figure(chart, "Left of 1: less variance than with whole returns. Read down each stage.")}
 
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+    def _estimators_chart(self, table: pl.DataFrame) -> Chart:
+        """Variance of each estimator over that of whole returns, by environment and stage."""
+        keys = ["environment", "stage", "seed"]
+        unit = table.filter(estimator=WHOLE).select(*keys, unit="variance")
+        others = table.filter(pl.col("estimator") != WHOLE).join(unit, on=keys, maintain_order="left")
+        rows = [f"{environment}, {stage}" for environment in self.environments for stage in STAGES]
+        order = pl.format("{}, {}", "environment", "stage").cast(pl.Enum(rows))
+        shown = others.with_columns(order.alias("row"), relative=pl.col("variance") / pl.col("unit"))
+        shown = shown.sort("row", maintain_order=True).cast({"row": pl.String})
+        return effects(
+            intervals(shown, "row", column="relative", log=True, series="estimator"),
+            "variance over that with whole returns (logarithmic)",
+            "The variance of an episode's gradient, by estimator",
+            "Computed from the transition table; geometric mean over seeds with its 95% interval.",
+            log=True,
+        )
+
+    def answer(self, tables: VarianceTables, verdicts: list[Verdict]) -> str:
         return " ".join(verdict.sentence for verdict in verdicts)
 
     def notes(self) -> list[str]:
@@ -114,10 +137,13 @@ class RewardToGo(Declared):
 
 
 def _log_ratio(own: pl.DataFrame, above: str, below: str) -> float | None:
-    pick = lambda name: own.filter(pl.col("estimator") == name)["variance"]
-    one, other = pick(above), pick(below)
-    usable = len(one) and len(other) and one[0] > 0 and other[0] > 0
-    return round(math.log(one[0] / other[0]), 9) if usable else None  # equal ones are equal, whatever the rounding
+    log = log_ratio(*(mean_of(own, "variance", estimator=name) for name in (above, below)))
+    return None if log is None else round(log, 9)  # equal ones are equal, whatever the rounding
+
+
+def _stages(config: Config) -> dict[int, str]:
+    """The steps of the checkpoints that are looked at, with the stages of training."""
+    return {step_at(config, share, CHECKPOINTS): name for name, share in STAGES.items()}
 
 
 def _episodic(env_id: str, steps: int, seed: int) -> Config:

@@ -10,11 +10,12 @@ import polars as pl
 
 from trimtab.config import Config
 from trimtab.envs import BACKENDS, choose
-from trimtab.experiments.claims import Claim, Evidence, Verdict, judge_all
+from trimtab.experiments.claims import Claim, EffectEstimate, Verdict, judge_all
+from trimtab.experiments.figures import Chart, Figure, labels_in, lines, stacked
 from trimtab.experiments.jobs import Throughput
-from trimtab.experiments.source_study import Declared, Figure, Size
+from trimtab.experiments.measures import number, spread
+from trimtab.experiments.source_study import Size, SourceStudy, Tables
 from trimtab.math import stats
-from trimtab.studies.job import Job
 from trimtab.studies.study_engine import Outcomes
 from trimtab.studies.throughputs import GAIN, enough, fastest
 
@@ -42,74 +43,76 @@ DIFFERENT = (
 )
 
 
+PARTS = {"environment_share": "environment", "policy_share": "policy", "update_share": "update"}
+
+
 @dataclass(frozen=True)
-class NotesThroughput(Declared):
+class ThroughputTables(Tables):
+    """Steps per second, load and shares of time by environment, N and repeat."""
+
+    throughput: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class NotesThroughput(SourceStudy[ThroughputTables]):
     """Steps per second over N, on compiled and on Python environments."""
 
     kind: ClassVar[str] = "notes/throughput"
     summary: ClassVar[str] = "How many environments are fast?"
     source: ClassVar[str] = "notes: 1) Max out data pipeline; Phase A"
+    tables: ClassVar[type[Tables]] = ThroughputTables
     claims: ClassVar[tuple[Claim, ...]] = (N6,)
     different: ClassVar[str] = DIFFERENT
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[Throughput]:
         from trimtab.training.device import cores, processor
 
-        jobs: list[Job] = []
+        machine, jobs = f"{processor()}, {cores()} cores", list[Throughput]()
         for config in self.configs():
             counts = tuple(n for n in COUNTS[self.size] if config.backend == "auto" or n <= MOST_ON_HOST)
-            machine, before = f"{processor()}, {cores()} cores", jobs[-1] if jobs else None
+            before = jobs[-1] if jobs else None
             jobs.append(Throughput(config, counts, SECONDS[self.size], REPEATS[self.size], machine, before))
         return jobs
 
     def configs(self) -> list[Config]:
-        common = {"num_steps": 32, "num_minibatches": 4, "total_timesteps": 100_000_000, "seed": self.seed}
-        compiled = [Config(env_id="CartPole-v1", **common)]
-        if self.size != "quick":
-            compiled.append(Config(env_id="Breakout-MinAtar", **common))
-        return [*compiled, Config(env_id="CartPole-v1", backend="gymnasium", **common)]
+        common = Config(num_steps=32, num_minibatches=4, total_timesteps=100_000_000, seed=self.seed)
+        compiled = [common.replace(env_id=e) for e in ("CartPole-v1", "Breakout-MinAtar")]
+        host = common.replace(env_id="CartPole-v1", backend="gymnasium")
+        return [*(compiled[:1] if self.size == "quick" else compiled), host]
 
-    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
+    def measure(self, outcomes: Outcomes) -> ThroughputTables:
         rows = []
         for job in self.jobs():
-            assert isinstance(job, Throughput)
             outcome = outcomes[job.identity]
             compiled = BACKENDS[choose(job.config.env_id, job.config.backend)].compiled
             name = f"{job.config.env_id} ({'compiled' if compiled else 'Python'})"
             rows += [{"environment": name} | row for row in outcome.result.get("found", []) if outcome.done]
-        return {"throughput": pl.DataFrame(rows)}
+        return ThroughputTables(pl.DataFrame(rows))
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
+    def judge(self, tables: ThroughputTables) -> list[Verdict]:
         gains, loads, phrases = [], [], []
-        for (environment,), here in tables["throughput"].group_by("environment", maintain_order=True):
+        for (environment,), here in tables.throughput.group_by("environment", maintain_order=True):
             chosen, best = enough(here), fastest(here)
-            few = int(here["num_envs"].min() or 1)
+            few = int(number(here["num_envs"].min()) or 1)
             gain = stats.contrast([_logs(here, best), _logs(here, few)], [1.0, -1.0])
-            load = stats.mean_interval([v - LOADED for v in here.filter(pl.col("num_envs") == chosen)["load"]])
+            load = stats.mean_interval([v - LOADED for v in here.filter(num_envs=chosen)["load"]])
             repeats = here["repeat"].n_unique()
+            gains.append(EffectEstimate(f"{environment}, gain", gain, repeats))
+            loads.append(EffectEstimate(f"{environment}, load at N = {chosen}", load, repeats))
             loaded = load.value + LOADED
-            gains.append(Evidence(f"{environment}, gain", gain, repeats))
-            loads.append(Evidence(f"{environment}, load at N = {chosen}", load, repeats))
             phrases.append(f"{environment}: {math.exp(gain.value):.0f} × to N = {best}, load {loaded:.0%} at {chosen}")
-        sentence = f"{'; '.join(phrases)}."
         measured = "log gain in steps/s; load minus 80% where throughput levels off"
-        return [judge_all(N6, measured, [gains, loads], sentence)]
+        return [judge_all(N6, measured, [gains, loads], f"{'; '.join(phrases)}.")]
 
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
-        from trimtab.experiments.notes import throughput_figures
-
+    def figures(self, tables: ThroughputTables) -> dict[str, Figure]:
+        table = tables.throughput
         return {
-            "speed": Figure(
-                throughput_figures.speed(tables["throughput"]),
-                "Where the line turns flat, more environments stop paying.",
-            ),
-            "load": Figure(
-                throughput_figures.load(tables["throughput"]), "The notes expect the flat part to begin at 80 to 90%."
-            ),
-            "shares": Figure(throughput_figures.shares(tables["throughput"]), "What is largest is what to speed up."),
+            "speed": Figure(speed_chart(table), "Where the line turns flat, more environments stop paying."),
+            "load": Figure(_load_chart(table), "The notes expect the flat part to begin at 80 to 90%."),
+            "shares": Figure(_shares_chart(table), "What is largest is what to speed up."),
         }
 
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+    def answer(self, tables: ThroughputTables, verdicts: list[Verdict]) -> str:
         return f"Throughput rises until the processor is loaded: {verdicts[0].word}. {verdicts[0].sentence}"
 
     def notes(self) -> list[str]:
@@ -123,4 +126,54 @@ class NotesThroughput(Declared):
 
 
 def _logs(here: pl.DataFrame, num_envs: int) -> list[float]:
-    return here.filter(pl.col("num_envs") == num_envs)["steps_per_second"].log().to_list()
+    return here.filter(num_envs=num_envs)["steps_per_second"].log().to_list()
+
+
+def speed_chart(table: pl.DataFrame) -> Chart:
+    """Steps per second against N."""
+    return lines(
+        _over_repeats(table, "steps_per_second"),
+        "num_envs",
+        "environments (logarithmic)",
+        "steps per second (logarithmic)",
+        "How fast training runs, by the number of environments",
+        "Environment steps of training per second; band: from the slowest to the fastest repeat.",
+        log_x=True,
+        log_y=True,
+    )
+
+
+def _load_chart(table: pl.DataFrame) -> Chart:
+    """Load of all cores by this process, against N."""
+    return lines(
+        _over_repeats(table, "load"),
+        "num_envs",
+        "environments (logarithmic)",
+        "share of all cores",
+        "How much of the processor training uses",
+        "Processor time of the process and its children over wall time and cores.",
+        log_x=True,
+    )
+
+
+def _over_repeats(table: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Mean, smallest and largest over repeats, by environment and N."""
+    return spread(table.rename({"environment": "series"}), "series", "num_envs", column=column)
+
+
+def _shares_chart(table: pl.DataFrame) -> Chart:
+    """Shares of an iteration's time by N: environment, policy, update."""
+    keys = ["panel", "num_envs"]
+    means = (
+        table.rename({"environment": "panel"}).group_by(keys).agg(pl.col(list(PARTS)).mean()).rename(PARTS).sort(keys)
+    )
+    long = means.unpivot(list(PARTS.values()), index=keys, variable_name="part", value_name="value").sort(keys)
+    row = pl.format("N = {}", "num_envs").alias("row")
+    return stacked(
+        long.select("part", "value", row, "panel"),
+        list(PARTS.values()),
+        "share of an iteration's time",
+        "Where the time goes",
+        "Stepping environments, the policy acting, and the update, each timed alone.",
+        panels=labels_in(long, "panel"),
+    )

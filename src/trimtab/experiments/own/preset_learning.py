@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import polars as pl
 
@@ -12,26 +12,40 @@ from trimtab.advise.diagnosis import diagnose, tally
 from trimtab.config import ConfigError
 from trimtab.core.wording import nearest
 from trimtab.experiments.claims import Verdict
+from trimtab.experiments.figures import Figure, curves_by_environment
 from trimtab.experiments.jobs import Evaluation, GreedyValue
+from trimtab.experiments.measures import mean_of
 from trimtab.experiments.own.preset_targets import FULL, SIZES, Row
-from trimtab.experiments.source_study import Declared, Figure
+from trimtab.experiments.source_study import SourceStudy, Tables
 from trimtab.math import stats
-from trimtab.studies.job import Job, Train
+from trimtab.studies.job import Train
 from trimtab.studies.study_engine import Outcomes
 from trimtab.training.run import Run, learning_frame
 
 NOTHING = "nothing"
 FIRST = 100  # episodes at the start of a run that say what a policy is worth that has learned nothing
+NAME = ["env_id", "algo", "steps"]
 RETURNS = ["env_id", "algo", "seed", "steps", "value", "first", "act"]  # act: what the doctor finds to act on
 
 
 @dataclass(frozen=True)
-class Learning(Declared):
+class LearningTables(Tables):
+    """A line for every preset, the presets that were not run, the final return of every run, and curves."""
+
+    summary: pl.DataFrame
+    not_run: pl.DataFrame
+    returns: pl.DataFrame
+    curves: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Learning(SourceStudy[LearningTables]):
     """Every preset on its seeds; `only` chooses environments."""
 
     kind: ClassVar[str] = "learning"
     summary: ClassVar[str] = "Do the shipped presets learn?"
     source: ClassVar[str] = "this library's presets, beside published results of PPO"
+    tables: ClassVar[type[Tables]] = LearningTables
     grows: ClassVar[bool] = True  # a row takes up to hours
     only: tuple[str, ...] = ()
 
@@ -46,7 +60,7 @@ class Learning(Declared):
         return super().asked() | ({"only": list(self.only)} if self.only else {})
 
     @classmethod
-    def again(cls, values: dict[str, Any]) -> Learning:
+    def again(cls, values: dict[str, Any]) -> Self:
         return cls(**values | {"only": tuple(values.get("only", ()))})
 
     @property
@@ -56,75 +70,57 @@ class Learning(Declared):
     def trained(self, row: Row) -> list[Train]:
         return [Train(row.config.replace(seed=self.seed + k), checkpoints=2) for k in range(row.seeds)]
 
-    def _measuring(self, row: Row) -> list[Job]:
-        if row.measure == "evaluation":
-            return [Evaluation(run) for run in self.trained(row)]
-        if row.measure == "exact greedy value":
-            return [GreedyValue(run) for run in self.trained(row)]
-        return list(self.trained(row))
+    def _measuring(self, row: Row) -> Sequence[Train | Evaluation | GreedyValue]:
+        measure = {"evaluation": Evaluation, "exact greedy value": GreedyValue}.get(row.measure)
+        return [measure(run) for run in self.trained(row)] if measure else self.trained(row)
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[Train | Evaluation | GreedyValue]:
         """The first seed of every row before the second of any: what falls short is seen early."""
         most = max((row.seeds for row in self.rows), default=0)
         return [job for k in range(most) for row in self.rows for job in self._measuring(row)[k : k + 1]]
 
-    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
+    def measure(self, outcomes: Outcomes) -> LearningTables:
         rows, curves = [], []
         for row in self.rows:
             for run, job in zip(self.trained(row), self._measuring(row)):
                 if not outcomes[job.identity].done:
                     continue
-                result, path = outcomes.of(job).result, outcomes.of(run).path
+                result, trained = outcomes.of(job).result, Run(outcomes.of(run).path)
                 value = result["value"] if "value" in result else result["ep_rew_mean"]
-                trained = Run(path)
                 first = trained.episodes["return"][:FIRST].mean()
                 act = ", ".join(diagnose(trained).acts)
                 rows.append((row.env_id, row.algo, run.config.seed, run.config.steps, value, first, act))
-                curves.append((row.name, run.config.seed, path))
-        returns = pl.DataFrame(rows, schema=RETURNS, orient="row")
-        return _summarized(returns, self.rows) | {"curves": learning_frame(curves)}
+                curves.append((row.name, run.config.seed, trained.path))
+        return _summarized(pl.DataFrame(rows, schema=RETURNS, orient="row"), self.rows, learning_frame(curves))
 
-    def joined(self, tables: dict[str, pl.DataFrame], published: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    def joined(self, tables: LearningTables, published: LearningTables) -> LearningTables:
         """Seeds that were published join those of now; rows of which only the summary was published stay."""
-        returns = tables["returns"]
-        if "returns" in published:
-            earlier = published["returns"].join(returns, on=["env_id", "algo", "steps", "seed"], how="anti")
+        returns = tables.returns
+        if len(published.returns):
+            earlier = published.returns.join(returns, on=[*NAME, "seed"], how="anti")
             past_returns = earlier.with_columns(pl.col("act").cast(pl.String).fill_null(""))  # CSV knows no empty text
             returns = pl.concat([returns, past_returns], how="vertical_relaxed")
-        joined = tables | _summarized(returns, FULL)
-        if "summary" not in published:
+        joined = _summarized(returns, FULL, tables.curves)
+        if published.summary.is_empty():
             return joined
-        rows = [*joined["summary"].iter_rows(named=True), *published["summary"].iter_rows(named=True)]
+        rows = [*joined.summary.iter_rows(named=True), *published.summary.iter_rows(named=True)]
         by_name = {(row["env_id"], row["algo"], row["steps"]): row for row in reversed(rows)}  # those of now win
         names = [(row.env_id, row.algo, row.config.steps) for row in FULL]
         summary = pl.DataFrame([by_name[name] for name in names if name in by_name], infer_schema_length=None)
-        left = joined["not_run"].join(summary, on=["env_id", "algo", "steps"], how="anti")
-        return joined | {"summary": summary.with_columns(pl.col(pl.String).fill_null("")), "not_run": left}
+        left = joined.not_run.join(summary, on=NAME, how="anti")
+        return replace(joined, summary=summary.with_columns(pl.col(pl.String).fill_null("")), not_run=left)
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        return []
+    def figures(self, tables: LearningTables) -> dict[str, Figure]:
+        return curves_by_environment(tables.curves, dict.fromkeys(row.env_id for row in self.rows))
 
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
-        from trimtab.show.style import learning_curves
-
-        curves = tables["curves"]
-        figures = {}
-        for env_id in dict.fromkeys(row.env_id for row in self.rows):
-            mine = curves.filter(pl.col("series").str.starts_with(f"{env_id} "))
-            if not mine.is_empty():
-                named = mine.with_columns(pl.col("series").str.split(" ").list.last())
-                chart = learning_curves(named, env_id, "Mean over seeds; bands from the lowest to the highest.")
-                figures[env_id] = Figure(chart, "")
-        return figures
-
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
-        summary = tables["summary"]
+    def answer(self, tables: LearningTables, verdicts: list[Verdict]) -> str:
+        summary = tables.summary
         if summary.is_empty():
             return "Nothing was trained."
         short = summary.filter(pl.col("met").str.starts_with("no"))
         names = ", ".join(f"{e} {a}" for e, a in short.select("env_id", "algo").iter_rows())
         judged = summary.filter(pl.col("met").str.contains("yes|no")).height
-        left = tables["not_run"].height
+        left = tables.not_run.height
         ill = summary.filter(pl.col("doctor") != NOTHING)
         return (
             f"{judged - short.height} of {judged} presets reach what is wanted of them"
@@ -149,40 +145,42 @@ class Learning(Declared):
         ]
 
 
-def _summarized(returns: pl.DataFrame, rows: Sequence[Row]) -> dict[str, pl.DataFrame]:
+def _summarized(returns: pl.DataFrame, rows: Sequence[Row], curves: pl.DataFrame) -> LearningTables:
     """Final returns, what they come to row by row, and which rows are missing."""
-    return {"summary": _summary(returns, rows), "not_run": _not_run(returns), "returns": returns}
-
-
-def _summary(returns: pl.DataFrame, rows: Sequence[Row]) -> pl.DataFrame:
-    """A line for every row that was run: what it reached, what it should, and what others published."""
     lines = []
     for row in rows:
-        mine = returns.filter(
-            (pl.col("env_id") == row.env_id) & (pl.col("algo") == row.algo) & (pl.col("steps") == row.config.steps)
-        )
-        if mine.is_empty():
-            continue
-        values, first = mine["value"].to_list(), float(mine["first"].mean() or 0.0)
-        reached = stats.mean_interval(values).as_dict()
-        lines.append(
-            {"env_id": row.env_id, "algo": row.algo, "steps": mine["steps"][0], "measure": row.measure}
-            | {"seeds": f"{len(values)} of {row.seeds}", "first": first}
-            | {name: reached[name] for name in ("value", "lo", "hi")}
-            | {"wanted": str(row.bar) if row.bar else "reported"}
-            | {"met": _met(row, values, first), "doctor": _acts(mine["act"].to_list())}
-            | {"published": row.published[0], "where": row.published[1]}
-        )
-    return pl.DataFrame(lines, infer_schema_length=None)
+        mine = returns.filter(env_id=row.env_id, algo=row.algo, steps=row.config.steps)
+        if len(mine):
+            lines.append(_line(row, mine))
+    return LearningTables(pl.DataFrame(lines, infer_schema_length=None), _not_run(returns), returns, curves)
+
+
+def _line(row: Row, mine: pl.DataFrame) -> dict[str, Any]:
+    """A row of the summary: what it reached, what it should, and what others published."""
+    values, first = mine["value"].to_list(), mean_of(mine, "first") or 0.0
+    reached = stats.mean_interval(values).as_dict()
+    return {
+        "env_id": row.env_id,
+        "algo": row.algo,
+        "steps": row.config.steps,
+        "measure": row.measure,
+        "seeds": f"{len(values)} of {row.seeds}",
+        "first": first,
+        **{name: reached[name] for name in ("value", "lo", "hi")},
+        "wanted": str(row.bar) if row.bar else "reported",
+        "met": _met(row, values, first),
+        "doctor": _acts(mine["act"].to_list()),
+        "published": row.published[0],
+        "where": row.published[1],
+    }
 
 
 def _not_run(returns: pl.DataFrame) -> pl.DataFrame:
     """Rows of the full size that nothing was trained for, at this many steps."""
-    done = set(returns.select("env_id", "algo", "steps").iter_rows())
+    done = set(returns.select(NAME).iter_rows())
     left = [row for row in FULL if (row.env_id, row.algo, row.config.steps) not in done]
-    schema = ["env_id", "algo", "steps", "seeds", "published", "where"]
     lines = [(row.env_id, row.algo, row.config.steps, row.seeds, *row.published) for row in left]
-    return pl.DataFrame(lines, schema=schema, orient="row")
+    return pl.DataFrame(lines, schema=[*NAME, "seeds", "published", "where"], orient="row")
 
 
 def _acts(acts: list[str]) -> str:

@@ -14,7 +14,8 @@ import polars as pl
 from trimtab import presets
 from trimtab.config import Config
 from trimtab.experiments.claims import Verdict
-from trimtab.experiments.source_study import Declared, Figure
+from trimtab.experiments.figures import Chart, Figure, labels_in
+from trimtab.experiments.source_study import SourceStudy, Tables
 from trimtab.studies.elimination import FACTOR
 from trimtab.studies.job import Job
 from trimtab.studies.split_result import SplitResult, names_of
@@ -23,17 +24,28 @@ from trimtab.studies.study_engine import Outcomes
 
 SPLITS = {"Pendulum-v1": 1024, "CartPole-v1": 512, "FrozenLake-v1": 512}
 STEPS = 100_000
+FATES = ("recommended", "remaining", "learned less", "larger error", "slower")
 APART = 1_000  # seeds between two repetitions
 REFERENCE = 900_000  # where the reference's seeds begin
 
 
 @dataclass(frozen=True)
-class Reliability(Declared):
+class ReliabilityTables(Tables):
+    """What became of every split in every repetition, how often, and the reference."""
+
+    fates: pl.DataFrame
+    summary: pl.DataFrame
+    reference: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Reliability(SourceStudy[ReliabilityTables]):
     """Quick splits of three environments, repeated; what they rule out is held against many seeds of every split."""
 
     kind: ClassVar[str] = "split-reliability"
     summary: ClassVar[str] = "Does the answer of `trimtab split --quick` move with the seed?"
     source: ClassVar[str] = "this library's own split"
+    tables: ClassVar[type[Tables]] = ReliabilityTables
 
     @property
     def _sizes(self) -> tuple[int, int]:
@@ -46,7 +58,8 @@ class Reliability(Declared):
         num_envs, num_steps = default_splits(batch, quick=False)[0]
         fields = {"env_id": env_id, "num_envs": num_envs, "num_steps": num_steps}
         config = presets.layered(fields | {"total_timesteps": STEPS, "seed": seed})
-        options = dict(QUICK) if seeds is None else dict(QUICK) | {"seeds": seeds, "max_seeds": seeds, "replicates": 64}
+        options: dict[str, Any] = dict(QUICK)
+        options |= {} if seeds is None else {"seeds": seeds, "max_seeds": seeds, "replicates": 64}
         own = Config.num_envs if (name := presets.find(env_id, config.algo)) is None else presets.load(name)["num_envs"]
         return Split(config, batch, own, SplitOptions(quick=True, **options))
 
@@ -67,7 +80,7 @@ class Reliability(Declared):
         answers = [(env_id, k, _answer(split, outcomes)) for env_id, k, split in self.repetitions()]
         return answers, {env_id: _answer(split, outcomes) for env_id, split in self.references().items()}
 
-    def measure(self, results: Any) -> dict[str, pl.DataFrame]:
+    def measure(self, results: Any) -> ReliabilityTables:
         answers, references = results
         rows = []
         for env_id, k, answer in answers:
@@ -78,19 +91,14 @@ class Reliability(Declared):
                 rows.append((env_id, k, split, fate, split in answer.recommended_set, wrong))
         names = ["env_id", "repetition", "split", "fate", "kept", "wrong"]
         fates = pl.DataFrame(rows, schema=names, orient="row")
-        return {"fates": fates, "summary": _summary(fates), "reference": _reference(references)}
+        return ReliabilityTables(fates, _summary(fates), _reference(references))
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        return []
-
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
-        from trimtab.experiments.own.own_figures import fates
-
+    def figures(self, tables: ReliabilityTables) -> dict[str, Figure]:
         caption = "Each column is one repetition with seeds of its own. A row that changes colour moves with the seed."
-        return {"fates": Figure(fates(tables["fates"]), caption)}
+        return {"fates": Figure(fates_chart(tables.fates), caption)}
 
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
-        fates = tables["fates"]
+    def answer(self, tables: ReliabilityTables, verdicts: list[Verdict]) -> str:
+        fates = tables.fates
         out = fates.filter(~pl.col("kept"))
         wrong, overlap = int(fates["wrong"].sum()), _overlapping(fates)
         return (
@@ -168,3 +176,20 @@ def _reference(references: dict[str, SplitResult]) -> pl.DataFrame:
         for r in answer.rows
     ]
     return pl.DataFrame(rows)
+
+
+def fates_chart(fates: pl.DataFrame) -> Chart:
+    """What became of every split in every repetition, a panel for each environment."""
+    import altair as alt
+
+    from trimtab.show import style
+
+    x = alt.X("repetition:O", title="repetition", axis=alt.Axis(labelAngle=0, ticks=False, domain=False))
+    y = alt.Y("split:N", title=None, sort=labels_in(fates, "split"), axis=alt.Axis(ticks=False, domain=False))
+    colors = dict(zip(FATES, (style.BLUE, "#a9c4e6", style.ORANGE, style.RED, style.GREY)))
+    present = [fate for fate in FATES if fate in set(fates["fate"])]
+    color = style.colored("fate", present, [colors[fate] for fate in present])
+    cells = alt.Chart(fates.with_columns(panel="env_id")).mark_rect(cornerRadius=2, stroke="white")
+    cells = cells.encode(x=x, y=y, color=color)
+    chart = style.paneled(cells, labels_in(fates, "env_id"), 2, alt.Step(26), y="independent")
+    return style.themed(chart, "What became of every split, repetition by repetition")

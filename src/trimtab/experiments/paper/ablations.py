@@ -5,28 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import polars as pl
-
-from trimtab.experiments.claims import Claim, Evidence, Verdict, judge, judge_all
+from trimtab.experiments.claims import Claim, Verdict, judge, judge_all
+from trimtab.experiments.figures import Figure
 from trimtab.experiments.paper import suite
-from trimtab.experiments.paper.batch_sizes import (
-    ADJUSTED,
-    BOTH_BETAS,
-    LINEAR,
-    ONLY_BETA2,
-    Batches,
-    grouped,
-    summary_by_batch,
-)
-from trimtab.experiments.paper.invariance import notes
-from trimtab.experiments.paper.trained import effects
-from trimtab.experiments.source_study import Figure
+from trimtab.experiments.paper.batch_sizes import ADJUSTED, BOTH_BETAS, LINEAR, ONLY_BETA2, Batches, grouped
+from trimtab.experiments.paper.trained import ScoreTables, effects, mean_scores, minus
+from trimtab.studies.study_engine import Outcomes
 
 LITTLE = 0.05  # normalized return: a gain below it does not count as help
 
 
+class _Comparison(Batches[ScoreTables]):
+    """Another adjustment of Adam beside the paper's."""
+
+    def measure(self, outcomes: Outcomes) -> ScoreTables:
+        return self.scores(outcomes)
+
+
 @dataclass(frozen=True)
-class Linear(Batches):
+class Linear(_Comparison):
     """Adam's step size divided by c instead of √c."""
 
     kind: ClassVar[str] = "paper/linear"
@@ -45,33 +42,32 @@ class Linear(Batches):
     def variants(self) -> tuple[str, ...]:
         return (ADJUSTED, LINEAR)
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        groups = grouped(tables["finals"])
-        gain = lambda n: effects(groups, [(1.0, (ADJUSTED, n)), (-1.0, (LINEAR, n))])
-        smallest = gain(self.batches[-1])
+    def judge(self, tables: ScoreTables) -> list[Verdict]:
+        groups = grouped(tables.finals)
+        gain = lambda n: effects(groups, minus((ADJUSTED, n), (LINEAR, n)))
         words = [f"{n}: {evidence[0].effect.value:+.3f}" for n in self.batches[1:] if (evidence := gain(n))]
         sentence = f"Square root − linear over all environments, by number of environments: {'; '.join(words)}."
         measured = "square root − linear at the smallest batch, normalized return"
-        return [judge(self.claims[0], measured, smallest, sentence)]
+        return [judge(self.claims[0], measured, gain(self.batches[-1]), sentence)]
 
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+    def answer(self, tables: ScoreTables, verdicts: list[Verdict]) -> str:
         return f"The square root rule beats the linear one: {verdicts[0].word}. {verdicts[0].sentence}"
 
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+    def figures(self, tables: ScoreTables) -> dict[str, Figure]:
         from trimtab.experiments.paper import paper_figures
 
         order = [str(n) for n in self.batches]
-        linear = tables["curves"].filter(pl.col("variant") == LINEAR)
+        linear = tables.curves.filter(variant=LINEAR)
         return {
             "final_by_batch": Figure(
                 paper_figures.over(
-                    summary_by_batch(tables["finals"]),
+                    mean_scores(tables.finals, "variant", "num_envs"),
                     "num_envs",
                     "environments",
                     "score (normalized return)",
                     "Square root and linear rule for Adam's step size",
                     "Mean over environments; bars: 95% intervals over seeds.",
-                    [ADJUSTED, LINEAR],
+                    self.variants(),
                 ),
                 "The linear rule takes steps that are too small by √c: the further left, the more it falls behind.",
             ),
@@ -87,12 +83,9 @@ class Linear(Batches):
             ),
         }
 
-    def notes(self) -> list[str]:
-        return notes(self.size)
-
 
 @dataclass(frozen=True)
-class Betas(Batches):
+class Betas(_Comparison):
     """Adam's β raised to the power 1/c."""
 
     kind: ClassVar[str] = "paper/betas"
@@ -121,47 +114,42 @@ class Betas(Batches):
         """In the paper only its outlier."""
         return (suite.procgen("heist"),) if self.size == "full" else super().environments
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        groups, n = grouped(tables["finals"]), self.batches[-1]
-        parts: list[list[Evidence]] = []
-        words = []
-        for variant in (ONLY_BETA2, BOTH_BETAS):
-            evidence = effects(groups, [(1.0, (ADJUSTED, n)), (-1.0, (variant, n))], f", {variant}")
-            parts.append(evidence)
-            words += [f"{variant}: {-evidence[0].effect.value:+.3f}"] if evidence else []
+    def judge(self, tables: ScoreTables) -> list[Verdict]:
+        groups, n = grouped(tables.finals), self.batches[-1]
+        parts = {v: effects(groups, minus((ADJUSTED, n), (v, n)), f", {v}") for v in (ONLY_BETA2, BOTH_BETAS)}
+        words = [f"{variant}: {-part[0].effect.value:+.3f}" for variant, part in parts.items() if part]
         sentence = f"What it changes at the smallest batch, over all environments: {'; '.join(words)}."
         measured = f"kept − adjusted β at the smallest batch, above −{LITTLE}"
-        return [judge_all(self.claims[0], measured, parts, sentence, least=-LITTLE)]
+        return [judge_all(self.claims[0], measured, list(parts.values()), sentence, least=-LITTLE)]
 
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+    def answer(self, tables: ScoreTables, verdicts: list[Verdict]) -> str:
         return f"Adjusting Adam's β does not help: {verdicts[0].word}. {verdicts[0].sentence}"
 
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+    def figures(self, tables: ScoreTables) -> dict[str, Figure]:
         from trimtab.experiments.paper import paper_figures
 
-        variants = list(self.variants())
-        smallest = tables["curves"].filter(pl.col("num_envs") == self.batches[-1])
+        smallest = tables.curves.filter(num_envs=self.batches[-1])
         return {
             "final_by_batch": Figure(
                 paper_figures.over(
-                    summary_by_batch(tables["finals"], panel="environment"),
+                    mean_scores(tables.finals, "variant", "num_envs", "environment"),
                     "num_envs",
                     "environments",
                     "score (normalized return)",
                     "Adam's β kept and adjusted",
                     "Bars: 95% intervals over seeds. At the largest batch there is nothing to adjust.",
-                    variants,
+                    self.variants(),
                     3,
                 ),
                 "Where adjusting helped, its points at one environment would stand above the others and nearer to the "
                 "level of the largest batch.",
             ),
             "curves": Figure(
-                paper_figures.curves_by_environment(smallest, "variant", variants, "At the smallest batch"),
+                paper_figures.curves_by_environment(smallest, "variant", self.variants(), "At the smallest batch"),
                 "Figure 6, at the smallest batch.",
             ),
         }
 
     def notes(self) -> list[str]:
         only = "The paper ran it on Heist alone, its outlier; here it runs on every environment of the suite."
-        return notes(self.size) + ([] if self.size == "full" else [only])
+        return super().notes() + ([] if self.size == "full" else [only])

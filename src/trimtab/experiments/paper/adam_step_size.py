@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import polars as pl
 
-from trimtab.core.estimate import Estimate
-from trimtab.experiments.claims import Claim, Evidence, Verdict, judge
+from trimtab.experiments.claims import Claim, EffectEstimate, Verdict, judge
+from trimtab.experiments.figures import Figure
 from trimtab.experiments.jobs import GradientSteps
+from trimtab.experiments.measures import below, number, spread
 from trimtab.experiments.paper import suite
-from trimtab.experiments.paper.trained import by_id
-from trimtab.experiments.source_study import Declared, Figure, Size
+from trimtab.experiments.source_study import Size, SourceStudy, Tables
 from trimtab.math import stats
-from trimtab.studies.job import Job, Train
+from trimtab.studies.job import Train
 from trimtab.studies.study_engine import Outcomes
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512)
@@ -31,99 +32,106 @@ GAMES: dict[Size, tuple[str, ...]] = {
     "full": tuple(map(suite.procgen, suite.HARD_RANGES)),
 }
 
-CLAIMS = (
-    Claim(
-        "H15",
-        "Adam's denominator grows as 1/√n below the critical batch size",
-        "Appendix D",
-        f"over minibatches n of at most a quarter of the noise scale the slope of log root mean square gradient on "
-        f"log n is within {TOLERANCE} of {SLOPE}, beyond its interval over seeds",
-    ),
-    Claim(
-        "H16",
-        "two SGD steps of size n and step size α equal one of 2n and 2α below the critical batch size",
-        "section 3.1",
-        f"where one step of the configured minibatch, as long as Adam's, is cut into two, the parameters reached "
-        f"differ by less than {SHARE_OF_NOISE:.0%} of the noise of the one step, beyond the interval over seeds",
-    ),
+H15 = Claim(
+    "H15",
+    "Adam's denominator grows as 1/√n below the critical batch size",
+    "Appendix D",
+    f"over minibatches n of at most a quarter of the noise scale the slope of log root mean square gradient on "
+    f"log n is within {TOLERANCE} of {SLOPE}, beyond its interval over seeds",
+)
+H16 = Claim(
+    "H16",
+    "two SGD steps of size n and step size α equal one of 2n and 2α below the critical batch size",
+    "section 3.1",
+    f"where one step of the configured minibatch, as long as Adam's, is cut into two, the parameters reached "
+    f"differ by less than {SHARE_OF_NOISE:.0%} of the noise of the one step, beyond the interval over seeds",
 )
 
 
 @dataclass(frozen=True)
-class Adam(Declared):
+class StepTables(Tables):
+    """Root mean squares and distances by size of minibatch, and noise scales, of every environment, stage and seed."""
+
+    steps: pl.DataFrame
+    noise: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Adam(SourceStudy[StepTables]):
     """Gradients of minibatches of many sizes at frozen policies."""
 
     kind: ClassVar[str] = "paper/adam"
     summary: ClassVar[str] = "How do steps change with the minibatch?"
     source: ClassVar[str] = "section 3.1, Appendix D"
-    claims: ClassVar[tuple[Claim, ...]] = CLAIMS
+    tables: ClassVar[type[Tables]] = StepTables
+    claims: ClassVar[tuple[Claim, ...]] = (H15, H16)
     different: ClassVar[str] = (
         "The paper argues for any network and component by component; here the gradients are those of small dense "
         "networks on compiled games, and the root mean square is over all components."
     )
 
-    def _asked(self) -> list[tuple[str, str, int, GradientSteps]]:
-        entries = []
+    def _stages(self) -> Iterator[tuple[str, GradientSteps]]:
+        """Every stage of training with its job."""
         for environment in GAMES[self.size]:
             base = suite.phasic(environment, self.size)
             for stage, share in SHARES.items():
-                steps = base.total_timesteps // share
                 for seed in range(self.seed, self.seed + suite.SEEDS):
-                    run = Train(base.replace(seed=seed, total_timesteps=steps), checkpoints=1)
-                    entries.append((environment, stage, seed, GradientSteps(run, SIZES)))
-        return entries
+                    config = base.replace(seed=seed, total_timesteps=base.total_timesteps // share)
+                    yield stage, GradientSteps(Train(config, checkpoints=1), SIZES)
 
-    def jobs(self) -> list[Job]:
-        return [job for *_, job in self._asked()]
+    def jobs(self) -> list[GradientSteps]:
+        return [job for _, job in self._stages()]
 
-    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
+    def measure(self, outcomes: Outcomes) -> StepTables:
         rows, scales = [], []
-        for environment, stage, seed, job in self._asked():
-            outcome = outcomes[job.identity]
+        for stage, job in self._stages():
+            outcome, config = outcomes[job.identity], job.config
             if not outcome.done:
                 continue
-            result, about = outcome.result, {"environment": environment, "stage": stage, "seed": seed}
+            result, about = outcome.result, {"environment": config.env_id, "stage": stage, "seed": config.seed}
             scale = _noise_scale(result["variance"], result["grad_sq"])
-            scales.append(about | {"noise_scale": scale, "minibatch": job.config.minibatch})
+            scales.append(about | {"noise_scale": scale, "minibatch": config.minibatch})
             for n, square, apart in zip(SIZES, result["square"], result["apart"]):
                 rows.append(about | {"size": n, "rms": math.sqrt(square), "apart": apart})
-        return {"steps": pl.DataFrame(rows), "noise": pl.DataFrame(scales)}
+        return StepTables(pl.DataFrame(rows), pl.DataFrame(scales))
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        claim, slopes, apart = by_id(self.claims), [], []
-        for (environment, stage), rows in tables["steps"].group_by("environment", "stage", maintain_order=True):
-            name = f"{environment}, {stage}"
-            scale = _typical(tables["noise"], environment, stage)
-            fitted = [slope(seed.sort("size"), scale) for _, seed in rows.group_by("seed", maintain_order=True)]
-            half = _half(tables["noise"])
-            distances = rows.filter(pl.col("size") == half)["apart"].to_list()
-            slopes.append((name, scale, stats.mean_interval(fitted), len(fitted)))
-            apart.append((name, half, stats.mean_interval(distances), len(distances)))
-        near = [Evidence(n, _shifted(e).within(TOLERANCE), k) for n, _, e, k in slopes]
-        slope_text = "; ".join(f"{n}: {e.value:.2f} (noise scale {_samples(s)})" for n, s, e, _ in slopes)
-        shares = [Evidence(f"{n}, {size}", _left(e), k) for n, size, e, k in apart]
-        distance_text = "; ".join(f"{n}, n = {size}: {e.value:.1%}" for n, size, e, _ in apart)
-        measured = f"{SHARE_OF_NOISE} − distance / noise"
+    def judge(self, tables: StepTables) -> list[Verdict]:
+        half = _half(tables.noise)
+        slopes, distances, slope_words, distance_words = [], [], [], []
+        for (environment, stage), rows in tables.steps.group_by("environment", "stage", maintain_order=True):
+            name, noise = f"{environment}, {stage}", tables.noise.filter(environment=environment, stage=stage)
+            scale = number(noise["noise_scale"].median()) or 0.0
+            fitted = [slope(own.sort("size"), scale) for _, own in rows.group_by("seed", maintain_order=True)]
+            measured = stats.mean_interval(fitted)
+            shifted = replace(measured, value=measured.value - SLOPE, lo=measured.lo - SLOPE, hi=measured.hi - SLOPE)
+            slopes.append(EffectEstimate(name, shifted.within(TOLERANCE), len(fitted)))
+            slope_words.append(f"{name}: {measured.value:.2f} (noise scale {_samples(scale)})")
+            apart = rows.filter(size=half)["apart"].to_list()
+            share = stats.mean_interval(apart)
+            distances.append(EffectEstimate(f"{name}, {half}", below(SHARE_OF_NOISE, share), len(apart)))
+            distance_words.append(f"{name}, n = {half}: {share.value:.1%}")
+        slope_text, distance_text = "; ".join(slope_words), "; ".join(distance_words)
+        measured_distance = f"{SHARE_OF_NOISE} − distance / noise"
         return [
-            judge(claim("H15"), f"{TOLERANCE} − |slope + ½|", near, f"Slopes: {slope_text}."),
-            judge(claim("H16"), measured, shares, f"Distances as a share of the noise: {distance_text}."),
+            judge(H15, f"{TOLERANCE} − |slope + ½|", slopes, f"Slopes: {slope_text}."),
+            judge(H16, measured_distance, distances, f"Distances as a share of the noise: {distance_text}."),
         ]
 
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+    def answer(self, tables: StepTables, verdicts: list[Verdict]) -> str:
         root, steps = verdicts
         return (
             f"The root mean square gradient falls as 1/√n well below the noise scale: {root.word}. Two SGD steps end "
             f"where one of twice the size and step size does, within its noise: {steps.word}."
         )
 
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+    def figures(self, tables: StepTables) -> dict[str, Figure]:
         from trimtab.experiments.paper import paper_figures
 
-        marks = _marks(tables["noise"])
+        marks = _marks(tables.noise)
         return {
             "rms": Figure(
                 paper_figures.power_law(
-                    _rms_lines(tables["steps"]),
+                    _rms_lines(tables.steps),
                     marks,
                     "root mean square gradient",
                     "Adam's denominator against the minibatch",
@@ -135,7 +143,7 @@ class Adam(Declared):
             ),
             "two_steps": Figure(
                 paper_figures.power_law(
-                    _apart_lines(tables["steps"]),
+                    _lines(tables.steps, "apart", "distance"),
                     marks,
                     "distance / noise of the larger step",
                     "Two steps of n and α against one of 2n and 2α",
@@ -168,62 +176,33 @@ def slope(rows: pl.DataFrame, scale: float) -> float:
     return float(np.polyfit(np.log(small["size"].to_numpy()), np.log(small["rms"].to_numpy()), 1)[0])
 
 
-def _typical(noise: pl.DataFrame, environment: str, stage: str) -> float:
-    """The median noise scale over seeds."""
-    return float(
-        noise.filter((pl.col("environment") == environment) & (pl.col("stage") == stage))["noise_scale"].median() or 0.0
-    )
-
-
 def _half(noise: pl.DataFrame) -> int:
     """The measured size nearest to half the configured minibatch."""
-    return min(SIZES, key=lambda n: abs(n - noise["minibatch"].max() / 2))
-
-
-def _shifted(slope: Estimate) -> Estimate:
-    return replace(slope, value=slope.value - SLOPE, lo=slope.lo - SLOPE, hi=slope.hi - SLOPE)
-
-
-def _left(share: Estimate) -> Estimate:
-    top = SHARE_OF_NOISE
-    return Estimate(top - share.value, top - share.hi, top - share.lo, share.resolved)
+    largest = number(noise["minibatch"].max()) or 0.0
+    return min(SIZES, key=lambda n: abs(n - largest / 2))
 
 
 def _samples(scale: float) -> str:
     return f"{scale:,.0f} samples" if math.isfinite(scale) else "not resolved"
 
 
-def _panel() -> pl.Expr:
-    return (pl.col("environment") + ", " + pl.col("stage")).alias("panel")
+def _lines(steps: pl.DataFrame, column: str, series: str) -> pl.DataFrame:
+    """A column by size of minibatch: mean, smallest and largest over seeds, a panel for each environment and stage."""
+    table = steps.with_columns(panel=pl.format("{}, {}", "environment", "stage"))
+    return spread(table, "panel", "size", column=column).with_columns(series=pl.lit(series))
 
 
 def _rms_lines(steps: pl.DataFrame) -> pl.DataFrame:
-    value = pl.col("rms")
-    keys = ["environment", "stage", "size"]
-    measured = steps.group_by(keys, maintain_order=True).agg(
-        value.mean().alias("value"), value.min().alias("lo"), value.max().alias("hi")
-    )
-    first = pl.col("value").sort_by("size").first().over("environment", "stage")
-    law = measured.with_columns(
-        (first * (SIZES[0] / pl.col("size")).sqrt()).alias("value"),
-        pl.lit(None, pl.Float64).alias("lo"),
-        pl.lit(None, pl.Float64).alias("hi"),
-        pl.lit("1/√n").alias("series"),
-    )
-    return pl.concat([measured.with_columns(pl.lit("measured").alias("series")), law]).with_columns(_panel())
-
-
-def _apart_lines(steps: pl.DataFrame) -> pl.DataFrame:
-    value = pl.col("apart")
-    lines = steps.group_by("environment", "stage", "size", maintain_order=True).agg(
-        value.mean().alias("value"), value.min().alias("lo"), value.max().alias("hi")
-    )
-    return lines.with_columns(pl.lit("distance").alias("series"), _panel())
+    """The root mean square gradient, and the law that starts at its smallest size."""
+    measured = _lines(steps, "rms", "measured")
+    first = pl.col("value").sort_by("size").first().over("panel")
+    none = pl.lit(None, pl.Float64)
+    law = first * (SIZES[0] / pl.col("size")).sqrt()
+    return pl.concat([measured, measured.with_columns(value=law, lo=none, hi=none, series=pl.lit("1/√n"))])
 
 
 def _marks(noise: pl.DataFrame) -> pl.DataFrame:
     """The noise scale of every panel, where it lies among the measured sizes."""
-    typical = noise.group_by("environment", "stage", maintain_order=True).agg(
-        pl.col("noise_scale").median().alias("at")
-    )
-    return typical.with_columns(_panel()).filter(pl.col("at") <= 2 * SIZES[-1]).select("panel", "at")
+    panel = pl.format("{}, {}", "environment", "stage").alias("panel")
+    typical = noise.group_by(panel, maintain_order=True).agg(at=pl.col("noise_scale").median())
+    return typical.filter(pl.col("at") <= 2 * SIZES[-1])

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
 from trimtab.advise.rescaling import rescale
 from trimtab.config import Config
 from trimtab.experiments.paper import suite
-from trimtab.experiments.paper.trained import Cell, Groups, Trained, Weighted, combination
-from trimtab.experiments.source_study import Size
+from trimtab.experiments.paper.trained import DIFFERENT, SCORE, SETTINGS, Cell, Groups, Trained, Weighted, minus
+from trimtab.experiments.source_study import Size, Tables
+from trimtab.experiments.trained_runs import BROKEN
 
+T = TypeVar("T", bound=Tables)
 ADJUSTED = "all adjustments"
 NO_STEP_SIZE = "(a) no Adam step size adjustment"
 NO_NORMALIZATION = "(b) no advantage normalization adjustment"
@@ -71,7 +73,7 @@ def weak(environment: str, size: Size) -> Config:
     return suite.phasic(environment, size, ewma=False).replace(kl_coef=1 / 256)
 
 
-class Batches(Trained):
+class Batches(Trained[T]):
     """Variants over batch sizes: labels are variant and num_envs."""
 
     @abstractmethod
@@ -94,10 +96,29 @@ class Batches(Trained):
             for n in self.batches
         ]
 
+    def notes(self) -> list[str]:
+        remarks = [
+            "The policy objective is the KL-penalized one with coefficient 1: the paper's figures name its coefficient "
+            "for PPG but its tables, as far as they are legible here, do not; the value is inferred.",
+            "An ablation leaves out one adjustment, as the figures' captions say; N_π and the auxiliary phase are "
+            "always adjusted.",
+        ]
+        if self.size == "full":
+            return remarks
+        return [
+            *remarks,
+            f"{DIFFERENT} Here the largest batch has {suite.BATCHES[self.size][0]} environments of "
+            f"{suite.COMMON['num_steps']} steps.",
+            SETTINGS,
+            SCORE,
+            BROKEN,
+            "Ranges of normalization go from a random policy to what the base configuration reaches at default size.",
+        ]
+
 
 def loss(variant: str, largest: int, num_envs: int) -> Weighted:
     """Largest − smaller batch, under a variant."""
-    return [(1.0, (variant, largest)), (-1.0, (variant, num_envs))]
+    return minus((variant, largest), (variant, num_envs))
 
 
 def effect(variant: str, largest: int, num_envs: int, against: str = ADJUSTED) -> Weighted:
@@ -105,23 +126,8 @@ def effect(variant: str, largest: int, num_envs: int, against: str = ADJUSTED) -
     largest batch these cancel, and so does their noise."""
     if variant == NO_EWMA:
         return [*loss(variant, largest, num_envs), *((-w, labels) for w, labels in loss(against, largest, num_envs))]
-    return [(1.0, (against, num_envs)), (-1.0, (variant, num_envs))]
+    return minus((against, num_envs), (variant, num_envs))
 
 
 def grouped(finals: pl.DataFrame) -> Groups:
     return Groups(finals, "variant", "num_envs")
-
-
-def summary_by_batch(finals: pl.DataFrame, panel: str | None = None) -> pl.DataFrame:
-    """Mean score with its interval by variant and batch, over all environments or in each."""
-    groups, rows = grouped(finals), []
-    pairs = finals.select("variant", "num_envs").unique(maintain_order=True).rows()
-    for variant, num_envs in pairs:
-        for name in groups.environments if panel else [""]:
-            environments = [name] if panel else groups.with_all((variant, num_envs))
-            if not all(groups(e, variant, num_envs) for e in environments):
-                continue
-            mean = combination(groups, environments, [(1.0, (variant, num_envs))])
-            row = {"series": variant, "num_envs": num_envs, "value": mean.value, "lo": mean.lo, "hi": mean.hi}
-            rows.append(row | ({"panel": name} if panel else {}))
-    return pl.DataFrame(rows)

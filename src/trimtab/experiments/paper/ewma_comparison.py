@@ -7,19 +7,32 @@ the pair is also trained with a quarter of them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import polars as pl
 
 from trimtab.config import Config
 from trimtab.core.estimate import Estimate
-from trimtab.experiments.claims import Claim, Evidence, Verdict, explained, judge_all
+from trimtab.experiments.claims import Claim, Verdict, explained, judge_all
+from trimtab.experiments.figures import Figure, labels_in
+from trimtab.experiments.measures import exactly, number
 from trimtab.experiments.paper import suite
 from trimtab.experiments.paper.published import reference
-from trimtab.experiments.paper.trained import DIFFERENT, SCORE, SETTINGS, Cell, Groups, Trained, by_id, effects
-from trimtab.experiments.run_scores import BROKEN
-from trimtab.experiments.source_study import Figure
+from trimtab.experiments.paper.trained import (
+    DIFFERENT,
+    SCORE,
+    SETTINGS,
+    Cell,
+    Groups,
+    Trained,
+    by_environment,
+    effects,
+    minus,
+)
+from trimtab.experiments.source_study import Tables
+from trimtab.experiments.trained_runs import BROKEN
 from trimtab.math import stats
 from trimtab.studies.store import Outcome
 from trimtab.studies.study_engine import Outcomes
@@ -34,21 +47,19 @@ EARLY = 1 / 3  # of training: while policies are being learned, before any of th
 PAPER_COST = {PPO: 0.30, PPG: 0.023}
 BACKWARD = 3  # cost of a forward-backward pass in forward passes (the paper, footnote 2)
 
-CLAIMS = (
-    Claim(
-        "H10",
-        "the EWMA variants beat PPO and PPG a little but consistently",
-        "Fig. 4, 17: on all of the last 8 games",
-        "for both pairs the difference in score is above 0 beyond its interval over all "
-        "environments, and below 0 beyond it in none",
-    ),
-    Claim(
-        "H11",
-        "the EWMA costs 30% of PPO's compute and 2.3% of PPG's",
-        "section 5.3, footnote 2",
-        "passes counted as in the paper's footnote, for the paper's hyperparameters, come to 30% and 2.3% within half "
-        "a percentage point",
-    ),
+H10 = Claim(
+    "H10",
+    "the EWMA variants beat PPO and PPG a little but consistently",
+    "Fig. 4, 17: on all of the last 8 games",
+    "for both pairs the difference in score is above 0 beyond its interval over all "
+    "environments, and below 0 beyond it in none",
+)
+H11 = Claim(
+    "H11",
+    "the EWMA costs 30% of PPO's compute and 2.3% of PPG's",
+    "section 5.3, footnote 2",
+    "passes counted as in the paper's footnote, for the paper's hyperparameters, come to 30% and 2.3% within half "
+    "a percentage point",
 )
 
 
@@ -73,131 +84,121 @@ def _overhead(config: Config) -> float:
 
 
 @dataclass(frozen=True)
-class Ewma(Trained):
+class EwmaTables(Tables):
+    """Scores, differences of pairs, how far iterations move policies, what the EWMA costs, and curves."""
+
+    finals: pl.DataFrame
+    differences: pl.DataFrame
+    change: pl.DataFrame
+    costs: pl.DataFrame
+    curves: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Ewma(Trained[EwmaTables]):
     """All four algorithms at the largest batch."""
 
     kind: ClassVar[str] = "paper/ewma"
     summary: ClassVar[str] = "Do PPO-EWMA and PPG-EWMA beat PPO and PPG?"
     source: ClassVar[str] = "Fig. 4, 17, section 5.3"
-    claims: ClassVar[tuple[Claim, ...]] = CLAIMS
+    tables: ClassVar[type[Tables]] = EwmaTables
+    claims: ClassVar[tuple[Claim, ...]] = (H10, H11)
     full_seeds: ClassVar[int] = 4  # the paper's
 
+    def _config(self, name: str, environment: str) -> Config:
+        make = suite.phasic if name in (PPG, PPG_EWMA) else suite.clipped
+        config = make(environment, self.size, ewma="EWMA" in name)
+        smaller = config.replace(learning_rate=config.learning_rate / SMALLER)
+        return smaller if name in SMALLER_PAIR else config
+
     def cells(self) -> list[Cell]:
-        configs = {
-            PPO: lambda e: suite.clipped(e, self.size),
-            PPO_EWMA: lambda e: suite.clipped(e, self.size, ewma=True),
-            PPG: lambda e: suite.phasic(e, self.size, ewma=False),
-            PPG_EWMA: lambda e: suite.phasic(e, self.size),
-        }
-        if self.size == "default":
-            configs[PPO_SMALLER] = lambda e: _smaller(suite.clipped(e, self.size))
-            configs[PPO_EWMA_SMALLER] = lambda e: _smaller(suite.clipped(e, self.size, ewma=True))
+        names = [PPO, PPO_EWMA, PPG, PPG_EWMA, *(SMALLER_PAIR[::-1] if self.size == "default" else ())]
         return [
-            Cell(e, {"algorithm": name}, config(e))
-            for e in suite.environments(self.size)
-            for name, config in configs.items()
+            Cell(e, {"algorithm": name}, self._config(name, e)) for e in suite.environments(self.size) for name in names
         ]
 
-    def also(self, outcome: Outcome) -> dict[str, Any]:
+    def also(self, outcome: Outcome) -> Mapping[str, float | None]:
         """Speed of training, without compiling, and how far an iteration moves the policy early on."""
         moved = Run(outcome.path).metrics["train/approx_kl"].drop_nulls()
-        return {"fps": outcome.result["fps"], "early_kl": moved.head(max(1, round(EARLY * len(moved)))).mean()}
+        early = number(moved.head(max(1, round(EARLY * len(moved)))).mean())
+        return {"fps": outcome.result["fps"], "early_kl": early}
 
-    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
-        tables = super().measure(outcomes)
-        curves = tables["curves"]
+    def measure(self, outcomes: Outcomes) -> EwmaTables:
+        scores = self.scores(outcomes)
+        finals, curves = scores.finals, scores.curves
         if self.size == "full":
             curves = pl.concat([curves, *(reference(name, "algorithm") for name in (PPO, PPG))], how="diagonal")
-        return {
-            "finals": tables["finals"],
-            "differences": _differences(tables["finals"]),
-            "change": _change(tables["finals"]),
-            "costs": self._costs(tables["finals"]),
-            "curves": curves,
-        }
+        return EwmaTables(finals, _differences(finals), _change(finals), self._costs(finals), curves)
 
     def _costs(self, finals: pl.DataFrame) -> pl.DataFrame:
         """What the EWMA costs: counted for the paper's hyperparameters and for these, and measured."""
-        rows = []
+        rows, speeds = [], Groups(finals, "algorithm", value="fps")
         for better, base in PAIRS:
             here = suite.clipped if base == PPO else suite.phasic
-            paper = here(suite.environments("full")[0], "full")
-            mine = here(suite.environments(self.size)[0], self.size)
-            time = _slowdown(Groups(finals, "algorithm", value="fps"), better, base)
-            rows.append(
-                {
-                    "algorithm": base,
-                    "claimed": PAPER_COST[base],
-                    "counted_paper": _overhead(paper),
-                    "counted_here": _overhead(mine),
-                    "time": time.value,
-                    "time_lo": time.lo,
-                    "time_hi": time.hi,
-                }
-            )
-        return pl.DataFrame(rows)
+            paper = _overhead(here(suite.environments("full")[0], "full"))
+            mine = _overhead(here(suite.environments(self.size)[0], self.size))
+            time = _slowdown(speeds, better, base)
+            rows.append((base, PAPER_COST[base], paper, mine, time.value, time.lo, time.hi))
+        names = ["algorithm", "claimed", "counted_paper", "counted_here", "time", "time_lo", "time_hi"]
+        return pl.DataFrame(rows, schema=names, orient="row")
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        groups, claim = Groups(tables["finals"], "algorithm"), by_id(self.claims)
-        parts: list[list[Evidence]] = []
-        words = []
+    def judge(self, tables: EwmaTables) -> list[Verdict]:
+        groups = Groups(tables.finals, "algorithm")
+        parts, words = [], []
         for better, base in PAIRS:
-            evidence = effects(groups, [(1.0, (better,)), (-1.0, (base,))], f", {better}")
+            evidence = effects(groups, minus((better,), (base,)), f", {better}")
             parts.append(evidence)
-            if not evidence:
-                continue
-            strata = [(groups(e, better), groups(e, base)) for e in groups.with_all((better,), (base,))]
-            chance = stats.probability_of_improvement(strata)
-            words.append(f"{better} − {base}: {evidence[0].effect}, probability of improvement {chance}")
-        gain = judge_all(claim("H10"), "EWMA − without, score", parts, f"{'; '.join(words)}.")
-        why = f"{_why(groups, tables['change'])} {self.differs}"
-        return [*explained([gain], why), self._cost(claim("H11"), tables["costs"])]
+            if evidence:
+                strata = [(groups(e, better), groups(e, base)) for e in groups.with_all((better,), (base,))]
+                chance = stats.probability_of_improvement(strata)
+                words.append(f"{better} − {base}: {evidence[0].effect}, probability of improvement {chance}")
+        gain = judge_all(H10, "EWMA − without, score", parts, f"{'; '.join(words)}.")
+        why = f"{_why(groups, tables.change)} {self.differs}"
+        return [*explained([gain], why), self._cost(tables.costs)]
 
-    def _cost(self, claim: Claim, costs: pl.DataFrame) -> Verdict:
+    def _cost(self, costs: pl.DataFrame) -> Verdict:
         evidence, words = [], []
-        for row in costs.iter_rows(named=True):
-            near = 0.005 - abs(row["counted_paper"] - row["claimed"])
-            evidence.append(Evidence(row["algorithm"], Estimate(near, near, near), 1))
-            measured = Estimate(row["time"], row["time_lo"], row["time_hi"])
+        for name, claimed, paper, here, *time in costs.iter_rows():
+            evidence.append([exactly(name, 0.005 - abs(paper - claimed), 1)])
             words.append(
-                f"{row['algorithm']}: {row['counted_paper']:.1%} counted for the paper's hyperparameters, "
-                f"{row['counted_here']:.1%} for those here, and training took {_percent(measured)} more time"
+                f"{name}: {paper:.1%} counted for the paper's hyperparameters, {here:.1%} for those here, and training "
+                f"took {_percent(Estimate(*time))} more time"
             )
-        sentence = f"{'; '.join(words)}."
-        return judge_all(claim, "half a percentage point − |counted − claimed|", [[e] for e in evidence], sentence)
+        measured = "half a percentage point − |counted − claimed|"
+        return judge_all(H11, measured, evidence, f"{'; '.join(words)}.")
 
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+    def answer(self, tables: EwmaTables, verdicts: list[Verdict]) -> str:
         gain, cost = verdicts
         return (
             f"That the EWMA variants are better: {gain.word}. That the EWMA costs what the paper counts: {cost.word}."
         )
 
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+    def figures(self, tables: EwmaTables) -> dict[str, Figure]:
         from trimtab.experiments.paper import paper_figures as paper
 
-        order = list(dict.fromkeys(tables["curves"]["algorithm"]))
+        order = labels_in(tables.curves, "algorithm")
         four = [name for name in order if name not in SMALLER_PAIR]
         small = {}
         if len(four) < len(order):
             ppo = [PPO, PPO_EWMA, *SMALLER_PAIR[::-1]]
             small["smaller_steps"] = Figure(
-                paper.mean_curves(_of(tables["curves"], ppo), "algorithm", ppo, "PPO and PPO-EWMA, two step sizes"),
+                paper.mean_curves(_of(tables.curves, ppo), "algorithm", ppo, "PPO and PPO-EWMA, two step sizes"),
                 "Is it the size of the steps? At the larger one PPO-EWMA is ahead at first; watch whether it stays "
                 "there, and whether it does with smaller steps.",
             )
         return {
             "differences": Figure(
-                paper.by_environment(tables["differences"], "EWMA − without, score", "pair"),
+                paper.by_environment(tables.differences, "EWMA − without, score", "pair"),
                 "Figure 4, right: points right of 0 are environments in which the EWMA helps.",
             ),
             "curves": Figure(
-                paper.mean_curves(_of(tables["curves"], four), "algorithm", four, "All four algorithms"),
+                paper.mean_curves(_of(tables.curves, four), "algorithm", four, "All four algorithms"),
                 "Figure 4, left: an EWMA variant should lie a little above the one without, all the way.",
             ),
             **small,
             "by_environment": Figure(
                 paper.curves_by_environment(
-                    _of(tables["curves"], four), "algorithm", four, "All four, environment by environment"
+                    _of(tables.curves, four), "algorithm", four, "All four, environment by environment"
                 ),
                 "Figure 17.",
             ),
@@ -212,10 +213,6 @@ class Ewma(Trained):
             "Times are of training without compiling, with whatever else ran beside it.",
         ]
         return remarks if self.size == "full" else [*remarks, BROKEN, SCORE, DIFFERENT, SETTINGS]
-
-
-def _smaller(config: Config) -> Config:
-    return config.replace(learning_rate=config.learning_rate / SMALLER)
 
 
 def _of(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
@@ -239,7 +236,7 @@ def _why(groups: Groups, change: pl.DataFrame) -> str:
             f"At one step size an iteration of PPO-EWMA moves the policy {min(ratios):.2g} to {max(ratios):.2g} times "
             "as far as one of PPO (KL in the first third of training): the proximal policy follows."
         )
-    if small := effects(groups, [(1.0, SMALLER_PAIR[:1]), (-1.0, SMALLER_PAIR[1:])]):
+    if small := effects(groups, minus(SMALLER_PAIR[:1], SMALLER_PAIR[1:])):
         sentences.append(f"With 1/{SMALLER} of the step size the difference is {small[0].effect}.")
     return " ".join(sentences)
 
@@ -260,10 +257,6 @@ def _percent(estimate: Estimate) -> str:
 
 
 def _differences(finals: pl.DataFrame) -> pl.DataFrame:
-    groups, rows = Groups(finals, "algorithm"), []
-    for better, base in (*PAIRS, SMALLER_PAIR):
-        for environment in groups.with_all((better,), (base,)):
-            gap = stats.contrast([groups(environment, better), groups(environment, base)], [1.0, -1.0])
-            about = {"environment": environment, "pair": f"{better.split(',')[0]} − {base}"}
-            rows.append(about | {"value": gap.value, "lo": gap.lo, "hi": gap.hi})
-    return pl.DataFrame(rows)
+    groups, pairs = Groups(finals, "algorithm"), (*PAIRS, SMALLER_PAIR)
+    names = {pair: f"{pair[0].split(',')[0]} − {pair[1]}" for pair in pairs}
+    return pl.concat([by_environment(groups, minus((a,), (b,)), pair=name) for (a, b), name in names.items()])

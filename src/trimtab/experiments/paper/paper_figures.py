@@ -6,54 +6,62 @@ over. Curves have environment, seed, step, normalized and a column that names th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import altair as alt
 import polars as pl
 
+from trimtab.experiments.figures import Chart, labels_in
+from trimtab.experiments.measures import number
 from trimtab.show import style
 from trimtab.show.style import BLUE, GREY, HEIGHT, ORANGE, PALETTE, ROW, WIDTH
+
+SHARE_OF_TRAINING = alt.X("share:Q", title="share of training", axis=alt.Axis(format="%", grid=False, tickCount=4))
+
+
+def _no_difference(axis: str, at: float = 0.0) -> alt.Chart:
+    """A dashed line across an axis where there is no difference."""
+    chart = alt.Chart(pl.DataFrame({"at": [at]})).mark_rule(color=GREY, strokeDash=[4, 3])
+    return chart.encode(**{axis: "at:Q"})
+
 
 # Learning curves -------------------------------------------------------------------------------------------
 
 
-def mean_curves(curves: pl.DataFrame, series: str, order: list[str], title: str, panel: str | None = None):
+def mean_curves(curves: pl.DataFrame, series: str, order: Sequence[str], title: str, panel: str | None = None) -> Chart:
     """Normalized return over training, averaged over environments; bands: standard deviation over seeds."""
-    summary = _over_seeds(_shared(curves), series, panel)
-    return _curves(summary, order, title, "Mean over environments; bands: one standard deviation over seeds.", 2)
+    subtitle = "Mean over environments; bands: one standard deviation over seeds."
+    return _curves(_over_seeds(curves, series, panel), order, title, subtitle, 2)
 
 
-def curves_by_environment(curves: pl.DataFrame, series: str, order: list[str], title: str):
+def curves_by_environment(curves: pl.DataFrame, series: str, order: Sequence[str], title: str) -> Chart:
     """The same, environment by environment."""
-    summary = _over_seeds(_shared(curves), series, "environment")
-    return _curves(summary, order, title, "Bands: one standard deviation over seeds.", 3)
-
-
-def _shared(curves: pl.DataFrame) -> pl.DataFrame:
-    """Steps as a share of each environment's training: bins that all environments have."""
-    return curves.with_columns((pl.col("step") / pl.col("step").max().over("environment")).round(2).alias("share"))
+    subtitle = "Bands: one standard deviation over seeds."
+    return _curves(_over_seeds(curves, series, "environment"), order, title, subtitle, 3)
 
 
 def _over_seeds(curves: pl.DataFrame, series: str, panel: str | None) -> pl.DataFrame:
-    keys = [series, "share", *([panel] if panel else [])]
-    by_seed = curves.group_by(*keys, "seed").agg(pl.col("normalized").mean())
-    value, spread = pl.col("normalized").mean(), pl.col("normalized").std().fill_null(0.0)
-    summary = by_seed.group_by(keys).agg(
-        value.alias("value"), (value - spread).alias("lo"), (value + spread).alias("hi")
+    """Mean and deviation over seeds, at steps as a share of each environment's training: bins that all of them have."""
+    share = (pl.col("step") / pl.col("step").max().over("environment")).round(2)
+    panels = [pl.col(panel).alias("panel")] if panel else []
+    keys = ["series", "share", *(["panel"] if panel else [])]
+    table = curves.select(
+        pl.col(series).cast(pl.String).alias("series"), share.alias("share"), *panels, "seed", "normalized"
     )
-    renamed = {series: "series"} | ({panel: "panel"} if panel else {})
-    return summary.rename(renamed).with_columns(pl.col("series").cast(pl.String)).sort("series", "share")
+    by_seed = table.group_by(*keys, "seed").agg(pl.col("normalized").mean())
+    value, spread = pl.col("normalized").mean(), pl.col("normalized").std().fill_null(0.0)
+    return by_seed.group_by(keys).agg(value=value, lo=value - spread, hi=value + spread).sort("series", "share")
 
 
-def _curves(summary: pl.DataFrame, order: list[str], title: str, subtitle: str, columns: int):
-    x = alt.X("share:Q", title="share of training", axis=alt.Axis(format="%", grid=False, tickCount=4))
-    base = alt.Chart(summary).encode(x=x, color=style.colored("series", order))
+def _curves(summary: pl.DataFrame, order: Sequence[str], title: str, subtitle: str, columns: int) -> Chart:
+    base = alt.Chart(summary).encode(x=SHARE_OF_TRAINING, color=style.colored("series", list(order)))
     y = alt.Y("value:Q", title="normalized return", scale=alt.Scale(zero=False))
     chart = alt.layer(
         base.mark_area(opacity=0.15).encode(y=alt.Y("lo:Q"), y2="hi:Q"),
         base.mark_line(strokeWidth=2).encode(y=y, tooltip=["series:N", alt.Tooltip("value:Q", format=".3f")]),
     )
-    panels = list(dict.fromkeys(summary["panel"])) if "panel" in summary.columns else []
-    options = {"height": HEIGHT} if len(panels) <= 1 else {"height": 150}
-    return style.themed(style.paneled(chart, sorted(panels), columns, **options), title, subtitle)
+    panels = sorted(labels_in(summary, "panel"))
+    return style.themed(style.paneled(chart, panels, columns, HEIGHT if len(panels) <= 1 else 150), title, subtitle)
 
 
 # Numbers with intervals ------------------------------------------------------------------------------------
@@ -66,72 +74,54 @@ def over(
     y_title: str,
     title: str,
     subtitle: str,
-    order: list[str],
+    order: Sequence[str],
     columns: int = 2,
-):
-    """Values with intervals over an ordered axis `x`, a line for each series, a panel for each label in `panel`."""
+) -> Chart:
+    """Values with intervals over an ordered axis `x`, a colour for each series, a panel for each label in `panel`."""
     places = list(dict.fromkeys(frame.sort(x)[x].cast(pl.String)))
     frame = frame.with_columns(pl.col(x).cast(pl.String).alias("place"))
     axis = alt.X("place:N", sort=places, title=x_title, axis=alt.Axis(labelAngle=0, grid=False))
-    colors = PALETTE if len(order) <= len(PALETTE) else None
-    base = alt.Chart(frame).encode(
-        x=axis,
-        xOffset=alt.XOffset("series:N", sort=order),
-        color=style.colored("series", order, colors and colors[: len(order)]),
-    )
-    points = base.mark_point(filled=True, size=46).encode(y=alt.Y("value:Q", title=y_title))
+    colors = PALETTE[: len(order)] if len(order) <= len(PALETTE) else None
+    y, color = alt.Y("value:Q", title=y_title), style.colored("series", list(order), colors)
+    base = alt.Chart(frame).encode(x=axis, xOffset=alt.XOffset("series:N", sort=list(order)), color=color)
+    points = base.mark_point(filled=True, size=46).encode(y=y)
     bars = base.mark_rule(strokeWidth=2).encode(y=alt.Y("lo:Q", title=y_title), y2="hi:Q")
-    lines = (
-        alt.Chart(frame)
-        .mark_line(strokeWidth=1, opacity=0.5)
-        .encode(
-            x=axis,
-            y=alt.Y("value:Q", title=y_title),
-            color=style.colored("series", order, colors and colors[: len(order)]),
-        )
-    )
-    panels = list(dict.fromkeys(frame["panel"])) if "panel" in frame.columns else []
-    chart = style.paneled(
-        alt.layer(bars, points) if len(order) > 1 else alt.layer(lines, bars, points), panels, columns
-    )
-    return style.themed(chart, title, subtitle)
+    lines = alt.Chart(frame).mark_line(strokeWidth=1, opacity=0.5).encode(x=axis, y=y, color=color)
+    layers = [bars, points] if len(order) > 1 else [lines, bars, points]
+    return style.themed(style.paneled(alt.layer(*layers), labels_in(frame, "panel"), columns), title, subtitle)
 
 
-def by_environment(frame: pl.DataFrame, x_title: str, series: str, subtitle: str = "Bars: 95% intervals."):
+def by_environment(frame: pl.DataFrame, x_title: str, series: str, subtitle: str = "Bars: 95% intervals.") -> Chart:
     """A value with its interval for each environment, series beside each other; the line at 0 is no difference."""
-    order = list(dict.fromkeys(frame[series]))
-    environments = list(dict.fromkeys(frame["environment"]))
+    order, environments = labels_in(frame, series), labels_in(frame, "environment")
     y = alt.Y("environment:N", sort=environments, title=None, axis=alt.Axis(domain=False, ticks=False, grid=True))
     color = style.colored(series, order, PALETTE[: len(order)]) if len(order) > 1 else alt.value(BLUE)
     base = alt.Chart(frame).encode(y=y, color=color)
     if len(order) > 1:
         base = base.encode(yOffset=alt.YOffset(f"{series}:N", sort=order))
-    zero = alt.Chart(pl.DataFrame({"at": [0.0]})).mark_rule(color=GREY, strokeDash=[4, 3]).encode(x="at:Q")
     bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("lo:Q", title=x_title), x2="hi:Q")
     points = base.mark_point(filled=True, size=46).encode(x="value:Q")
     height = len(environments) * (ROW if len(order) == 1 else 12 + 12 * len(order))
-    chart = alt.layer(zero, bars, points).properties(width=WIDTH, height=height)
+    chart = alt.layer(_no_difference("x"), bars, points).properties(width=WIDTH, height=height)
     return style.themed(chart, x_title, subtitle)
 
 
-def comparisons(frame: pl.DataFrame):
+def comparisons(frame: pl.DataFrame) -> Chart:
     """Probability of improvement of pairs of algorithms, with van Elteren's Z beside it."""
+    rounded = lambda name: pl.col(name).round(2).cast(pl.String)
     frame = frame.with_columns(
-        (pl.col("first") + " over " + pl.col("second")).alias("pair"),
-        pl.format(
-            "Z = {} (at most {})", pl.col("z").round(2).cast(pl.String), pl.col("max_z").round(2).cast(pl.String)
-        ).alias("test"),
+        pl.format("{} over {}", "first", "second").alias("pair"),
+        pl.format("Z = {} (at most {})", rounded("z"), rounded("max_z")).alias("test"),
     )
-    y = alt.Y(
-        "pair:N", sort=frame["pair"].to_list(), title=None, axis=alt.Axis(domain=False, ticks=False, labelLimit=240)
-    )
+    axis = alt.Axis(domain=False, ticks=False, labelLimit=240)
+    y = alt.Y("pair:N", sort=frame["pair"].to_list(), title=None, axis=axis)
     x = alt.X("improvement_lo:Q", title="probability of improvement", scale=alt.Scale(domain=[0, 1]))
     base = alt.Chart(frame).encode(y=y)
-    half = alt.Chart(pl.DataFrame({"at": [0.5]})).mark_rule(color=GREY, strokeDash=[4, 3]).encode(x="at:Q")
     bars = base.mark_rule(strokeWidth=2, color=BLUE).encode(x=x, x2="improvement_hi:Q")
     points = base.mark_point(filled=True, size=60, color=BLUE).encode(x="improvement:Q")
     words = base.mark_text(align="left", dy=-13, color="#5b6470").encode(x=alt.value(4), text="test:N")
-    chart = alt.layer(half, bars, points, words).properties(width=WIDTH - 120, height=(ROW + 10) * frame.height)
+    chart = alt.layer(_no_difference("x", 0.5), bars, points, words)
+    chart = chart.properties(width=WIDTH - 120, height=(ROW + 10) * frame.height)
     return style.themed(
         chart, "How often a run of one beats a run of the other", "Games are strata; bars: 95% intervals."
     )
@@ -140,24 +130,18 @@ def comparisons(frame: pl.DataFrame):
 # Tables and grids ------------------------------------------------------------------------------------------
 
 
-def effect_table(frame: pl.DataFrame, threshold: float):
+def effect_table(frame: pl.DataFrame, threshold: float) -> Chart:
     """Table 5: effect size over Z for every ablation and smaller batch; significant cells are filled."""
     frame = frame.with_columns(
         pl.col("num_envs").cast(pl.String).alias("batch"),
         pl.format("{} ({})", pl.col("effect").round(3), pl.col("z").round(2)).alias("words"),
         (pl.col("z") > threshold).alias("significant"),
     )
-    batches = frame.sort("num_envs", descending=True)["batch"].unique(maintain_order=True).to_list()
-    ablations = frame["ablation"].unique(maintain_order=True).to_list()
-    base = alt.Chart(frame).encode(
-        x=alt.X(
-            "batch:N",
-            sort=batches,
-            title="environments, against the largest batch",
-            axis=alt.Axis(labelAngle=0, orient="top"),
-        ),
-        y=alt.Y("ablation:N", sort=ablations, title=None, axis=alt.Axis(domain=False, ticks=False, labelLimit=260)),
-    )
+    batches, ablations = labels_in(frame.sort("num_envs", descending=True), "batch"), labels_in(frame, "ablation")
+    title = "environments, against the largest batch"
+    x = alt.X("batch:N", sort=batches, title=title, axis=alt.Axis(labelAngle=0, orient="top"))
+    axis = alt.Axis(domain=False, ticks=False, labelLimit=260)
+    base = alt.Chart(frame).encode(x=x, y=alt.Y("ablation:N", sort=ablations, title=None, axis=axis))
     fill = alt.condition("datum.significant", alt.value("#f3d9b1"), alt.value("#f4f6f8"))
     cells = base.mark_rect(stroke="white", strokeWidth=2).encode(color=fill)
     words = base.mark_text(fontSize=12, color="#20262e").encode(text="words:N")
@@ -166,15 +150,14 @@ def effect_table(frame: pl.DataFrame, threshold: float):
     return style.themed(chart, "What leaving out an adjustment costs at smaller batches", subtitle)
 
 
-def grid(frame: pl.DataFrame, subtitle: str):
+def grid(frame: pl.DataFrame, subtitle: str) -> Chart:
     """Score over centre of mass and KL coefficient; diagonals keep their product."""
-    short = lambda column: [f"{value:g}" for value in frame[column]]
-    coms = [f"{value:g}" for value in sorted(frame["com"].unique())]
-    penalties = [f"{value:g}" for value in sorted(frame["kl_coef"].unique(), reverse=True)]
-    middle = (frame["value"].min() + frame["value"].max()) / 2
-    frame = frame.with_columns(pl.Series("com", short("com")), pl.Series("kl_coef", short("kl_coef")))
+    text = lambda values: [f"{value:g}" for value in values]
+    coms, penalties = text(sorted(frame["com"].unique())), text(sorted(frame["kl_coef"].unique(), reverse=True))
+    middle = ((number(frame["value"].min()) or 0.0) + (number(frame["value"].max()) or 0.0)) / 2
+    named = [pl.Series(name, text(frame[name])) for name in ("com", "kl_coef")]
     title = "centre of mass of the proximal EWMA, gradient steps"
-    base = alt.Chart(frame).encode(
+    base = alt.Chart(frame.with_columns(named)).encode(
         x=alt.X("com:N", sort=coms, title=title, axis=alt.Axis(labelAngle=0)),
         y=alt.Y("kl_coef:N", sort=penalties, title="KL coefficient"),
     )
@@ -182,50 +165,36 @@ def grid(frame: pl.DataFrame, subtitle: str):
     ink = alt.condition(f"datum.value > {middle}", alt.value("white"), alt.value("#20262e"))
     cells = base.mark_rect(stroke="white", strokeWidth=2).encode(color=shade)
     words = base.mark_text(fontSize=12).encode(text=alt.Text("value:Q", format=".2f"), color=ink)
-    panels = list(dict.fromkeys(frame["panel"]))
-    chart = style.paneled(alt.layer(cells, words), panels, 2, alt.Step(ROW))
+    chart = style.paneled(alt.layer(cells, words), labels_in(frame, "panel"), 2, alt.Step(ROW))
     return style.themed(chart, "Age of the proximal policy against the strength of the penalty", subtitle)
 
 
 # Mechanisms ------------------------------------------------------------------------------------------------
 
 
-def against_distance(frame: pl.DataFrame, losses: list[str], regimes: list[str], marks: tuple[float, float]):
+def against_distance(
+    frame: pl.DataFrame, losses: Sequence[str], regimes: Sequence[str], marks: tuple[float, float]
+) -> Chart:
     """Change of the score against the distance between the policy and its data, a point per case."""
     x = alt.X("nats:Q", title="KL from the policy that acted, nats", scale=alt.Scale(type="log"))
     y = alt.Y("change:Q", title="score, stale − fresh")
-    shape = alt.Shape("regime:N", sort=regimes, legend=style.legend(regimes, None))
-    points = (
-        alt.Chart(frame)
-        .mark_point(filled=True, size=54, opacity=0.75)
-        .encode(
-            x=x,
-            y=y,
-            color=style.colored("loss", losses, PALETTE[: len(losses)]),
-            shape=shape,
-            tooltip=["environment:N", "regime:N", "loss:N", "staleness:Q", alt.Tooltip("change:Q", format=".3f")],
-        )
-    )
-    none = alt.Chart(pl.DataFrame({"at": [0.0]})).mark_rule(color=GREY, strokeDash=[4, 3]).encode(y="at:Q")
+    shape = alt.Shape("regime:N", sort=list(regimes), legend=style.legend(list(regimes), None))
+    color = style.colored("loss", list(losses), PALETTE[: len(losses)])
+    tooltip = ["environment:N", "regime:N", "loss:N", "staleness:Q", alt.Tooltip("change:Q", format=".3f")]
+    points = alt.Chart(frame).mark_point(filled=True, size=54, opacity=0.75)
+    points = points.encode(x=x, y=y, color=color, shape=shape, tooltip=tooltip)
     edges = alt.Chart(pl.DataFrame({"nats": list(marks)})).mark_rule(color=GREY, opacity=0.5).encode(x="nats:Q")
-    chart = alt.layer(none, edges, points).properties(width=WIDTH, height=HEIGHT + 60)
-    return style.themed(
-        chart,
-        "What distance from the data costs",
-        "Means over seeds; medians of KL over training; lines: the bounds named above.",
-    )
+    chart = alt.layer(_no_difference("y"), edges, points).properties(width=WIDTH, height=HEIGHT + 60)
+    subtitle = "Means over seeds; medians of KL over training; lines: the bounds named above."
+    return style.themed(chart, "What distance from the data costs", subtitle)
 
 
-def deviations(frame: pl.DataFrame, order: list[str]):
+def deviations(frame: pl.DataFrame, order: Sequence[str]) -> Chart:
     """Advantage deviation estimates over training, unsmoothed, first seed: how much they oscillate."""
-    x = alt.X("share:Q", title="share of training", axis=alt.Axis(format="%", grid=False, tickCount=4))
     y = alt.Y("value:Q", title="deviation", scale=alt.Scale(type="log"))
-    lines = (
-        alt.Chart(frame)
-        .mark_line(strokeWidth=1, opacity=0.8)
-        .encode(x=x, y=y, color=style.colored("series", order, title="environments"))
-    )
-    panels = list(dict.fromkeys(frame["panel"]))
+    color = style.colored("series", list(order), title="environments")
+    lines = alt.Chart(frame).mark_line(strokeWidth=1, opacity=0.8).encode(x=SHARE_OF_TRAINING, y=y, color=color)
+    panels = labels_in(frame, "panel")
     return style.themed(
         style.paneled(lines, panels, 3, 140 if len(panels) > 1 else HEIGHT, y="independent"),
         "Estimates of the advantages' deviation from one batch",
@@ -233,28 +202,22 @@ def deviations(frame: pl.DataFrame, order: list[str]):
     )
 
 
-def power_law(frame: pl.DataFrame, marks: pl.DataFrame, y_title: str, title: str, subtitle: str, order: list[str]):
+def power_law(
+    frame: pl.DataFrame, marks: pl.DataFrame, y_title: str, title: str, subtitle: str, order: Sequence[str]
+) -> Chart:
     """Lines (series) over minibatch size, both logarithmic, with a vertical mark (noise scale) in each panel."""
-    x = alt.X(
-        "size:Q",
-        title="minibatch, samples",
-        scale=alt.Scale(type="log", base=2),
-        axis=alt.Axis(grid=False, format="~s"),
-    )
+    scale = alt.Scale(type="log", base=2)
+    x = alt.X("size:Q", title="minibatch, samples", scale=scale, axis=alt.Axis(grid=False, format="~s"))
     y = alt.Y("value:Q", title=y_title, scale=alt.Scale(type="log"))
-    data = pl.concat([frame, marks], how="diagonal")
-    base = alt.Chart(data)
-    color = style.colored("series", order, [BLUE, ORANGE, GREY][: len(order)])
-    lines = (
-        base.transform_filter("isValid(datum.value)").mark_line(strokeWidth=2, point=True).encode(x=x, y=y, color=color)
+    base = alt.Chart(pl.concat([frame, marks], how="diagonal"))
+    color = style.colored("series", list(order), [BLUE, ORANGE, GREY][: len(order)])
+    lines = base.transform_filter("isValid(datum.value)").mark_line(strokeWidth=2, point=True)
+    band = base.transform_filter("isValid(datum.value) && isValid(datum.lo)").mark_area(opacity=0.15)
+    rule = base.transform_filter("isValid(datum.at)").mark_rule(color=style.RED, strokeDash=[5, 3])
+    layers = (
+        band.encode(x=x, y=alt.Y("lo:Q"), y2="hi:Q", color=color),
+        lines.encode(x=x, y=y, color=color),
+        rule.encode(x=alt.X("at:Q")),
     )
-    band = (
-        base.transform_filter("isValid(datum.value) && isValid(datum.lo)")
-        .mark_area(opacity=0.15)
-        .encode(x=x, y=alt.Y("lo:Q"), y2="hi:Q", color=color)
-    )
-    rule = (
-        base.transform_filter("isValid(datum.at)").mark_rule(color=style.RED, strokeDash=[5, 3]).encode(x=alt.X("at:Q"))
-    )
-    panels = list(dict.fromkeys(frame["panel"]))
-    return style.themed(style.paneled(alt.layer(band, lines, rule), panels, 2, y="independent"), title, subtitle)
+    panels = labels_in(frame, "panel")
+    return style.themed(style.paneled(alt.layer(*layers), panels, 2, y="independent"), title, subtitle)

@@ -9,12 +9,14 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from trimtab.experiments.claims import Claim, Evidence, Verdict, judge
+from trimtab.experiments.claims import Claim, EffectEstimate, Verdict, judge
+from trimtab.experiments.figures import Figure
+from trimtab.experiments.measures import number
 from trimtab.experiments.paper import suite
 from trimtab.experiments.paper.batch_sizes import ADJUSTED, at
 from trimtab.experiments.paper.trained import DIFFERENT, SCORE, SETTINGS, Cell, Groups, Trained
-from trimtab.experiments.run_scores import BROKEN
-from trimtab.experiments.source_study import Figure, Size
+from trimtab.experiments.source_study import Size, Tables
+from trimtab.experiments.trained_runs import BROKEN
 from trimtab.math import stats
 from trimtab.studies.study_engine import Outcomes
 
@@ -39,12 +41,20 @@ def _banding(grid: Sequence[np.ndarray], side: int) -> float:
 
 
 @dataclass(frozen=True)
-class ProximalAge(Trained):
+class GridTables(Tables):
+    """A row for every run, with its place in the grid."""
+
+    finals: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class ProximalAge(Trained[GridTables]):
     """A grid over the centre of mass of the proximal EWMA and the KL coefficient, at the smallest batch."""
 
     kind: ClassVar[str] = "paper/proximal-age"
     summary: ClassVar[str] = "Penalty or age of the proximal policy?"
     source: ClassVar[str] = "Fig. 18, Appendix H"
+    tables: ClassVar[type[Tables]] = GridTables
     claims: ClassVar[tuple[Claim, ...]] = (
         Claim(
             "H14",
@@ -74,35 +84,34 @@ class ProximalAge(Trained):
                     cells.append(Cell(environment, labels, base.replace(prox_com=com, kl_coef=kl_coef)))
         return cells
 
-    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
-        return {"finals": super().measure(outcomes)["finals"]}
+    def measure(self, outcomes: Outcomes) -> GridTables:
+        return GridTables(self.scores(outcomes).finals)
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        finals = tables["finals"]
-        side = int(finals["row"].max()) + 1
-        groups = Groups(finals, "row", "column")
+    def judge(self, tables: GridTables) -> list[Verdict]:
+        side = int(number(tables.finals["row"].max()) or 0) + 1
+        groups = Groups(tables.finals, "row", "column")
         evidence, words = [], []
         for environment in groups.environments:
             grid = [groups(environment, i, j) for i in range(side) for j in range(side)]
             if not all(grid):
                 continue
             bands = stats.stratified_bootstrap(grid, lambda cells: _banding(cells, side))
-            evidence.append(Evidence(environment, bands, min(map(len, grid))))
+            evidence.append(EffectEstimate(environment, bands, min(map(len, grid))))
             spread = np.ptp([np.mean(cell) for cell in grid])
             words.append(f"{environment}: {bands}, in a grid that spans {spread:.2f}")
         sentence = f"Squared steps across − along diagonals: {'; '.join(words)}."
         measured = "mean squared difference across − along diagonals, normalized return²"
         return [judge(self.claims[0], measured, evidence, sentence)]
 
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+    def answer(self, tables: GridTables, verdicts: list[Verdict]) -> str:
         return f"A stronger penalty makes up for a younger proximal policy: {verdicts[0].word}. {verdicts[0].sentence}"
 
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+    def figures(self, tables: GridTables) -> dict[str, Figure]:
         from trimtab.experiments.paper import paper_figures
 
         keys = ["environment", "com", "kl_coef"]
-        means = tables["finals"].group_by(keys, maintain_order=True).agg(pl.col("score").mean().alias("value"))
-        seeds = tables["finals"]["seed"].n_unique()
+        means = tables.finals.group_by(keys, maintain_order=True).agg(pl.col("score").mean().alias("value"))
+        seeds = tables.finals["seed"].n_unique()
         return {
             "grid": Figure(
                 paper_figures.grid(means.rename({"environment": "panel"}), f"Score, mean over {seeds} seeds."),

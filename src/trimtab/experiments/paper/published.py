@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import polars as pl
 
-from trimtab.experiments.claims import Claim, Verdict
+from trimtab.core.estimate import Estimate
+from trimtab.experiments.claims import Verdict
+from trimtab.experiments.figures import Figure
 from trimtab.experiments.paper import suite
-from trimtab.experiments.source_study import Declared, Figure
+from trimtab.experiments.paper.trained import Groups, by_environment, combination, minus
+from trimtab.experiments.source_study import SourceStudy, Tables
 from trimtab.math import stats
 from trimtab.studies.job import Job
 from trimtab.studies.study_engine import Outcomes
@@ -60,86 +63,92 @@ def _finals_of(curves: pl.DataFrame) -> pl.DataFrame:
     return curves.sort("step").group_by("algorithm", "environment", "seed", maintain_order=True).tail(LAST)
 
 
-def _compared(finals: pl.DataFrame, better: str, worse: str) -> dict[str, float | str]:
-    """Every statistic of one algorithm against another, games as strata."""
-    lists = lambda name: _by_game(finals.filter(pl.col("algorithm") == name))
-    first, second = lists(better), lists(worse)
-    strata = [(first[game], second[game]) for game in first]
-    test = stats.van_elteren(strata)
-    improvement = stats.probability_of_improvement(strata)
-    groups = [values for pair in strata for values in pair]
-    gap = stats.contrast(groups, [w / len(strata) for _ in strata for w in (1.0, -1.0)])
-    return {
-        "first": better,
-        "second": worse,
-        "z": test.z,
-        "p": test.p,
-        "max_z": stats.max_attainable_z(strata),
-        "difference": gap.value,
-        "difference_lo": gap.lo,
-        "difference_hi": gap.hi,
-        "improvement": improvement.value,
-        "improvement_lo": improvement.lo,
-        "improvement_hi": improvement.hi,
-    }
+def _grouped(finals: pl.DataFrame) -> Groups:
+    """Final normalized returns by game and algorithm, games in alphabetical order."""
+    return Groups(finals.sort("environment", maintain_order=True), "algorithm", value="normalized")
 
 
-def _by_game(finals: pl.DataFrame) -> dict[str, list[float]]:
-    games = sorted(finals["environment"].unique())
-    return {game: finals.filter(pl.col("environment") == game)["normalized"].to_list() for game in games}
+def _named(name: str, estimate: Estimate) -> dict[str, float]:
+    """An estimate as three columns."""
+    return {name: estimate.value, f"{name}_lo": estimate.lo, f"{name}_hi": estimate.hi}
+
+
+def _compared(groups: Groups, better: str, worse: str) -> dict[str, Any]:
+    """A row: every statistic of one algorithm against another, games as strata."""
+    games = groups.environments
+    strata = [(groups(game, better), groups(game, worse)) for game in games]
+    test, most = stats.van_elteren(strata), stats.max_attainable_z(strata)
+    difference = _named("difference", combination(groups, games, minus((better,), (worse,))))
+    improvement = _named("improvement", stats.probability_of_improvement(strata))
+    return {"first": better, "second": worse, "z": test.z, "p": test.p, "max_z": most, **difference, **improvement}
+
+
+def _summary(groups: Groups, name: str) -> dict[str, Any]:
+    """A row: mean and interquartile mean of the final normalized returns over all games and runs."""
+    games = groups.environments
+    middle = stats.stratified_bootstrap([groups(game, name) for game in games], stats.iqm)
+    return {"algorithm": name, **_named("mean", combination(groups, games, [(1.0, (name,))])), **_named("iqm", middle)}
 
 
 @dataclass(frozen=True)
-class Published(Declared):
+class PublishedTables(Tables):
+    """Statistics of pairs of algorithms, means of each, final returns, and the published curves."""
+
+    comparisons: pl.DataFrame
+    summary: pl.DataFrame
+    finals: pl.DataFrame
+    curves: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Published(SourceStudy[PublishedTables]):
     """PPO against PPG on published Procgen curves."""
 
     kind: ClassVar[str] = "paper/published"
     summary: ClassVar[str] = "Is PPG above PPO in the published curves?"
     source: ClassVar[str] = "openai/phasic-policy-gradient; statistics of Appendix F"
-    claims: ClassVar[tuple[Claim, ...]] = ()
+    tables: ClassVar[type[Tables]] = PublishedTables
 
     def jobs(self) -> list[Job]:
         return []
 
-    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
+    def measure(self, outcomes: Outcomes) -> PublishedTables:
         curves = _published()
         finals = _finals_of(curves)
-        return {
-            "comparisons": pl.DataFrame([_compared(finals, *pair) for pair in PAIRS]),
-            "summary": pl.DataFrame([_summary(finals, name) for name in TITLES.values()]),
-            "finals": finals,
-            "curves": curves,
-        }
+        groups = _grouped(finals)
+        return PublishedTables(
+            comparisons=pl.DataFrame([_compared(groups, *pair) for pair in PAIRS]),
+            summary=pl.DataFrame([_summary(groups, name) for name in TITLES.values()]),
+            finals=finals,
+            curves=curves,
+        )
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        return []
-
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+    def figures(self, tables: PublishedTables) -> dict[str, Figure]:
         from trimtab.experiments.paper import paper_figures
 
+        better, worse = PAIRS[0]
+        gaps = by_environment(_grouped(tables.finals), minus((better,), (worse,)), pair=f"{better} − {worse}")
         return {
             "learning_curves": Figure(
                 paper_figures.mean_curves(
-                    tables["curves"], "algorithm", list(TITLES.values()), "Published runs on Procgen"
+                    tables.curves, "algorithm", list(TITLES.values()), "Published runs on Procgen"
                 ),
                 "PPG's three variants lie well above PPO from 10 million steps on, and end together.",
             ),
             "comparisons": Figure(
-                paper_figures.comparisons(tables["comparisons"]),
+                paper_figures.comparisons(tables.comparisons),
                 "Probability that a run of the first algorithm ends above one of the second, averaged over games; the "
                 "line at one half is no difference. Z is van Elteren's, which no seed count of this size can bring "
                 "above the number beside it.",
             ),
             "by_environment": Figure(
-                paper_figures.by_environment(
-                    _differences(tables["finals"]), "PPG − PPO, final normalized return", "pair"
-                ),
+                paper_figures.by_environment(gaps, "PPG − PPO, final normalized return", "pair"),
                 "Game by game: PPG ends above PPO in nearly all, and the bars say how well three runs tell.",
             ),
         }
 
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
-        row = tables["comparisons"].row(0, named=True)
+    def answer(self, tables: PublishedTables, verdicts: list[Verdict]) -> str:
+        row = tables.comparisons.row(0, named=True)
         return (
             f"On the published runs PPG ends {row['difference']:.2f} ({row['difference_lo']:.2f} to "
             f"{row['difference_hi']:.2f}) of the normalized range above PPO over 16 games, and a run of PPG beats one "
@@ -154,37 +163,3 @@ class Published(Declared):
             "3 runs on each of 16 games, in bins of 4 million steps; final is the last bin.",
             "The published runs do not include the EWMA variants, so they say nothing about this paper's own claims.",
         ]
-
-
-def _summary(finals: pl.DataFrame, name: str) -> dict[str, float | str]:
-    """Mean and interquartile mean of the final normalized returns over all games and runs."""
-    groups = list(_by_game(finals.filter(pl.col("algorithm") == name)).values())
-    middle = stats.stratified_bootstrap(groups, stats.iqm)
-    mean = stats.contrast(groups, [1 / len(groups)] * len(groups))
-    return {
-        "algorithm": name,
-        "mean": mean.value,
-        "mean_lo": mean.lo,
-        "mean_hi": mean.hi,
-        "iqm": middle.value,
-        "iqm_lo": middle.lo,
-        "iqm_hi": middle.hi,
-    }
-
-
-def _differences(finals: pl.DataFrame) -> pl.DataFrame:
-    rows = []
-    for better, worse in PAIRS[:1]:
-        first, second = (_by_game(finals.filter(pl.col("algorithm") == name)) for name in (better, worse))
-        for game in first:
-            gap = stats.contrast([first[game], second[game]], [1.0, -1.0])
-            rows.append(
-                {
-                    "environment": game,
-                    "pair": f"{better} − {worse}",
-                    "value": gap.value,
-                    "lo": gap.lo,
-                    "hi": gap.hi,
-                }
-            )
-    return pl.DataFrame(rows)

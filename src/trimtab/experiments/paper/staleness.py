@@ -8,15 +8,18 @@ where iterations are as many as the paper's; the other regimes, and how far poli
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import polars as pl
 
 from trimtab.advise.rescaling import rescale
 from trimtab.config import Config
-from trimtab.experiments.claims import Claim, Evidence, Verdict, explained, judge, judge_all
+from trimtab.experiments.claims import Claim, EffectEstimate, Verdict, explained, judge, judge_all
+from trimtab.experiments.figures import Chart, Figure
+from trimtab.experiments.measures import mean_of, spread
 from trimtab.experiments.paper import suite
 from trimtab.experiments.paper.trained import (
     CLOSE,
@@ -26,14 +29,15 @@ from trimtab.experiments.paper.trained import (
     Cell,
     Groups,
     Trained,
-    by_id,
-    combination,
     effects,
+    mean_scores,
+    minus,
     typical_metric,
 )
-from trimtab.experiments.run_scores import BROKEN
-from trimtab.experiments.source_study import Figure, Size
+from trimtab.experiments.source_study import Size, Tables
+from trimtab.experiments.trained_runs import BROKEN
 from trimtab.math import stats
+from trimtab.studies.job import Train
 from trimtab.studies.store import Outcome
 from trimtab.studies.study_engine import Outcomes
 
@@ -56,28 +60,26 @@ NEAR, AWAY = 0.01, 0.1  # nats between the policy and its data: below, little; a
 KEYS = ("environment", "regime", "loss", "staleness")
 WATCHED = ("approx_kl", "importance_ess", "clip_fraction", "zero_gradient_fraction", "ratio_cap_fraction")
 
-CLAIMS = (
-    Claim(
-        "H1",
-        "with the recent policy in the importance weights even small staleness makes training unstable",
-        "Fig. 1a, 7",
-        f"in runs of as many iterations as the paper's, under that loss the score at a staleness of 1 to {SMALL} is "
-        f"below that of fresh data by more than {CLOSE}, beyond the interval",
-    ),
-    Claim(
-        "H2",
-        f"the decoupled objective degrades little up to about {FAR} iterations",
-        "Fig. 1b, 8",
-        f"in runs of as many iterations as the paper's, under the decoupled loss the score at the longest staleness "
-        f"of at most {FAR} is within {CLOSE} of that of fresh data, or above it, beyond the interval",
-    ),
-    Claim(
-        "H3",
-        "the behavior policy as proximal policy holds learning back at small staleness and is more stable at large",
-        "Fig. 1c, 9",
-        f"in runs of as many iterations as the paper's, the score under the decoupled loss is above that under the "
-        f"behavior loss at a staleness of 1 to {SMALL}, and below it at the largest beyond {FAR}, beyond the interval",
-    ),
+H1 = Claim(
+    "H1",
+    "with the recent policy in the importance weights even small staleness makes training unstable",
+    "Fig. 1a, 7",
+    f"in runs of as many iterations as the paper's, under that loss the score at a staleness of 1 to {SMALL} is "
+    f"below that of fresh data by more than {CLOSE}, beyond the interval",
+)
+H2 = Claim(
+    "H2",
+    f"the decoupled objective degrades little up to about {FAR} iterations",
+    "Fig. 1b, 8",
+    f"in runs of as many iterations as the paper's, under the decoupled loss the score at the longest staleness "
+    f"of at most {FAR} is within {CLOSE} of that of fresh data, or above it, beyond the interval",
+)
+H3 = Claim(
+    "H3",
+    "the behavior policy as proximal policy holds learning back at small staleness and is more stable at large",
+    "Fig. 1c, 9",
+    f"in runs of as many iterations as the paper's, the score under the decoupled loss is above that under the "
+    f"behavior loss at a staleness of 1 to {SMALL}, and below it at the largest beyond {FAR}, beyond the interval",
 )
 
 
@@ -87,13 +89,24 @@ def stale(base: Config, staleness: int, loss: str) -> Config:
 
 
 @dataclass(frozen=True)
-class Staleness(Trained):
+class StalenessTables(Tables):
+    """Scores, diagnostics by case, distances of policies from their data, and curves."""
+
+    finals: pl.DataFrame
+    change: pl.DataFrame
+    distance: pl.DataFrame
+    curves: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Staleness(Trained[StalenessTables]):
     """Three losses over staleness, by how far an iteration moves the policy."""
 
     kind: ClassVar[str] = "paper/staleness"
     summary: ClassVar[str] = "Which loss can learn from stale data?"
     source: ClassVar[str] = "Fig. 1, 7 to 9"
-    claims: ClassVar[tuple[Claim, ...]] = CLAIMS
+    tables: ClassVar[type[Tables]] = StalenessTables
+    claims: ClassVar[tuple[Claim, ...]] = (H1, H2, H3)
     full_seeds: ClassVar[int] = 4  # the paper's
 
     @property
@@ -121,74 +134,61 @@ class Staleness(Trained):
     def cells(self) -> list[Cell]:
         environments = QUICK_ENVIRONMENTS if self.size == "quick" else suite.environments(self.size)
         return [
-            Cell(
-                e,
-                {"regime": regime, "loss": loss, "staleness": k},
-                stale(self.base(e, regime), k, loss),
-            )
+            Cell(e, {"regime": regime, "loss": loss, "staleness": k}, stale(self.base(e, regime), k, loss))
             for e in environments
             for regime, waits in self.waits.items()
             for k in waits
             for loss in LOSSES
         ]
 
-    def also(self, outcome: Outcome) -> dict[str, Any]:
+    def also(self, outcome: Outcome) -> Mapping[str, float | None]:
         """How far the policy was from the data, and how much of the data still counted."""
-        config = outcome.job.config  # type: ignore[attr-defined]
+        assert isinstance(outcome.job, Train)
+        config = outcome.job.config
         return {"iterations": config.iterations, "epochs": config.update_epochs} | typical_metric(outcome, *WATCHED)
 
-    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
-        tables = super().measure(outcomes)
-        finals = tables["finals"]
-        return {
-            "finals": finals,
-            "change": _changes(finals),
-            "distance": _distances(finals),
-            "curves": tables["curves"],
-        }
+    def measure(self, outcomes: Outcomes) -> StalenessTables:
+        scores = self.scores(outcomes)
+        return StalenessTables(scores.finals, _changes(scores.finals), _distances(scores.finals), scores.curves)
 
     # What follows --------------------------------------------------------------------------------------------
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        groups, claim = Groups(tables["finals"], "regime", "loss", "staleness"), by_id(self.claims)
-        verdicts = [
-            self._recent(claim("H1"), groups),
-            self._decoupled(claim("H2"), groups),
-            self._behavior(claim("H3"), groups),
-        ]
-        return explained(verdicts, f"{_why(tables['change'], tables['distance'])} {self.differs}")
+    def judge(self, tables: StalenessTables) -> list[Verdict]:
+        groups = Groups(tables.finals, "regime", "loss", "staleness")
+        verdicts = [self._recent(groups), self._decoupled(groups), self._behavior(groups)]
+        return explained(verdicts, f"{_why(tables.change, tables.distance)} {self.differs}")
 
     def _small(self, regime: str) -> list[int]:
         return [k for k in self.waits[regime] if 0 < k <= SMALL]
 
-    def _recent(self, claim: Claim, groups: Groups) -> Verdict:
-        def fresh_minus_stale(regime: str) -> list[Evidence]:
+    def _recent(self, groups: Groups) -> Verdict:
+        def fresh_minus_stale(regime: str) -> list[EffectEstimate]:
             small = self._small(regime)
             stale = [(-1 / len(small), (regime, RECENT, k)) for k in small]
             return effects(groups, [(1.0, (regime, RECENT, 0)), *stale]) if small else []
 
         sentence = f"Fresh − small staleness: {self._by_regime(fresh_minus_stale)}."
         measured = "fresh − stale under the recent loss, normalized"
-        return judge(claim, measured, fresh_minus_stale(self.judged_on), sentence, least=CLOSE)
+        return judge(H1, measured, fresh_minus_stale(self.judged_on), sentence, least=CLOSE)
 
-    def _decoupled(self, claim: Claim, groups: Groups) -> Verdict:
-        def stale_minus_fresh(regime: str) -> list[Evidence]:
+    def _decoupled(self, groups: Groups) -> Verdict:
+        def stale_minus_fresh(regime: str) -> list[EffectEstimate]:
             longest = max(k for k in self.waits[regime] if k <= FAR)
-            return effects(groups, [(1.0, (regime, DECOUPLED, longest)), (-1.0, (regime, DECOUPLED, 0))])
+            return effects(groups, minus((regime, DECOUPLED, longest), (regime, DECOUPLED, 0)))
 
         sentence = f"{FAR} iterations stale − fresh: {self._by_regime(stale_minus_fresh)}."
         measured = "stale − fresh under the decoupled loss, normalized"
-        return judge(claim, measured, stale_minus_fresh(self.judged_on), sentence, least=-CLOSE)
+        return judge(H2, measured, stale_minus_fresh(self.judged_on), sentence, least=-CLOSE)
 
-    def _behavior(self, claim: Claim, groups: Groups) -> Verdict:
-        def early(regime: str) -> list[Evidence]:
+    def _behavior(self, groups: Groups) -> Verdict:
+        def early(regime: str) -> list[EffectEstimate]:
             small = self._small(regime)
             pairs = [(w / len(small), (regime, loss, k)) for k in small for w, loss in ((1, DECOUPLED), (-1, BEHAVIOR))]
             return effects(groups, pairs, ", small staleness") if small else []
 
-        def late(regime: str) -> list[Evidence]:
+        def late(regime: str) -> list[EffectEstimate]:
             longest = max(self.waits[regime])
-            pair = [(1.0, (regime, BEHAVIOR, longest)), (-1.0, (regime, DECOUPLED, longest))]
+            pair = minus((regime, BEHAVIOR, longest), (regime, DECOUPLED, longest))
             return effects(groups, pair, f", staleness {longest}") if longest > FAR else []
 
         sentence = (
@@ -196,32 +196,33 @@ class Staleness(Trained):
             f"{self._by_regime(late)}."
         )
         parts = [early(self.judged_on), late(self.judged_on)]
-        return judge_all(claim, "the better loss − the other, as claimed, normalized", parts, sentence)
+        return judge_all(H3, "the better loss − the other, as claimed, normalized", parts, sentence)
 
-    def _by_regime(self, effects_in: Callable[[str], list[Evidence]]) -> str:
+    def _by_regime(self, effects_in: Callable[[str], list[EffectEstimate]]) -> str:
         """Of every regime what all environments say, or the only one."""
         by_regime = {regime: effects_in(regime) for regime in self.waits}
         return "; ".join(f"{regime} {evidence[0].effect}" for regime, evidence in by_regime.items() if evidence)
 
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+    def answer(self, tables: StalenessTables, verdicts: list[Verdict]) -> str:
         words = {v.claim.id: v.word for v in verdicts}
         return (
             f"Stale data: weights by the recent policy are unstable: {words['H1']}; the decoupled loss loses little "
             f"up to {FAR} iterations: {words['H2']}; keeping near the behavior policy holds back early and steadies "
-            f"late: {words['H3']}. {_by_distance(tables['distance'])}"
+            f"late: {words['H3']}. {_by_distance(tables.distance)}"
         )
 
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+    def figures(self, tables: StalenessTables) -> dict[str, Figure]:
         from trimtab.experiments.paper import paper_figures
 
-        finals, change = tables["finals"], tables["change"]
-        over = lambda frame, y, title, note: paper_figures.over(
-            frame, "staleness", "staleness, iterations", y, title, note, list(LOSSES)
-        )
+        finals, change = tables.finals, tables.change
+
+        def over(frame: pl.DataFrame, y_title: str, title: str, note: str) -> Chart:
+            return paper_figures.over(frame, "staleness", "staleness, iterations", y_title, title, note, LOSSES)
+
         figures = {
             "final_by_staleness": Figure(
                 over(
-                    summary(finals),
+                    mean_scores(finals, "loss", "staleness", "regime"),
                     "score (normalized return)",
                     "What waiting costs, by loss",
                     "Mean over environments; bars: 95% intervals over seeds.",
@@ -231,7 +232,7 @@ class Staleness(Trained):
                 "iterations are few and each moves the policy further.",
             ),
             "distance": Figure(
-                paper_figures.against_distance(tables["distance"], list(WEIGHTED), list(self.waits), (NEAR, AWAY)),
+                paper_figures.against_distance(tables.distance, list(WEIGHTED), list(self.waits), (NEAR, AWAY)),
                 "Each point is an environment in one regime at one staleness. If staleness cost anything by itself, "
                 "points of one distance would lie apart by regime; if distance is what costs, they lie on one curve.",
             ),
@@ -269,7 +270,7 @@ class Staleness(Trained):
             for regime in self.waits:
                 figures[f"by_environment_{list(self.waits).index(regime)}"] = Figure(
                     over(
-                        summary(finals.filter(pl.col("regime") == regime), "environment"),
+                        mean_scores(finals.filter(regime=regime), "loss", "staleness", "environment"),
                         "score (normalized return)",
                         f"Environment by environment: {regime}",
                         "Bars: 95% intervals over seeds.",
@@ -328,7 +329,9 @@ def _by_distance(distance: pl.DataFrame) -> str:
         change = cases.group_by("environment", maintain_order=True).agg(pl.col("change").mean())["change"]
         if len(change) > 1:
             counted = f"{len(cases)} cases in {len(change)} environments"
-            parts.append(f"{stats.mean_interval(change)} where the policy is {where} nats from its data ({counted})")
+            parts.append(
+                f"{stats.mean_interval(change.to_list())} where the policy is {where} nats from its data ({counted})"
+            )
     return f"Under the decoupled loss stale data change the score by {', by '.join(parts)}." if parts else ""
 
 
@@ -336,33 +339,17 @@ def _why(change: pl.DataFrame, distance: pl.DataFrame) -> str:
     """What the diagnostics say: how far iterations move the policy, and what distance costs."""
     words = []
     for regime in dict.fromkeys(change["regime"]):
-        rows = change.filter((pl.col("regime") == regime) & (pl.col("loss") == DECOUPLED))
-        waits = sorted(set(rows["staleness"]))
-        fresh, last = (rows.filter(pl.col("staleness") == k) for k in (waits[0], waits[-1]))
+        rows = change.filter(regime=regime, loss=DECOUPLED)
+        last = max(rows["staleness"])
+        moved, away = (mean_of(rows, "approx_kl", staleness=k) or math.nan for k in (min(rows["staleness"]), last))
+        kept = mean_of(rows, "importance_ess", staleness=last) or math.nan
         words.append(
-            f"in {regime} one changes it by {fresh['approx_kl'].mean():.2g} nats, and data {waits[-1]} iterations old "
-            f"are {last['approx_kl'].mean():.2g} nats away and keep an effective {last['importance_ess'].mean():.0%}"
+            f"in {regime} one changes it by {moved:.2g} nats, and data {last} iterations old are {away:.2g} nats away "
+            f"and keep an effective {kept:.0%}"
         )
     return f"How far iterations move the policy: {'; '.join(words)}. {_by_distance(distance)}"
 
 
-def summary(finals: pl.DataFrame, panel: str = "regime") -> pl.DataFrame:
-    """Mean score with its interval by loss, staleness and panel."""
-    groups, rows = Groups(finals, "regime", "loss", "staleness"), []
-    for regime, loss, k in finals.select("regime", "loss", "staleness").unique(maintain_order=True).rows():
-        environments = groups.with_all((regime, loss, k))
-        for name in [regime] if panel == "regime" else environments:
-            chosen = environments if panel == "regime" else [name]
-            mean = combination(groups, chosen, [(1.0, (regime, loss, k))])
-            row = {"panel": name, "series": loss, "staleness": k}
-            rows.append(row | {"value": mean.value, "lo": mean.lo, "hi": mean.hi})
-    return pl.DataFrame(rows)
-
-
 def _diagnostic(change: pl.DataFrame, name: str) -> pl.DataFrame:
     """One diagnostic by loss and staleness: mean over environments, and the lowest and highest of them."""
-    value = pl.col(name)
-    lines = change.group_by("regime", "loss", "staleness", maintain_order=True).agg(
-        value.mean().alias("value"), value.min().alias("lo"), value.max().alias("hi")
-    )
-    return lines.rename({"regime": "panel", "loss": "series"})
+    return spread(change.rename({"regime": "panel", "loss": "series"}), "panel", "series", "staleness", column=name)

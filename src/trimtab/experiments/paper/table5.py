@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import polars as pl
 
 from trimtab.core.estimate import Estimate
-from trimtab.experiments.claims import REACH, Claim, Evidence, Verdict, Word, beyond
+from trimtab.experiments.claims import REACH, UNDECIDED, Claim, EffectEstimate, Verdict, Word, beyond
+from trimtab.experiments.figures import Figure
+from trimtab.experiments.measures import number
 from trimtab.experiments.paper.batch_sizes import ABLATIONS, ADJUSTED, Batches, grouped
-from trimtab.experiments.paper.invariance import notes
 from trimtab.experiments.paper.trained import Groups
-from trimtab.experiments.source_study import Figure
+from trimtab.experiments.source_study import Tables
 from trimtab.math import stats
 from trimtab.studies.study_engine import Outcomes
 
@@ -21,13 +22,38 @@ THRESHOLD = stats.z_needed(LEVEL, HYPOTHESES)
 MOSTLY = 0.84  # standard errors beyond it, so that it is passed with a probability of 80%
 
 
-COLUMNS: dict[str, Any] = {
-    "ablation": pl.String,
-    "num_envs": pl.Int64,
-    **dict.fromkeys(("effect", "lo", "hi", "z", "p", "p_bonferroni", "max_z"), pl.Float64),
-    "environments": pl.Int64,
-    "seeds": pl.Int64,
-}
+@dataclass(frozen=True)
+class _Row:
+    """An ablation at a smaller batch: its effect size, van Elteren's test, and how many runs there are."""
+
+    ablation: str
+    num_envs: int
+    effect: float
+    lo: float
+    hi: float
+    z: float
+    p: float
+    p_bonferroni: float
+    max_z: float
+    environments: int
+    seeds: int
+
+    @property
+    def name(self) -> str:
+        """(a), (b), (c) or (d)."""
+        return self.ablation[:3]
+
+
+TYPES = {"str": pl.String, "int": pl.Int64, "float": pl.Float64}
+SCHEMA = {name: TYPES[annotation] for name, annotation in _Row.__annotations__.items()}
+
+
+@dataclass(frozen=True)
+class Table5Tables(Tables):
+    """Table 5, and the scores that it follows from."""
+
+    table5: pl.DataFrame
+    finals: pl.DataFrame
 
 
 def _table5(finals: pl.DataFrame, batches: tuple[int, ...]) -> pl.DataFrame:
@@ -41,32 +67,20 @@ def _table5(finals: pl.DataFrame, batches: tuple[int, ...]) -> pl.DataFrame:
     for ablation in ABLATIONS:
         for n in batches[1:]:
             cells = [(v, m) for v in (ADJUSTED, ablation) for m in (largest, n)]
-            environments = groups.with_all(*cells)
-            if not environments:
-                continue
-            pairs = {e: [_losses(groups, e, v, largest, n) for v in (ablation, ADJUSTED)] for e in environments}
-            environments = [e for e in environments if all(pairs[e])]  # seeds that have both batches
-            strata = [(pairs[e][0], pairs[e][1]) for e in environments]
+            pairs = {
+                e: (_losses(groups, e, ablation, largest, n), _losses(groups, e, ADJUSTED, largest, n))
+                for e in groups.with_all(*cells)
+            }
+            strata = {e: pair for e, pair in pairs.items() if all(pair)}  # seeds that have both batches
             if not strata:
                 continue
-            test = stats.van_elteren(strata, "greater")
-            size = stats.effect_size([stats.Ablation(*(groups(e, *labels) for labels in cells)) for e in environments])
-            rows.append(
-                {
-                    "ablation": ablation,
-                    "num_envs": n,
-                    "effect": size.value,
-                    "lo": size.lo,
-                    "hi": size.hi,
-                    "z": test.z,
-                    "p": test.p,
-                    "p_bonferroni": stats.bonferroni(test.p, HYPOTHESES),
-                    "max_z": stats.max_attainable_z(strata),
-                    "environments": len(environments),
-                    "seeds": min(len(x) for x, _ in strata),
-                }
-            )
-    return pl.DataFrame(rows, schema=COLUMNS)
+            losses = list(strata.values())
+            test = stats.van_elteren(losses, "greater")
+            size = stats.effect_size([stats.Ablation(*(groups(e, *labels) for labels in cells)) for e in strata])
+            adjusted, most = stats.bonferroni(test.p, HYPOTHESES), stats.max_attainable_z(losses)
+            about = (size.value, size.lo, size.hi, test.z, test.p, adjusted, most)
+            rows.append((ablation, n, *about, len(strata), min(len(ablated) for ablated, _ in losses)))
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
 def _losses(groups: Groups, environment: str, variant: str, largest: int, num_envs: int) -> list[float]:
@@ -84,12 +98,13 @@ def _seeds_for(environments: int, threshold: float = THRESHOLD) -> int:
 
 
 @dataclass(frozen=True)
-class Table5(Batches):
+class Table5(Batches[Table5Tables]):
     """Hypothesis tests of the four ablations."""
 
     kind: ClassVar[str] = "paper/table5"
     summary: ClassVar[str] = "Which adjustments pass the paper's test?"
     source: ClassVar[str] = "Table 5, Appendix F"
+    tables: ClassVar[type[Tables]] = Table5Tables
     claims: ClassVar[tuple[Claim, ...]] = (
         Claim(
             "H8",
@@ -105,21 +120,19 @@ class Table5(Batches):
     def variants(self) -> tuple[str, ...]:
         return (ADJUSTED, *ABLATIONS)
 
-    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
-        finals = super().measure(outcomes)["finals"]
-        return {"table5": _table5(finals, self.batches), "finals": finals}
+    def measure(self, outcomes: Outcomes) -> Table5Tables:
+        finals = self.scores(outcomes).finals
+        return Table5Tables(_table5(finals, self.batches), finals)
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        rows = tables["table5"].filter(pl.col("num_envs") == self.batches[-1]).to_dicts()
+    def judge(self, tables: Table5Tables) -> list[Verdict]:
+        rows = [_Row(**row) for row in tables.table5.filter(num_envs=self.batches[-1]).iter_rows(named=True)]
         evidence = tuple(
-            Evidence(
-                f"{row['ablation']}: Z = {row['z']:.2f}", Estimate(row["effect"], row["lo"], row["hi"]), row["seeds"]
-            )
+            EffectEstimate(f"{row.ablation}: Z = {row.z:.2f}", Estimate(row.effect, row.lo, row.hi), row.seeds)
             for row in rows
         )
-        significant = [row["ablation"][:3] for row in rows if row["z"] > THRESHOLD]
-        attainable = min((row["max_z"] for row in rows), default=0.0)
-        word: Word = "inconclusive at this size"
+        significant = [row.name for row in rows if row.z > THRESHOLD]
+        attainable = min((row.max_z for row in rows), default=0.0)
+        word: Word = UNDECIDED
         if len(significant) == len(ABLATIONS):
             word = "holds"
         elif significant:
@@ -128,32 +141,32 @@ class Table5(Batches):
             word = "does not hold"
         sentence = (
             f"Z at {self.batches[-1]} against {self.batches[0]} environments: "
-            + ", ".join(f"{row['ablation'][:3]} {row['z']:.2f}" for row in rows)
+            + ", ".join(f"{row.name} {row.z:.2f}" for row in rows)
             + f"; significant above {THRESHOLD:.2f}: {', '.join(significant) or 'none'}. "
             + f"The largest Z these numbers of seeds can show is {attainable:.2f}."
         )
-        needed = _needed(rows, attainable) if word == "inconclusive at this size" else ""
+        needed = _needed(rows, attainable) if word == UNDECIDED else ""
         return [Verdict(self.claims[0], word, "effect size of Table 5, normalized return", evidence, sentence, needed)]
 
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
-        table = tables["table5"]
+    def answer(self, tables: Table5Tables, verdicts: list[Verdict]) -> str:
+        table = tables.table5
         if not len(table):
             return "No ablation has runs that could be compared."
-        significant = table.filter(pl.col("z") > THRESHOLD)
+        significant, most = table.filter(pl.col("z") > THRESHOLD), number(table["max_z"].min()) or 0.0
         return (
             f"{len(significant)} of {len(table)} hypotheses are significant at the 0.1% level after Bonferroni "
-            f"(Z above {THRESHOLD:.2f}; at most {table['max_z'].min():.2f} can be reached with {table['seeds'].min()} "
-            f"seeds in {table['environments'].min()} environments)."
+            f"(Z above {THRESHOLD:.2f}; at most {most:.2f} can be reached with {min(table['seeds'])} "
+            f"seeds in {min(table['environments'])} environments)."
         )
 
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
+    def figures(self, tables: Table5Tables) -> dict[str, Figure]:
         from trimtab.experiments.paper import paper_figures
 
-        if not len(tables["table5"]):
+        if not len(tables.table5):
             return {}
         return {
             "table5": Figure(
-                paper_figures.effect_table(tables["table5"], THRESHOLD),
+                paper_figures.effect_table(tables.table5, THRESHOLD),
                 "Table 5's layout: effect sizes grow to the right, with the distance of the batches; in the paper all "
                 "but (b) are significant almost everywhere, and (b) only at the smallest batch.",
             )
@@ -161,25 +174,25 @@ class Table5(Batches):
 
     def notes(self) -> list[str]:
         return [
-            *notes(self.size),
+            *super().notes(),
             f"The threshold is the paper's, for {HYPOTHESES} hypotheses, also where fewer batch sizes make fewer.",
             "Ablations (a) to (c) share the runs of the largest batch with the unablated ones, so their losses are "
             "compared seed by seed at the smaller batch; ranks see no pairing.",
         ]
 
 
-def _needed(rows: list[dict], attainable: float) -> str:
+def _needed(rows: list[_Row], attainable: float) -> str:
     """The size that would resolve it: seeds until the threshold can be reached, then until the measured effects do."""
     if not rows:
         return "runs that finish"
-    environments, seeds = min(row["environments"] for row in rows), min(row["seeds"] for row in rows)
+    environments, seeds = min(row.environments for row in rows), min(row.seeds for row in rows)
     if attainable <= THRESHOLD:
         fewest = f"at least {_seeds_for(environments)} seeds in each of {environments} environments ({seeds} here)"
         return f"{fewest}: with fewer the threshold cannot be passed"
-    weakest = min(rows, key=lambda row: row["z"])
-    if weakest["z"] <= 0:
-        return f"out of reach: {weakest['ablation'][:3]} shows no effect at all here, and may be nil"
-    seeds_needed = round(seeds * ((THRESHOLD + MOSTLY) / weakest["z"]) ** 2) + 1
+    weakest = min(rows, key=lambda row: row.z)
+    if weakest.z <= 0:
+        return f"out of reach: {weakest.name} shows no effect at all here, and may be nil"
+    seeds_needed = round(seeds * ((THRESHOLD + MOSTLY) / weakest.z) ** 2) + 1
     if seeds_needed > REACH:
-        return f"out of reach: over {REACH} seeds for the weakest, {weakest['ablation'][:3]}, which may be nil"
-    return f"about {seeds_needed} seeds ({seeds} here), for the weakest, {weakest['ablation'][:3]}"
+        return f"out of reach: over {REACH} seeds for the weakest, {weakest.name}, which may be nil"
+    return f"about {seeds_needed} seeds ({seeds} here), for the weakest, {weakest.name}"

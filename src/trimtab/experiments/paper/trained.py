@@ -11,20 +11,21 @@ the learning curve, which tells a run that learns later or less steadily from on
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import polars as pl
 
 from trimtab.config import Config
 from trimtab.core.estimate import UNRESOLVED, Estimate
-from trimtab.experiments.claims import Claim, Evidence
+from trimtab.experiments.claims import EffectEstimate
+from trimtab.experiments.measures import number
 from trimtab.experiments.paper import suite
-from trimtab.experiments.run_scores import course
-from trimtab.experiments.source_study import Declared
+from trimtab.experiments.source_study import SourceStudy, Tables
+from trimtab.experiments.trained_runs import course
 from trimtab.math import stats
-from trimtab.studies.job import Job, Train
+from trimtab.studies.job import Train
 from trimtab.studies.store import Outcome
 from trimtab.studies.study_engine import Outcomes
 from trimtab.training.run import Run
@@ -59,9 +60,21 @@ class Cell:
     config: Config
 
 
-class Trained(Declared):
+@dataclass(frozen=True)
+class ScoreTables(Tables):
+    """A row for every run, and a row for every run and bin of steps."""
+
+    finals: pl.DataFrame
+    curves: pl.DataFrame
+
+
+T = TypeVar("T", bound=Tables)
+
+
+class Trained(SourceStudy[T]):
     """A study of scores: subclasses name the cells."""
 
+    tables: ClassVar[type[Tables]] = ScoreTables
     full_seeds: ClassVar[int] = suite.SEEDS
 
     @property
@@ -76,30 +89,22 @@ class Trained(Declared):
     def seeds(self) -> range:
         return range(self.seed, self.seed + (self.full_seeds if self.size == "full" else suite.SEEDS))
 
-    def job(self, cell: Cell, seed: int) -> Train:
-        return Train(cell.config.replace(seed=seed), checkpoints=1)
-
     def runs(self) -> list[tuple[Cell, int, Train]]:
         """Every run, environment by environment and seed by seed: programs of one seed serve the next ones."""
         cells = self.cells()
-        environments = dict.fromkeys(cell.environment for cell in cells)
         return [
-            (cell, seed, self.job(cell, seed))
-            for environment in environments
+            (cell, seed, Train(cell.config.replace(seed=seed), checkpoints=1))
+            for environment in dict.fromkeys(cell.environment for cell in cells)
             for seed in self.seeds
             for cell in cells
             if cell.environment == environment
         ]
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[Train]:
         return list({job.identity: job for _, _, job in self.runs()}.values())
 
-    def finished(self, outcomes: Outcomes) -> list[tuple[Cell, int, Outcome]]:
-        """The runs that came to an end; what failed is reported elsewhere."""
-        runs = [(cell, seed, outcomes[job.identity]) for cell, seed, job in self.runs()]
-        return [(cell, seed, outcome) for cell, seed, outcome in runs if outcome.done]
-
-    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
+    def scores(self, outcomes: Outcomes) -> ScoreTables:
+        """The score of every run with a learning curve, and the curves."""
         finals, curves = [], []
         for cell, seed, job in self.runs():
             outcome = outcomes[job.identity]
@@ -109,15 +114,16 @@ class Trained(Declared):
             about = {"environment": cell.environment, **cell.labels, "seed": seed}
             scale = suite.normalizer(cell.environment)
             final, area = curve.final(suite.final_share(self.size)), curve.area
+            assert final is not None and area is not None  # the curve has data
             score = scale(final if self.size == "full" else area)
             scores = {"final": final, "area": area, "final_normalized": scale(final), "score": score}
-            finals.append(about | scores | (self.also(outcome) if outcome.done else {}))
+            finals.append(about | scores | dict(self.also(outcome) if outcome.done else {}))
             steps = zip(curve.step, curve.value)
             curves += [about | {"step": round(s), "return": v, "normalized": scale(v)} for s, v in steps]
-        return {"finals": pl.DataFrame(finals, infer_schema_length=None), "curves": pl.DataFrame(curves)}
+        return ScoreTables(pl.DataFrame(finals, infer_schema_length=None), pl.DataFrame(curves))
 
-    def also(self, outcome: Outcome) -> dict[str, Any]:
-        """More numbers of a run, beside its score."""
+    def also(self, outcome: Outcome) -> Mapping[str, float | None]:
+        """More columns of a run, beside its score."""
         return {}
 
 
@@ -125,10 +131,13 @@ def typical_metric(outcome: Outcome, *names: str) -> dict[str, float]:
     """Medians over training of what its iterations recorded: a policy that breaks makes any mean."""
     metrics = Run(outcome.path).metrics
     values = {name: metrics[f"train/{name}"].drop_nulls() for name in names if f"train/{name}" in metrics.columns}
-    return {name: float(v.drop_nans().median() or 0.0) for name, v in values.items() if len(v)}
+    return {name: number(v.drop_nans().median()) or 0.0 for name, v in values.items() if len(v)}
 
 
 # Groups of seeds and contrasts of them ---------------------------------------------------------------------
+
+Key = tuple[Any, ...]  # labels of a group
+Weighted = Sequence[tuple[float, Key]]  # weights, each with the labels of a group
 
 
 class Groups:
@@ -136,12 +145,10 @@ class Groups:
 
     def __init__(self, finals: pl.DataFrame, *labels: str, value: str = "score"):
         self.environments = list(dict.fromkeys(finals["environment"]))
-        self._values: dict[tuple, dict[int, float]] = {}
-        for row in finals.sort("seed").iter_rows(named=True):
-            key = (row["environment"], *(row[name] for name in labels))
-            if row[value] is None:
-                continue
-            self._values.setdefault(key, {})[row["seed"]] = row[value]
+        self._values: dict[Key, dict[int, float]] = {}
+        rows = finals.sort("seed").drop_nulls(value).select("environment", *labels, "seed", value)
+        for *key, seed, score in rows.iter_rows():
+            self._values.setdefault(tuple(key), {})[seed] = score
 
     def __call__(self, environment: str, *labels: Any) -> list[float]:
         return list(self.by_seed(environment, *labels).values())
@@ -150,12 +157,18 @@ class Groups:
         """The same by seed: a seed whose run failed is missing."""
         return self._values.get((environment, *labels), {})
 
-    def with_all(self, *label_sets: tuple) -> list[str]:
+    def with_all(self, *label_sets: Key) -> list[str]:
         """Environments that have runs under every one of these labels."""
         return [e for e in self.environments if all(self(e, *labels) for labels in label_sets)]
 
+    def fewest(self, environments: Sequence[str], weighted: Weighted) -> int:
+        """Seeds of the smallest group."""
+        return min((len(self(e, *labels)) for e in environments for _, labels in weighted), default=0)
 
-Weighted = Sequence[tuple[float, tuple]]  # weights, each with the labels of a group
+
+def minus(above: Key, below: Key) -> Weighted:
+    """The weights of one group minus another."""
+    return [(1.0, above), (-1.0, below)]
 
 
 def combination(groups: Groups, environments: Sequence[str], weighted: Weighted) -> Estimate:
@@ -165,25 +178,49 @@ def combination(groups: Groups, environments: Sequence[str], weighted: Weighted)
     return stats.contrast(lists, weights)
 
 
-def effects(groups: Groups, weighted: Weighted, mark: str = "") -> list[Evidence]:
+def effects(groups: Groups, weighted: Weighted, mark: str = "") -> list[EffectEstimate]:
     """A combination over all environments and in each of them; `mark` says more about it."""
     environments = groups.with_all(*(labels for _, labels in weighted))
-    if not environments:
-        return []
-    seeds = min(len(groups(e, *labels)) for e in environments for _, labels in weighted)
-    evidence = [Evidence(f"{e}{mark}", combination(groups, [e], weighted), seeds) for e in environments]
-    if len(environments) > 1:
-        evidence.insert(0, Evidence(f"{ALL}{mark}", combination(groups, environments, weighted), seeds, pooled=True))
-    return evidence
+    seeds = groups.fewest(environments, weighted)
+    single = [EffectEstimate(f"{e}{mark}", combination(groups, [e], weighted), seeds) for e in environments]
+    return [together(groups, weighted, mark), *single] if len(environments) > 1 else single
 
 
-def together(groups: Groups, weighted: Weighted, mark: str = "") -> Evidence:
+def together(groups: Groups, weighted: Weighted, mark: str = "") -> EffectEstimate:
     """A combination over all environments that have its groups."""
     environments = groups.with_all(*(labels for _, labels in weighted))
-    seeds = min((len(groups(e, *labels)) for e in environments for _, labels in weighted), default=0)
     effect = combination(groups, environments, weighted) if environments else UNRESOLVED
-    return Evidence(f"{ALL}{mark}", effect, seeds, pooled=True)
+    return EffectEstimate(f"{ALL}{mark}", effect, groups.fewest(environments, weighted), pooled=True)
 
 
-def by_id(claims: Sequence[Claim]) -> Callable[[str], Claim]:
-    return {claim.id: claim for claim in claims}.__getitem__
+def by_environment(groups: Groups, weighted: Weighted, **about: str) -> pl.DataFrame:
+    """A combination in each environment that has its groups: environment, what it is about, value, lo, hi."""
+    environments = groups.with_all(*(labels for _, labels in weighted))
+    gaps = [combination(groups, [e], weighted) for e in environments]
+    rows = [(e, *about.values(), gap.value, gap.lo, gap.hi) for e, gap in zip(environments, gaps)]
+    schema: dict[str, Any] = dict.fromkeys(("environment", *about), pl.String)
+    return pl.DataFrame(rows, schema=schema | dict.fromkeys(("value", "lo", "hi"), pl.Float64), orient="row")
+
+
+def mean_scores(finals: pl.DataFrame, series: str, x: str, panel: str | None = None) -> pl.DataFrame:
+    """The mean score with its interval by series and x.
+
+    Args:
+        finals: a row for every run.
+        series: the label whose values become series.
+        x: the label over which they are drawn.
+        panel: "environment" for a panel each; another label for means over environments in a panel each.
+
+    Returns:
+        The columns panel, series, x, value, lo and hi.
+    """
+    labels = [series, x] if panel in (None, "environment") else [str(panel), series, x]
+    groups, rows = Groups(finals, *labels), []
+    for key in finals.select(labels).unique(maintain_order=True).iter_rows():
+        environments = groups.with_all(key)
+        for chosen in [[e] for e in environments] if panel == "environment" else [environments]:
+            mean = combination(groups, chosen, [(1.0, key)])
+            name = chosen[0] if panel == "environment" else key[0]
+            rows.append((name, *key[-2:], mean.value, mean.lo, mean.hi))
+    table = pl.DataFrame(rows, schema=["panel", "series", x, "value", "lo", "hi"], orient="row")
+    return table if panel else table.drop("panel")

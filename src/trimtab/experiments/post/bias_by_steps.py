@@ -8,13 +8,25 @@ from typing import ClassVar
 
 import polars as pl
 
-from trimtab.config import Config
-from trimtab.core.estimate import Estimate
-from trimtab.experiments.claims import Claim, Evidence, Verdict, judge, judge_all
+from trimtab.experiments.claims import Claim, Verdict, judge, judge_all
+from trimtab.experiments.figures import Chart, Figure, effects, lines
 from trimtab.experiments.jobs import Directions, ExactBias, IndependentDraws
+from trimtab.experiments.measures import (
+    difference,
+    exactly,
+    gathered,
+    intervals,
+    log_ratio,
+    mean_of,
+    number,
+    over_seeds,
+    ratio,
+    returned,
+)
 from trimtab.experiments.post import pendulum_runs
-from trimtab.experiments.post.pendulum_runs import FIRST, REPLICATES, SEEDS, effect_over_seeds, step_at
-from trimtab.experiments.source_study import Declared, Figure
+from trimtab.experiments.post.pendulum_runs import CLEANRL_VALUE_LOSS, FIRST, REPLICATES, SEEDS, steps_at
+from trimtab.experiments.source_study import SourceStudy, Tables
+from trimtab.experiments.trained_runs import base_config
 from trimtab.studies.job import Job, Train
 from trimtab.studies.study_engine import Outcomes
 
@@ -59,40 +71,54 @@ DIFFERENT = (
 
 
 @dataclass(frozen=True)
-class Bias(Declared):
+class BiasTables(Tables):
+    """Biases that are computed exactly, those that are sampled, and those of independent draws, by seed."""
+
+    exact: pl.DataFrame
+    sampled: pl.DataFrame
+    draws: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Bias(SourceStudy[BiasTables]):
     """Bias against T: exact on three finite MDPs, sampled on Pendulum and CartPole."""
 
     kind: ClassVar[str] = "post/bias"
     summary: ClassVar[str] = "Does bias fall as T grows?"
     source: ClassVar[str] = "post: Effect of Batch Size on Bias; notes: n_envs and n_steps"
+    tables: ClassVar[type[Tables]] = BiasTables
     claims: ClassVar[tuple[Claim, ...]] = (P7, P8, N1)
     different: ClassVar[str] = DIFFERENT
 
-    # Runs ----------------------------------------------------------------------------------------------------
+    # Jobs ----------------------------------------------------------------------------------------------------
 
     @property
     def finite(self) -> tuple[str, ...]:
         return FINITE[:2] if self.size == "quick" else FINITE
 
-    def _finite_runs(self) -> list[Train]:
-        steps = {"quick": 51_200, "default": 204_800, "full": 1_024_000}[self.size]
-        return [
-            Train(_finite_config(env_id, steps, self.seed + k), FINITE_CHECKPOINTS)
-            for env_id in self.finite
-            for k in range(SEEDS[self.size])
-        ]
-
-    def _sampled_runs(self) -> list[Train]:
-        steps = {"quick": 102_400, "default": 512_000, "full": 512_000}[self.size]
-        carts = [Train(_cartpole(steps, self.seed + k), pendulum_runs.CHECKPOINTS) for k in range(SEEDS[self.size])]
-        return [*pendulum_runs.trained(self.size, self.seed), *carts]
-
     def jobs(self) -> list[Job]:
         return [*self._exact(), *self._looks(), *self._draws()]
 
     def _exact(self) -> list[ExactBias]:
-        steps = lambda run: tuple(sorted({step_at(run.config, s, FINITE_CHECKPOINTS) for s in STAGES.values()}))
-        return [ExactBias(run, steps(run), LENGTHS, (0.95,)) for run in self._finite_runs()]
+        """Gradients are exact for a small network only: they hold [states, actions, parameters]."""
+        steps = {"quick": 51_200, "default": 204_800, "full": 1_024_000}[self.size]
+        changes = {"learning_rate": 1e-3, "hidden_sizes": (16,), "ent_coef": 0.01}
+        runs = [
+            Train(base_config(env_id, (8, 64), steps, self.seed + k, **changes), FINITE_CHECKPOINTS)
+            for env_id in self.finite
+            for k in range(SEEDS[self.size])
+        ]
+        at = lambda run: steps_at(run, STAGES.values(), FINITE_CHECKPOINTS)
+        return [ExactBias(run, at(run), LENGTHS, (0.95,)) for run in runs]
+
+    def _sampled_runs(self) -> list[Train]:
+        """The post's Pendulum, and CleanRL's CartPole with the post's batch of 1,024 samples."""
+        steps = {"quick": 102_400, "default": 512_000, "full": 512_000}[self.size]
+        changes = {"learning_rate": 2.5e-4} | CLEANRL_VALUE_LOSS
+        seeds = range(self.seed, self.seed + SEEDS[self.size])
+        carts = [base_config("CartPole-v1", (4, 256), steps, seed, **changes) for seed in seeds]
+        carts_trained = [Train(config, pendulum_runs.CHECKPOINTS) for config in carts]
+        return [*pendulum_runs.trained(self.size, self.seed), *carts_trained]
 
     def _looks(self) -> list[Directions]:
         return [
@@ -103,56 +129,41 @@ class Bias(Declared):
 
     def _draws(self) -> list[IndependentDraws]:
         count = REPLICATES[self.size]
-        return [IndependentDraws(run, (step_at(run.config, FIRST),), *DRAWN, count) for run in self._sampled_runs()]
+        return [IndependentDraws(run, steps_at(run, (FIRST,)), *DRAWN, count) for run in self._sampled_runs()]
 
-    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
-        exact = pendulum_runs.gathered(self._exact(), outcomes, "exact.parquet")
-        sampled = pendulum_runs.gathered(self._looks(), outcomes, "directions.parquet")
-        sampled = sampled.filter(pl.col("quantity").is_in(KEPT))
-        draws = [
-            {"environment": job.config.env_id, "seed": job.config.seed} | row
-            for job in self._draws()
-            if outcomes[job.identity].done
-            for row in outcomes.of(job).result["found"]
-        ]
+    def measure(self, outcomes: Outcomes) -> BiasTables:
+        exact = gathered(self._exact(), outcomes, "exact.parquet")
+        sampled = gathered(self._looks(), outcomes, "directions.parquet").filter(pl.col("quantity").is_in(KEPT))
         keys = ["environment", "seed", "step"]
-        return {
-            "exact": exact.select(*keys, "num_steps", "gae_lambda", "bias_sq", "true_grad_sq", "row_gap_sq"),
-            "sampled": sampled.select(*keys, "num_envs", "num_steps", "quantity", "value", "lo", "hi"),
-            "draws": pl.DataFrame(draws),
-        }
+        return BiasTables(
+            exact=exact.select(*keys, "num_steps", "gae_lambda", "bias_sq", "true_grad_sq", "row_gap_sq"),
+            sampled=sampled.select(*keys, "num_envs", "num_steps", "quantity", "value", "lo", "hi"),
+            draws=returned(self._draws(), outcomes),
+        )
 
     # Verdicts ------------------------------------------------------------------------------------------------
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
+    def judge(self, tables: BiasTables) -> list[Verdict]:
         falls = self._falls(tables)
-        return [falls, self._same(tables), self._trade(tables["sampled"], falls)]
+        return [falls, self._same(tables), self._trade(tables.sampled, falls)]
 
-    def _falls(self, tables: dict[str, pl.DataFrame]) -> Verdict:
-        evidence, factors = [], []
-        for (environment,), here in tables["exact"].group_by("environment", maintain_order=True):
-            e, seeds = effect_over_seeds(here, _log_fall)
-            evidence.append(Evidence(f"{environment} (exact)", e, seeds))
-            factors.append(f"{environment} by a factor of {math.exp(e.value):,.3g}")
-        for (environment,), here in tables["sampled"].group_by("environment", maintain_order=True):
-            e, seeds = effect_over_seeds(here, _sampled_fall)
-            evidence.append(Evidence(str(environment), e, seeds))
+    def _falls(self, tables: BiasTables) -> Verdict:
+        exact = {e: over_seeds(f"{e} (exact)", own, _log_fall) for e, own in _by_environment(tables.exact)}
+        sampled = [over_seeds(e, own, _sampled_fall) for e, own in _by_environment(tables.sampled)]
+        factors = [f"{name} by a factor of {math.exp(e.effect.value):,.3g}" for name, e in exact.items()]
         sentence = f"From T = {SHORTEST} to {LONGEST}, bias² falls on {', on '.join(factors)} (exact)."
         measured = "log(bias² at T = 1 / at 512), exact; bias² at T = 4 minus at 256, in variances of a sample, sampled"
-        return judge(P7, measured, evidence, sentence)
+        return judge(P7, measured, [*exact.values(), *sampled], sentence)
 
-    def _same(self, tables: dict[str, pl.DataFrame]) -> Verdict:
-        exact, sampled, worst = [], [], 0.0
-        for (environment,), here in tables["exact"].group_by("environment", maintain_order=True):
+    def _same(self, tables: BiasTables) -> Verdict:
+        exact, worst = [], 0.0
+        for environment, here in _by_environment(tables.exact):
             gaps = here.filter(pl.col("row_gap_sq").is_not_null() & (pl.col("bias_sq") > 0))
-            gap = float((gaps["row_gap_sq"] / gaps["bias_sq"]).max() or 0.0)
+            gap = number((gaps["row_gap_sq"] / gaps["bias_sq"]).max()) or 0.0
             worst = max(worst, gap)
-            left = Estimate(SAME - gap, SAME - gap, SAME - gap)
-            exact.append(Evidence(f"{environment} (exact)", left, gaps["seed"].n_unique()))
-        draws = tables["draws"]
-        for (environment,), here in draws.group_by("environment", maintain_order=True) if len(draws) else ():
-            e, seeds = effect_over_seeds(here, lambda own: _mean((SAME * own["rows"] - own["gap"]) / own["unit"]))
-            sampled.append(Evidence(str(environment), e, seeds))
+            exact.append(exactly(f"{environment} (exact)", SAME - gap, gaps["seed"].n_unique()))
+        left = lambda own: number(((SAME * own["rows"] - own["gap"]) / own["unit"]).mean())
+        sampled = [over_seeds(e, own, left) for e, own in _by_environment(tables.draws)]
         sentence = (
             f"On finite MDPs the two expectations agree to {worst:.0e} of the squared bias. Where it is sampled, one "
             "sample from each of many rows is held against whole rows."
@@ -162,39 +173,53 @@ class Bias(Declared):
 
     def _trade(self, sampled: pl.DataFrame, falls: Verdict) -> Verdict:
         """N1: correlation from the sampled environments, credit assignment from what was judged for P7."""
-        correlated = []
-        for (environment,), here in sampled.group_by("environment", maintain_order=True):
-            e, seeds = effect_over_seeds(here, lambda own: _share(own, SPLITS[-1]) - _share(own, SPLITS[0]))
-            correlated.append(Evidence(f"{environment}, correlation", e, seeds))
-        changes = ", ".join(f"{e.environment.split(',')[0]} {e.effect.value:+.0%}" for e in correlated)
+        more = lambda own: difference(_share(own, SPLITS[-1]), _share(own, SPLITS[0]))
+        correlated = {e: over_seeds(f"{e}, correlation", own, more) for e, own in _by_environment(sampled)}
+        changes = ", ".join(f"{name} {e.effect.value:+.0%}" for name, e in correlated.items())
         sentence = (
             f"From 256 × 4 to 4 × 256 the covariance term's share of the variance changes by {changes}; "
             f"that bias falls as T grows: {falls.word}."
         )
         measured = "difference of covariance / variance; fall of bias² as for P7"
-        return judge_all(N1, measured, [correlated, falls.evidence], sentence)
+        return judge_all(N1, measured, [list(correlated.values()), falls.evidence], sentence)
 
     # What is shown -------------------------------------------------------------------------------------------
 
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
-        from trimtab.experiments.post import bias_figures
-
+    def figures(self, tables: BiasTables) -> dict[str, Figure]:
         figures = {
             "exact": Figure(
-                bias_figures.exact_bias(tables["exact"], list(self.finite)),
+                self._exact_chart(tables.exact),
                 "Lines that fall to the right: longer rows, less bias; where they level off, λ < 1 keeps the rest.",
             ),
             "sampled": Figure(
-                bias_figures.sampled_bias(tables["sampled"]),
-                "Means over seeds; an interval that holds 0 resolves no bias.",
+                _sampled_chart(tables.sampled), "Means over seeds; an interval that holds 0 resolves no bias."
             ),
         }
-        if len(tables["draws"]):
+        if len(tables.draws):
             caption = "Rows and single draws should have the same bias, and their distance be 0."
-            figures["draws"] = Figure(bias_figures.draws(tables["draws"]), caption)
+            figures["draws"] = Figure(_draws_chart(tables.draws), caption)
         return figures
 
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+    def _exact_chart(self, exact: pl.DataFrame) -> Chart:
+        """bias² / |G_T|² against T, a line for each stage, a panel for each MDP."""
+        relative = (pl.col("bias_sq") / pl.col("true_grad_sq")).alias("relative")
+        table = exact.with_columns(relative, _stage().alias("stage"))
+        data = intervals(table, "num_steps", column="relative", log=True, panel="environment", series="stage")
+        return lines(
+            data,
+            "num_steps",
+            "T, steps of a row (logarithmic)",
+            "bias² / |true gradient|²",
+            "Bias against the length of rows, exactly",
+            "Squared distance of the expected batch gradient from the true one, relative to the true one's square; "
+            "geometric mean over seeds with its 95% interval.",
+            series=[name for name in STAGES if name in set(data["series"])],
+            panels=self.finite,
+            log_x=True,
+            log_y=True,
+        )
+
+    def answer(self, tables: BiasTables, verdicts: list[Verdict]) -> str:
         falls, _, trade = verdicts
         return f"{falls.sentence} {trade.sentence}"
 
@@ -210,64 +235,66 @@ class Bias(Declared):
         ]
 
 
-def _finite_config(env_id: str, steps: int, seed: int) -> Config:
-    """PPO on a finite MDP; a small network, since exact gradients hold [states, actions, parameters]."""
-    return Config(
-        env_id=env_id,
-        num_envs=8,
-        num_steps=64,
-        num_minibatches=4,
-        update_epochs=4,
-        learning_rate=1e-3,
-        anneal_lr="linear",
-        hidden_sizes=(16,),
-        ent_coef=0.01,
-        total_timesteps=steps,
-        seed=seed,
-    )
+def _by_environment(table: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
+    if table.is_empty():
+        return []
+    return [(str(e), own) for (e,), own in table.group_by("environment", maintain_order=True)]
 
 
-def _cartpole(steps: int, seed: int) -> Config:
-    """CleanRL's CartPole with the post's batch of 1,024 samples."""
-    return Config(
-        env_id="CartPole-v1",
-        num_envs=4,
-        num_steps=256,
-        num_minibatches=4,
-        update_epochs=4,
-        learning_rate=2.5e-4,
-        anneal_lr="linear",
-        vf_coef=0.25,
-        clip_vloss=0.2,
-        total_timesteps=steps,
-        seed=seed,
-    )
+def _stage() -> pl.Expr:
+    """The stages of training by the order of an environment's checkpoints; where there is one, it is the last."""
+    place = pl.col("step").rank("dense").over("environment").cast(pl.Int64) - 1
+    last = pl.col("step").n_unique().over("environment").cast(pl.Int64) - 1
+    names = dict(enumerate(STAGES))
+    return pl.when(last > 0).then(2 * place // last).otherwise(2).replace_strict(names, return_dtype=pl.String)
 
 
-def _mean(values: pl.Series) -> float | None:
-    return values.mean()  # type: ignore[return-value]
-
-
-def _share(own: pl.DataFrame, split: tuple[int, int]) -> float:
+def _share(own: pl.DataFrame, split: tuple[int, int]) -> float | None:
     """Covariance / variance of one seed at a split."""
-    at = lambda name: own.filter((pl.col("quantity") == name) & (pl.col("num_steps") == split[1]))["value"]
-    covariance, variance = at("covariance"), at("variance")
-    return covariance[0] / variance[0] if len(covariance) and len(variance) and variance[0] else math.nan
+    at = lambda name: mean_of(own, quantity=name, num_steps=split[1])
+    return ratio(at("covariance"), at("variance"))
 
 
 def _log_fall(own: pl.DataFrame) -> float | None:
     """Mean over checkpoints of log(bias² at the shortest T / at the longest)."""
-    ends = own.filter(pl.col("num_steps").is_in([SHORTEST, LONGEST]) & (pl.col("bias_sq") > 0))
-    wide = ends.pivot(on="num_steps", index="step", values="bias_sq").drop_nulls()
-    if not len(wide) or len(wide.columns) < 3:
-        return None
-    return _mean((wide[str(SHORTEST)] / wide[str(LONGEST)]).log())
+    falls = [
+        log_ratio(*(mean_of(here, "bias_sq", num_steps=t) for t in (SHORTEST, LONGEST)))
+        for _, here in own.group_by("step", maintain_order=True)
+    ]
+    return number(pl.Series(falls, dtype=pl.Float64).mean())
 
 
 def _sampled_fall(own: pl.DataFrame) -> float | None:
     """bias² at T = 4 minus at T = 256, in units of the variance of a sample."""
-    at = lambda quantity, t: own.filter((pl.col("quantity") == quantity) & (pl.col("num_steps") == t))["value"]
-    short, long, unit = at("bias_sq", SPLITS[0][1]), at("bias_sq", SPLITS[-1][1]), at("individual", SPLITS[-1][1])
-    if not (len(short) and len(long) and len(unit)) or not unit[0]:
-        return None
-    return (short[0] - long[0]) / (unit[0] * math.prod(SPLITS[-1]))
+    at = lambda quantity, split: mean_of(own, quantity=quantity, num_steps=split[1])
+    fall = ratio(difference(at("bias_sq", SPLITS[0]), at("bias_sq", SPLITS[-1])), at("individual", SPLITS[-1]))
+    return ratio(fall, math.prod(SPLITS[-1]))
+
+
+def _sampled_chart(sampled: pl.DataFrame) -> Chart:
+    """bias² against T in variances of a sample."""
+    wide = sampled.pivot(on="quantity", index=["environment", "seed", "num_envs", "num_steps"], values="value")
+    unit = pl.col("individual") * pl.col("num_envs") * pl.col("num_steps")
+    data = intervals(wide.with_columns(value=pl.col("bias_sq") / unit), "num_steps", series="environment")
+    return lines(
+        data,
+        "num_steps",
+        "T, steps of a row (logarithmic)",
+        "bias², in variances of a sample",
+        "Bias against the length of rows, sampled",
+        "Batches of 1,024 samples; paired with the same rows continued past every cut.",
+        log_x=True,
+    )
+
+
+def _draws_chart(draws: pl.DataFrame) -> Chart:
+    """bias² of rows, of single draws and their distance."""
+    names = {"rows": "bias² of rows", "single": "bias² of independent draws", "gap": "squared distance of the two"}
+    parts = [pl.col(column) / pl.col("unit") for column in names]
+    long = draws.select("environment", "seed", *(part.alias(name) for part, name in zip(parts, names.values())))
+    return effects(
+        intervals(long.unpivot(index=["environment", "seed"]), row="environment", series="variable"),
+        "in squared sizes of one sample's error",
+        "Bias of correlated rows beside that of independent draws",
+        "Mean over seeds with its 95% interval; squares of noise are taken out, so values below 0 are possible.",
+    )

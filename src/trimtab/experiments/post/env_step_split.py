@@ -8,12 +8,35 @@ from typing import ClassVar
 
 import polars as pl
 
-from trimtab.experiments.claims import Claim, Evidence, Verdict, judge
+from trimtab.core.wording import split_name, split_text
+from trimtab.experiments.claims import Claim, EffectEstimate, Verdict, judge
+from trimtab.experiments.figures import Chart, Figure, distributions, effects, heat_maps, stacked
 from trimtab.experiments.jobs import Directions
+from trimtab.experiments.measures import (
+    SPLIT_TEXT,
+    Effect,
+    difference,
+    gathered,
+    intervals,
+    log_ratio,
+    mean_of,
+    over_seeds,
+    ratio,
+    with_split,
+)
 from trimtab.experiments.post import pendulum_runs
-from trimtab.experiments.post.pendulum_runs import LONG, SHORT, STAGES, effect_over_seeds, name_of, words
-from trimtab.experiments.source_study import Declared, Figure
-from trimtab.studies.job import Job
+from trimtab.experiments.post.pendulum_runs import (
+    AT_SECOND,
+    LONG,
+    LONG_NAME,
+    LONG_TEXT,
+    SHORT,
+    SHORT_TEXT,
+    STAGES,
+    Split,
+)
+from trimtab.experiments.source_study import SourceStudy, Tables
+from trimtab.studies.job import Train
 from trimtab.studies.study_engine import Outcomes
 
 SHORTEST = (64, 16)
@@ -64,131 +87,174 @@ DIFFERENT = (
 
 
 @dataclass(frozen=True)
-class PostSplit(Declared):
+class SplitTables(Tables):
+    """The variance and its terms by stage, split and seed, and cosines between the means of batches i and j."""
+
+    variance: pl.DataFrame
+    batches: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class PostSplit(SourceStudy[SplitTables]):
     """Variance and agreement of batches at the post's splits, over training."""
 
     kind: ClassVar[str] = "post/split"
     summary: ClassVar[str] = "Few long or many short rows: what is noisier?"
     source: ClassVar[str] = "post: Effect of Batch Size on Variance; heat maps of five batches at step 450,560"
+    tables: ClassVar[type[Tables]] = SplitTables
     claims: ClassVar[tuple[Claim, ...]] = (P1, P2, P3, P6, P17)
     different: ClassVar[str] = DIFFERENT
 
     @property
     def stages(self) -> dict[str, float]:
-        chosen = ("early", "at 450,560") if self.size == "quick" else tuple(STAGES)
+        chosen = ("early", AT_SECOND) if self.size == "quick" else tuple(STAGES)
         return {name: STAGES[name] for name in chosen}
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[Directions]:
         return [job for run in pendulum_runs.trained(self.size, self.seed) for job in self._looks(run)]
 
-    def _looks(self, run) -> list[Directions]:
+    def _looks(self, run: Train) -> list[Directions]:
+        """Pairs of samples are looked at where they are shown."""
+        looked = {LONG: 1, SHORT: 1, SHORTEST: 0, MORE_STEPS: 0}
         at = self.stages.values()
-        plain = [
-            pendulum_runs.directions(run, split, at, self.size, looked=0, bias=False)
-            for split in (SHORTEST, MORE_STEPS)
+        return [
+            pendulum_runs.directions(run, split, at, self.size, looked=count, bias=False)
+            for split, count in looked.items()
         ]
-        shown = [pendulum_runs.directions(run, split, at, self.size, looked=1, bias=False) for split in (LONG, SHORT)]
-        return [*shown, *plain]
 
-    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
-        table = pendulum_runs.gathered(self.jobs(), outcomes, "directions.parquet")
-        table = pendulum_runs.with_split(
-            pendulum_runs.with_stage(table, pendulum_runs.pendulum(self.size, self.seed), self.stages)
-        )
-        variance = table.filter(pl.col("quantity").is_in(["variance", "individual", "covariance"]))
-        batches = table.filter(pl.col("quantity") == "batch_cosine")
-        batches = batches.rename({"replicate": "i", "lag": "j"})
+    def measure(self, outcomes: Outcomes) -> SplitTables:
+        table = with_split(gathered(self.jobs(), outcomes, "directions.parquet"))
+        table = pendulum_runs.with_stage(table, pendulum_runs.pendulum(self.size, self.seed), self.stages)
+        terms = table.filter(pl.col("quantity").is_in(["variance", "individual", "covariance"]))
         keys = ["stage", "step", "split", "seed"]
-        return {
-            "variance": variance.select(*keys, "num_envs", "num_steps", "quantity", "value", "lo", "hi"),
-            "batches": batches.select(*keys, "i", "j", "value"),
-        }
+        return SplitTables(
+            variance=terms.select(*keys, "num_envs", "num_steps", "quantity", "value", "lo", "hi"),
+            batches=pendulum_runs.batch_pairs(table, *keys),
+        )
 
     # Verdicts ------------------------------------------------------------------------------------------------
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        variance = tables["variance"]
+    def judge(self, tables: SplitTables) -> list[Verdict]:
         return [
-            self._large_covariance(variance),
-            self._ratio(P2, variance, "individual", LONG, SHORTEST),
-            self._ratio(P3, variance, "variance", LONG, SHORT, math.log(MUCH)),
-            self._agreement(tables["batches"]),
-            self._environments(variance),
+            self._large_covariance(tables.variance),
+            self._ratio(P2, tables.variance, "individual", LONG, SHORTEST),
+            self._ratio(P3, tables.variance, "variance", LONG, SHORT, math.log(MUCH)),
+            self._agreement(tables.batches),
+            self._environments(tables.variance),
         ]
 
-    def _by_stage(self, table: pl.DataFrame, effect) -> list[Evidence]:
-        evidence = []
-        for stage in self.stages:
-            e, seeds = effect_over_seeds(table.filter(pl.col("stage") == stage), effect)
-            evidence.append(Evidence(f"Pendulum-v1, {stage}", e, seeds))
-        return evidence
+    def _by_stage(self, table: pl.DataFrame, effect: Effect) -> dict[str, EffectEstimate]:
+        return {s: over_seeds(f"Pendulum-v1, {s}", table.filter(stage=s), effect) for s in self.stages}
 
     def _large_covariance(self, table: pl.DataFrame) -> Verdict:
-        signed = self._by_stage(table, lambda own: _share(own, LONG))
-        sides = [math.copysign(1.0, e.effect.value or 1.0) for e in signed]
-        evidence = [
-            self._by_stage(table, lambda own, side=side: (_share(own, LONG) or math.nan) * side)[k]
-            for k, side in enumerate(sides)
-        ]
-        shares = ", ".join(f"{e.environment.split(', ', 1)[1]} {e.effect.value:+.0%}" for e in signed)
+        """The size of the covariance term, by the sign of its mean over seeds."""
+        signed = self._by_stage(table, _share)
+        evidence = []
+        for stage, e in signed.items():
+            side = math.copysign(1.0, e.effect.value or 1.0)
+            size = lambda own, side=side: (_share(own) or math.nan) * side
+            evidence.append(over_seeds(e.environment, table.filter(stage=stage), size))
+        shares = ", ".join(f"{stage} {e.effect.value:+.0%}" for stage, e in signed.items())
         sentence = f"Covariance term as a share of the variance at 4 × 256: {shares}."
         return judge(P1, "size of covariance / variance", evidence, sentence, LARGE)
 
-    def _ratio(self, claim: Claim, table: pl.DataFrame, quantity: str, above, below, least: float = 0.0) -> Verdict:
+    def _ratio(
+        self, claim: Claim, table: pl.DataFrame, quantity: str, above: Split, below: Split, least: float = 0.0
+    ) -> Verdict:
         evidence = self._by_stage(table, lambda own: _log_ratio(own, quantity, above, below))
-        ratios = ", ".join(f"{e.environment.split(', ', 1)[1]} {math.exp(e.effect.value):.2f}" for e in evidence)
         name = "individual term" if quantity == "individual" else "variance"
-        sentence = f"The {name} at {words(above)} over that at {words(below)}: {ratios}."
-        return judge(claim, f"log {name} ratio, {words(above)} over {words(below)}", evidence, sentence, least)
+        sentence = f"The {name} at {split_text(*above)} over that at {split_text(*below)}: {_ratios(evidence)}."
+        measured = f"log {name} ratio, {split_text(*above)} over {split_text(*below)}"
+        return judge(claim, measured, list(evidence.values()), sentence, least)
 
     def _environments(self, table: pl.DataFrame) -> Verdict:
         """Rows are independent, so 8 × 256 has half the variance of 4 × 256; 4 × 512 is measured."""
-        evidence = self._by_stage(
-            table, lambda own: math.log(2) + (_log_ratio(own, "variance", MORE_STEPS, LONG) or math.nan)
-        )
-        ratios = ", ".join(f"{e.environment.split(', ', 1)[1]} {math.exp(e.effect.value):.2f}" for e in evidence)
-        sentence = f"Variance at 4 × 512 over that at 8 × 256: {ratios}."
-        return judge(P17, "log variance ratio, 4 × 512 over 8 × 256", evidence, sentence)
+        more = lambda own: math.log(2) + (_log_ratio(own, "variance", MORE_STEPS, LONG) or math.nan)
+        evidence = self._by_stage(table, more)
+        sentence = f"Variance at 4 × 512 over that at 8 × 256: {_ratios(evidence)}."
+        return judge(P17, "log variance ratio, 4 × 512 over 8 × 256", list(evidence.values()), sentence)
 
     def _agreement(self, batches: pl.DataFrame) -> Verdict:
-        here = batches.filter(pl.col("stage") == "at 450,560")
-        effect, seeds = effect_over_seeds(here, lambda own: _size(own, LONG) - _size(own, SHORT))
-        sizes = {split: here.filter(pl.col("split") == name_of(split))["value"] for split in (LONG, SHORT)}
+        here = batches.filter(stage=AT_SECOND)
+        size = lambda own, split: mean_of(own, "size", split=split_name(*split))
+        sizes = here.with_columns(size=pl.col("value").abs())
+        more = over_seeds("Pendulum-v1, at 450,560", sizes, lambda own: difference(size(own, LONG), size(own, SHORT)))
+        values = {split: here.filter(split=split_name(*split))["value"].to_numpy() for split in (LONG, SHORT)}
         spreads = "; ".join(
-            f"{words(s)}: mean {v.mean():.2f}, standard deviation {v.std():.2f}, {(v < 0).mean():.0%} negative"
-            for s, v in sizes.items()
+            f"{split_text(*s)}: mean {v.mean():.2f}, standard deviation {v.std(ddof=1):.2f}, "
+            f"{(v < 0).mean():.0%} negative"
+            for s, v in values.items()
         )
-        sentence = f"Cosines between batch means over {len(sizes[LONG]):,} pairs. {spreads}."
-        evidence = [Evidence("Pendulum-v1, at 450,560", effect, seeds)]
-        return judge(P6, "mean |cosine| between batch means, 4 × 256 minus 16 × 64", evidence, sentence)
+        sentence = f"Cosines between batch means over {len(values[LONG]):,} pairs. {spreads}."
+        return judge(P6, "mean |cosine| between batch means, 4 × 256 minus 16 × 64", [more], sentence)
 
     # What is shown -------------------------------------------------------------------------------------------
 
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
-        from trimtab.experiments.post import post_figures
-
-        stages, splits = list(self.stages), [words(s) for s in (LONG, SHORT)]
+    def figures(self, tables: SplitTables) -> dict[str, Figure]:
         return {
             "variance": Figure(
-                post_figures.variance_terms(tables["variance"], stages),
+                self._terms_chart(tables.variance),
                 "Compare the lengths of the bars from split to split, and how much of each is orange, stage by stage.",
             ),
             "five_batches": Figure(
-                post_figures.five_batches(tables["batches"], "at 450,560", splits),
+                _five_batches_chart(tables.batches),
                 "The post's picture, one seed. Redraw it with other batches and it changes: see the distribution.",
             ),
             "batches": Figure(
-                post_figures.batch_cosines(tables["batches"], stages, splits),
+                self._batches_chart(tables.batches),
                 "The same cosines over all pairs of many batches and all seeds. More agreement and opposition would "
                 "make the outline wider.",
             ),
             "share": Figure(
-                post_figures.covariance_shares(tables["variance"], stages),
+                self._shares_chart(tables.variance),
                 "Points away from 0: neighbouring samples repeat (right) or cancel (left) each other.",
             ),
         }
 
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+    def _terms_chart(self, variance: pl.DataFrame) -> Chart:
+        """Individual and covariance terms by split, relative to the individual term of 4 × 256."""
+        keys = ["stage", "split", "num_steps", "quantity"]
+        means = variance.group_by(keys, maintain_order=True).agg(pl.col("value").mean())
+        unit = means.filter(split=LONG_NAME, quantity="individual").select("stage", unit="value")
+        parts = ["individual", "covariance"]
+        data = means.join(unit, on="stage").sort("num_steps", descending=True)
+        data = data.filter(pl.col("quantity").is_in(parts) & pl.col("stage").is_in(self.stages))
+        return stacked(
+            data.select(row=SPLIT_TEXT, part="quantity", panel="stage", value=pl.col("value") / pl.col("unit")),
+            parts,
+            "relative to the individual term of 4 × 256",
+            "The variance of a batch gradient, by split and stage",
+            "Individual and covariance terms, means over seeds. 4 × 512 has twice the samples of the others.",
+            panels=list(self.stages),
+        )
+
+    def _shares_chart(self, variance: pl.DataFrame) -> Chart:
+        """Covariance / variance by split and stage."""
+        wide = variance.pivot(on="quantity", index=["stage", "split", "seed", "num_steps"], values="value")
+        wide = wide.with_columns(SPLIT_TEXT, value=pl.col("covariance") / pl.col("variance"))
+        order = pl.col("stage").cast(pl.Enum(list(self.stages)), strict=False)
+        table = wide.filter(order.is_not_null()).sort(order, -pl.col("num_steps"))
+        return effects(
+            intervals(table, row="stage", series="split"),
+            "covariance / variance",
+            "How much of the variance is correlation along rows",
+            "Mean over seeds with its 95% interval.",
+        )
+
+    def _batches_chart(self, batches: pl.DataFrame) -> Chart:
+        """The distribution of cosines between batch means."""
+        splits = [LONG_TEXT, SHORT_TEXT]
+        data = batches.select("value", panel="stage", kind=SPLIT_TEXT)
+        return distributions(
+            data.filter(pl.col("kind").is_in(splits)),
+            "Do batches of one policy pull the same way? All pairs of many",
+            "Cosines between the mean gradients of independent batches: pairs of all batches, all seeds.",
+            panels=list(self.stages),
+            kinds=splits,
+            columns=2,
+        )
+
+    def answer(self, tables: SplitTables, verdicts: list[Verdict]) -> str:
         covariance, _, variance, *_ = verdicts
         return f"{variance.sentence} {covariance.sentence}"
 
@@ -207,22 +273,29 @@ class PostSplit(Declared):
         ]
 
 
-def _share(own: pl.DataFrame, split: tuple[int, int]) -> float | None:
-    """Covariance / variance of one seed at one stage."""
-    covariance, variance = _value(own, "covariance", split), _value(own, "variance", split)
-    return None if covariance is None or not variance else covariance / variance
+def _value(own: pl.DataFrame, quantity: str, split: Split) -> float | None:
+    return mean_of(own, quantity=quantity, split=split_name(*split))
 
 
-def _value(own: pl.DataFrame, quantity: str, split: tuple[int, int]) -> float | None:
-    values = own.filter((pl.col("quantity") == quantity) & (pl.col("split") == name_of(split)))["value"]
-    return values[0] if len(values) else None
+def _share(own: pl.DataFrame) -> float | None:
+    """Covariance / variance at the long split, of one seed at one stage."""
+    return ratio(_value(own, "covariance", LONG), _value(own, "variance", LONG))
 
 
-def _log_ratio(own: pl.DataFrame, quantity: str, above: tuple[int, int], below: tuple[int, int]) -> float | None:
-    one, other = _value(own, quantity, above), _value(own, quantity, below)
-    return math.log(one / other) if one and other and one > 0 and other > 0 else None
+def _log_ratio(own: pl.DataFrame, quantity: str, above: Split, below: Split) -> float | None:
+    return log_ratio(_value(own, quantity, above), _value(own, quantity, below))
 
 
-def _size(own: pl.DataFrame, split: tuple[int, int]) -> float:
-    mean = own.filter(pl.col("split") == name_of(split))["value"].abs().mean()
-    return math.nan if mean is None else mean
+def _ratios(by_stage: dict[str, EffectEstimate]) -> str:
+    return ", ".join(f"{stage} {math.exp(e.effect.value):.2f}" for stage, e in by_stage.items())
+
+
+def _five_batches_chart(batches: pl.DataFrame) -> Chart:
+    """The post's heat maps: five batches of the first seed."""
+    first = (pl.col("seed") == batches["seed"].min()) & (pl.col("i") < 5) & (pl.col("j") < 5)
+    return heat_maps(
+        batches.filter(first, stage=AT_SECOND).select(SPLIT_TEXT.alias("panel"), "i", "j", "value"),
+        "Do batches of one policy pull the same way? Five of them",
+        "Cosines between the mean gradients of five independent batches of one seed. Blue agrees, red opposes.",
+        panels=[LONG_TEXT, SHORT_TEXT],
+    )

@@ -10,12 +10,35 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from trimtab.experiments.claims import Claim, Evidence, Verdict, judge_all
+from trimtab.core.wording import split_name
+from trimtab.experiments.claims import Claim, Verdict, judge_all
+from trimtab.experiments.figures import Chart, Figure, distributions, heat_maps, labels_in, lines
 from trimtab.experiments.jobs import Directions
+from trimtab.experiments.measures import (
+    SPLIT_TEXT,
+    difference,
+    gathered,
+    intervals,
+    log_ratio,
+    mean_of,
+    over_seeds,
+    ratio,
+    with_split,
+)
 from trimtab.experiments.post import pendulum_runs
-from trimtab.experiments.post.pendulum_runs import LONG, REPLICATES, SECOND, SHORT, effect_over_seeds, name_of, words
-from trimtab.experiments.source_study import Declared, Figure
-from trimtab.studies.job import Job, Train
+from trimtab.experiments.post.pendulum_runs import (
+    LONG,
+    LONG_NAME,
+    LONG_TEXT,
+    REPLICATES,
+    SECOND,
+    SHORT,
+    SHORT_NAME,
+    SHORT_TEXT,
+    Split,
+)
+from trimtab.experiments.source_study import SourceStudy, Tables
+from trimtab.studies.job import Train
 from trimtab.studies.study_engine import Outcomes
 
 LAMBDAS = (0.0, 0.5, 0.9, 0.95, 1.0)
@@ -76,154 +99,142 @@ DIFFERENT = (
 )
 
 
+LAMBDA_TEXT = pl.format("λ = {}", "gae_lambda")
+SHOWN = {0.0: "λ = 0.0", 0.95: "λ = 0.95", 1.0: "λ = 1.0"}
+SPLITS = {LONG_NAME: LONG_TEXT, SHORT_NAME: SHORT_TEXT}
+
+
 @dataclass(frozen=True)
-class Lambda(Declared):
+class LambdaTables(Tables):
+    """Numbers by split and λ, cosines between the means of batches i and j, and cosines of single pairs and samples."""
+
+    numbers: pl.DataFrame
+    batches: pl.DataFrame
+    values: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Lambda(SourceStudy[LambdaTables]):
     """λ from 0 to 1 at the post's two splits, on the policies of its Pendulum runs."""
 
     kind: ClassVar[str] = "post/lambda"
     summary: ClassVar[str] = "What does λ do, for long and short rows?"
     source: ClassVar[str] = "post: What role does GAE-λ play here? and its three figures"
+    tables: ClassVar[type[Tables]] = LambdaTables
     claims: ClassVar[tuple[Claim, ...]] = (P10, P11, P12, P13, P14, P15)
     different: ClassVar[str] = DIFFERENT
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[Directions]:
         return [job for run in pendulum_runs.trained(self.size, self.seed) for job in self._looks(run)]
 
     def _looks(self, run: Train) -> list[Directions]:
-        looked = REPLICATES[self.size] // 4
-        over = [
-            pendulum_runs.directions(run, split, (SECOND,), self.size, looked=looked, gae_lambda=LAMBDAS)
-            for split in (LONG, SHORT)
-        ]
-        alone = [
-            pendulum_runs.directions(
-                run, split, (SECOND,), self.size, looked=0, gae_lambda=(OWN,), replicates=count * REPLICATES[self.size]
-            )
-            for split, count in ((FAR_BELOW, 1), (BEYOND, 4))
-        ]
-        return [*over, *alone]
+        """Every λ at the post's splits; its own λ where T is far from these."""
+        count = REPLICATES[self.size]
+        look = partial(pendulum_runs.directions, run, at=(SECOND,), size=self.size)
+        over = [look(split, looked=count // 4, gae_lambda=LAMBDAS) for split in (LONG, SHORT)]
+        replicates = {FAR_BELOW: count, BEYOND: 4 * count}
+        return [*over, *(look(s, looked=0, gae_lambda=(OWN,), replicates=n) for s, n in replicates.items())]
 
-    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
-        table = pendulum_runs.with_split(pendulum_runs.gathered(self.jobs(), outcomes, "directions.parquet"))
+    def measure(self, outcomes: Outcomes) -> LambdaTables:
+        table = with_split(gathered(self.jobs(), outcomes, "directions.parquet"))
+        quantity = pl.col("quantity")
+        at_lag = lambda *names: quantity.is_in(names) & (pl.col("lag") == LAG)
+        single = ("variance", "individual", "bias_sq", "true_grad_sq", "sample_own_size", "cosine_across")
+        chosen = quantity.is_in([*single, "covariance_across"]) | at_lag("cosine_within", "covariance_within")
+        shown = quantity.is_in(["sample_own_value", "cosine_across_value"]) | at_lag("cosine_within_value")
         keys = ["seed", "split", "num_envs", "num_steps", "gae_lambda", "quantity"]
-        quantities = ["variance", "individual", "bias_sq", "true_grad_sq", "sample_own_size", "cosine_across"]
-        lag = (pl.col("quantity").is_in(["cosine_within", "covariance_within"])) & (pl.col("lag") == LAG)
-        numbers = table.filter(pl.col("quantity").is_in([*quantities, "covariance_across"]) | lag)
-        numbers = numbers.group_by(keys, maintain_order=True).agg(pl.col("value").mean())
-        batches = table.filter(pl.col("quantity") == "batch_cosine").rename({"replicate": "i", "lag": "j"})
-        shown = pl.col("quantity").is_in(["sample_own_value", "cosine_across_value"]) | (
-            (pl.col("quantity") == "cosine_within_value") & (pl.col("lag") == LAG)
+        numbers = table.filter(chosen).group_by(keys, maintain_order=True).agg(pl.col("value").mean())
+        return LambdaTables(
+            numbers=_per_sample(numbers),
+            batches=pendulum_runs.batch_pairs(table, "seed", "split", "gae_lambda"),
+            values=table.filter(shown).select("seed", "split", "gae_lambda", "quantity", "lag", "value"),
         )
-        return {
-            "numbers": _per_sample(numbers),
-            "batches": batches.select("seed", "split", "gae_lambda", "i", "j", "value"),
-            "values": table.filter(shown).select("seed", "split", "gae_lambda", "quantity", "lag", "value"),
-        }
 
     # Verdicts ------------------------------------------------------------------------------------------------
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        numbers = tables["numbers"]
+    def judge(self, tables: LambdaTables) -> list[Verdict]:
+        numbers = tables.numbers
+        own_sizes = numbers.filter(quantity="sample_own_size")
         return [
             self._trade(numbers),
             self._like_smaller_lambda(numbers),
             self._interaction(numbers),
-            self._far(numbers),
-            self._sizes(
-                P14, numbers.filter(pl.col("quantity") == "sample_own_size"), "cosine of a sample with its batch"
-            ),
-            self._sizes(P15, tables["batches"], "cosine between batch means"),
+            self._far(numbers.filter(split=LONG_NAME)),
+            self._sizes(P14, own_sizes, "cosine of a sample with its batch"),
+            self._sizes(P15, tables.batches, "cosine between batch means"),
         ]
 
     def _trade(self, numbers: pl.DataFrame) -> Verdict:
         variance, bias = [], []
-        for split in (LONG, SHORT):
-            ratio = partial(_log_ratio, quantity="variance", above=split, lam_above=1.0, below=split, lam_below=0.0)
-            effect = effect_over_seeds(numbers, ratio)
-            variance.append(Evidence(f"variance, {words(split)}", *effect))
-            gap = partial(_bias_gap, more=split, lam_more=0.0, less=split, lam_less=1.0)
-            effect = effect_over_seeds(numbers, gap)
-            bias.append(Evidence(f"bias, {words(split)}", *effect))
+        for split, text in ((LONG, LONG_TEXT), (SHORT, SHORT_TEXT)):
+            rise = partial(_log_ratio, quantity="variance", above=(split, 1.0), below=(split, 0.0))
+            variance.append(over_seeds(f"variance, {text}", numbers, rise))
+            bias.append(over_seeds(f"bias, {text}", numbers, partial(_bias_gap, more=(split, 0.0), less=(split, 1.0))))
         factor = math.exp(variance[0].effect.value)
         sentence = f"From λ = 0 to 1 the variance at 4 × 256 changes by a factor of {factor:.3g}."
         measured = "log variance ratio (λ = 1 over 0); bias² at 0 minus 1, over a sample's variance"
         return judge_all(P10, measured, [variance, bias], sentence)
 
     def _like_smaller_lambda(self, numbers: pl.DataFrame) -> Verdict:
-        alike, seeds = effect_over_seeds(numbers, _below_own)
-        noise = Evidence("T = 16: 0.95 minus the λ of equal variance at T = 256", alike, seeds)
-        gap = effect_over_seeds(numbers, lambda own: _bias_gap(own, FAR_BELOW, OWN, LONG, OWN))
-        bias = Evidence("T = 16: bias² above that at T = 256", *gap)
-        ratio, seeds = effect_over_seeds(numbers, lambda own: _log_ratio(own, "per_sample", BEYOND, OWN, LONG, OWN))
-        beyond = Evidence("T = 1024: individual variance as at T = 256", ratio.within(UNCHANGED), seeds)
-        sentence = f"Rows of 16 steps have the variance of λ = {OWN - alike.value:.2f} at 256 steps."
+        own = (LONG, OWN)
+        noise = over_seeds("T = 16: 0.95 minus the λ of equal variance at T = 256", numbers, _below_own)
+        gap = partial(_bias_gap, more=(FAR_BELOW, OWN), less=own)
+        bias = over_seeds("T = 16: bias² above that at T = 256", numbers, gap)
+        more = partial(_log_ratio, quantity="per_sample", above=(BEYOND, OWN), below=own)
+        beyond = over_seeds("T = 1024: individual variance as at T = 256", numbers, more).within(UNCHANGED)
+        sentence = f"Rows of 16 steps have the variance of λ = {OWN - noise.effect.value:.2f} at 256 steps."
         measured = "difference of λ; difference of bias²; log 1.1 minus |log ratio|"
         return judge_all(P11, measured, [[noise], [bias], [beyond]], sentence)
 
     def _interaction(self, numbers: pl.DataFrame) -> Verdict:
         parts, factors = [], []
         for value in (v for v in LAMBDAS if v != OWN):
-            e, seeds = effect_over_seeds(numbers, partial(_factors_apart, gae_lambda=value))
-            factors.append(f"λ = {value:g}: {math.exp(e.value):.2f} [{math.exp(e.lo):.2f}, {math.exp(e.hi):.2f}]")
-            parts.append([Evidence(f"Pendulum-v1, λ = {value:g}", e.within(ALIKE), seeds)])
+            apart = over_seeds(f"Pendulum-v1, λ = {value:g}", numbers, partial(_factors_apart, gae_lambda=value))
+            middle, lo, hi = (math.exp(end) for end in (apart.effect.value, apart.effect.lo, apart.effect.hi))
+            factors.append(f"λ = {value:g}: {middle:.2f} [{lo:.2f}, {hi:.2f}]")
+            parts.append([apart.within(ALIKE)])
         sentence = f"λ's factor at 4 × 256 over its factor at 16 × 64: {', '.join(factors)}."
         return judge_all(P12, "log 1.25 minus |difference of log factors|", parts, sentence)
 
-    def _far(self, numbers: pl.DataFrame) -> Verdict:
-        here = numbers.filter(pl.col("split") == "4x256")
-        evidence = []
-        for value in (0.0, 1.0):
-            own = here.filter(pl.col("gae_lambda") == value)
-            e, seeds = effect_over_seeds(own, lambda o: _difference(_one(o, "cosine_within"), _one(o, "cosine_across")))
-            evidence.append(Evidence(f"Pendulum-v1, λ = {value:g}", e, seeds))
-        correlation = here.filter((pl.col("quantity") == "covariance_within") & (pl.col("gae_lambda") == 0.0))["value"]
+    def _far(self, here: pl.DataFrame) -> Verdict:
+        alike = lambda own: difference(mean_of(own, quantity="cosine_within"), mean_of(own, quantity="cosine_across"))
+        evidence = [
+            over_seeds(f"Pendulum-v1, λ = {value:g}", here.filter(gae_lambda=value), alike) for value in (0.0, 1.0)
+        ]
+        correlation = mean_of(here, quantity="covariance_within", gae_lambda=0.0) or math.nan
         sentence = (
             f"Mean cosine at lag {LAG}, within minus across: {evidence[0].effect} at λ = 0, {evidence[1].effect} at "
-            f"λ = 1; the covariance correlation there is {correlation.mean() or math.nan:.3f} at λ = 0."
+            f"λ = 1; the covariance correlation there is {correlation:.3f} at λ = 0."
         )
         return judge_all(P13, f"mean cosine at lag {LAG}, within minus across", [[e] for e in evidence], sentence)
 
     def _sizes(self, claim: Claim, table: pl.DataFrame, what: str) -> Verdict:
         evidence, sizes = [], []
-        for split in (LONG, SHORT):
-            here = table.filter(pl.col("split") == name_of(split)).with_columns(pl.col("value").abs())
-            e, seeds = effect_over_seeds(here, lambda own: _difference(_mean_at(own, 0.0), _mean_at(own, 1.0)))
-            evidence.append(Evidence(f"Pendulum-v1, {words(split)}", e, seeds))
-            sizes.append(f"{words(split)}: {_mean_at(here, 0.0):.2f} at λ = 0, {_mean_at(here, 1.0):.2f} at λ = 1")
+        for name, text in SPLITS.items():
+            here = table.filter(split=name).with_columns(pl.col("value").abs())
+            low, high = (mean_of(here, gae_lambda=value) or math.nan for value in (0.0, 1.0))
+            less = lambda own: difference(mean_of(own, gae_lambda=0.0), mean_of(own, gae_lambda=1.0))
+            evidence.append(over_seeds(f"Pendulum-v1, {text}", here, less))
+            sizes.append(f"{text}: {low:.2f} at λ = 0, {high:.2f} at λ = 1")
         sentence = f"Mean size of the {what}: {'; '.join(sizes)}."
         return judge_all(claim, f"mean |{what}|, λ = 0 minus λ = 1", [[e] for e in evidence], sentence)
 
     # What is shown -------------------------------------------------------------------------------------------
 
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
-        from trimtab.experiments.post import gae_figures
-
-        splits = [words(LONG), words(SHORT)]
+    def figures(self, tables: LambdaTables) -> dict[str, Figure]:
         return {
-            "variance": Figure(
-                gae_figures.variance_over_lambda(tables["numbers"], splits), "Parallel lines: λ does the same to both."
-            ),
-            "bias": Figure(
-                gae_figures.bias_over_lambda(tables["numbers"], splits),
-                "It should fall to the right, and more for long rows.",
-            ),
-            "lag_40": Figure(
-                gae_figures.far_cosines(tables["values"]), "An outline right of the grey: still alike 40 steps later."
-            ),
-            "samples": Figure(
-                gae_figures.sample_alignment(tables["values"]), "Look for mass moving towards 0 from λ = 0 to λ = 1."
-            ),
+            "variance": Figure(_variance_chart(tables.numbers), "Parallel lines: λ does the same to both."),
+            "bias": Figure(_bias_chart(tables.numbers), "It should fall to the right, and more for long rows."),
+            "lag_40": Figure(_far_chart(tables.values), "An outline right of the grey: still alike 40 steps later."),
+            "samples": Figure(_samples_chart(tables.values), "Look for mass moving towards 0 from λ = 0 to λ = 1."),
             "five_batches": Figure(
-                gae_figures.five_batches(tables["batches"]),
+                _five_batches_chart(tables.batches),
                 "The post's picture at 4 × 256, of one seed; what it shows of chance, see below.",
             ),
-            "batches": Figure(
-                gae_figures.batch_cosines(tables["batches"], splits),
-                "The same over all pairs of many batches and all seeds.",
-            ),
+            "batches": Figure(_batches_chart(tables.batches), "The same over all pairs of many batches and all seeds."),
         }
 
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+    def answer(self, tables: LambdaTables, verdicts: list[Verdict]) -> str:
         sentences = {v.claim.id: v.sentence for v in verdicts}
         return f"{sentences['P10']} {sentences['P14']}"
 
@@ -245,9 +256,35 @@ def _per_sample(numbers: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([numbers, own])
 
 
-def _log_ratio(own: pl.DataFrame, quantity: str, above, lam_above: float, below, lam_below: float) -> float | None:
-    one, other = _at(own, quantity, above, lam_above), _at(own, quantity, below, lam_below)
-    return math.log(one / other) if one and other and one > 0 and other > 0 else None
+Place = tuple[Split, float]  # a split and a λ
+
+
+def _at(own: pl.DataFrame, quantity: str, place: Place) -> float | None:
+    split, gae_lambda = place
+    return mean_of(own, quantity=quantity, split=split_name(*split), gae_lambda=gae_lambda)
+
+
+def _log_ratio(own: pl.DataFrame, quantity: str, above: Place, below: Place) -> float | None:
+    return log_ratio(_at(own, quantity, above), _at(own, quantity, below))
+
+
+def _bias_gap(own: pl.DataFrame, more: Place, less: Place) -> float | None:
+    """bias² here minus bias² there, in units of a sample's variance at 4 × 256."""
+    return ratio(difference(_at(own, "bias_sq", more), _at(own, "bias_sq", less)), _at(own, "per_sample", (LONG, OWN)))
+
+
+def _factors_apart(own: pl.DataFrame, gae_lambda: float) -> float | None:
+    """The log of λ's factor on the variance at 4 × 256 minus that at 16 × 64."""
+    factor = lambda split: _log_ratio(own, "variance", (split, gae_lambda), (split, OWN))
+    return difference(factor(LONG), factor(SHORT))
+
+
+def _below_own(own: pl.DataFrame) -> float | None:
+    """0.95 minus the λ at which T = 256 has the individual variance of T = 16."""
+    curve = {v: _at(own, "per_sample", (LONG, v)) for v in LAMBDAS}
+    target = _at(own, "per_sample", (FAR_BELOW, OWN))
+    known = {k: v for k, v in curve.items() if v is not None}
+    return OWN - _equal_lambda(known, target) if target is not None and len(known) == len(curve) else None
 
 
 def _equal_lambda(curve: dict[float, float], target: float) -> float:
@@ -257,43 +294,94 @@ def _equal_lambda(curve: dict[float, float], target: float) -> float:
     return float(np.interp(target, values, lambdas))
 
 
-def _at(own: pl.DataFrame, quantity: str, split: tuple[int, int], gae_lambda: float) -> float | None:
-    here = (pl.col("quantity") == quantity) & (pl.col("split") == name_of(split)) & (pl.col("gae_lambda") == gae_lambda)
-    values = own.filter(here)["value"]
-    return values[0] if len(values) else None
+# Figures ---------------------------------------------------------------------------------------------------
 
 
-def _one(own: pl.DataFrame, quantity: str) -> float | None:
-    values = own.filter(pl.col("quantity") == quantity)["value"]
-    return values[0] if len(values) else None
-
-
-def _difference(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one - other
-
-
-def _factors_apart(own: pl.DataFrame, gae_lambda: float) -> float | None:
-    """The log of λ's factor on the variance at 4 × 256 minus that at 16 × 64."""
-    return _difference(
-        _log_ratio(own, "variance", LONG, gae_lambda, LONG, OWN),
-        _log_ratio(own, "variance", SHORT, gae_lambda, SHORT, OWN),
+def _variance_chart(numbers: pl.DataFrame) -> Chart:
+    """Variance against λ, relative to the variance at 0.95 of the same split and seed."""
+    variance = numbers.filter(pl.col("split").is_in(SPLITS), quantity="variance")
+    unit = variance.filter(gae_lambda=OWN).select("seed", "split", unit="value")
+    relative = variance.join(unit, on=["seed", "split"]).with_columns(SPLIT_TEXT, pl.col("value") / pl.col("unit"))
+    return lines(
+        intervals(relative, "gae_lambda", log=True, series="split"),
+        "gae_lambda",
+        "λ",
+        "variance, relative to λ = 0.95",
+        "What λ does to the variance of the batch gradient",
+        "Relative to the same split's variance at λ = 0.95; mean over seeds with its 95% interval of logarithms.",
+        series=[LONG_TEXT, SHORT_TEXT],
+        log_y=True,
     )
 
 
-def _mean_at(own: pl.DataFrame, gae_lambda: float) -> float | None:
-    return own.filter(pl.col("gae_lambda") == gae_lambda)["value"].mean()
+def _bias_chart(numbers: pl.DataFrame) -> Chart:
+    """bias² against λ, in units of a sample's variance at 4 × 256 and 0.95."""
+    unit = numbers.filter(quantity="per_sample", split=LONG_NAME, gae_lambda=OWN).select("seed", unit="value")
+    bias = numbers.filter(pl.col("split").is_in(SPLITS), quantity="bias_sq").join(unit, on="seed")
+    return lines(
+        intervals(bias.with_columns(SPLIT_TEXT, pl.col("value") / pl.col("unit")), "gae_lambda", series="split"),
+        "gae_lambda",
+        "λ",
+        "bias², in variances of a sample",
+        "What λ does to the bias of the batch gradient",
+        "Squared distance of the expected gradient from the true one, without the bias of squaring noise; mean over "
+        "seeds with its 95% interval, which may reach below 0.",
+        series=[LONG_TEXT, SHORT_TEXT],
+    )
 
 
-def _bias_gap(own: pl.DataFrame, more, lam_more: float, less, lam_less: float) -> float | None:
-    """bias² here minus bias² there, in units of a sample's variance at 4 × 256."""
-    gap = _difference(_at(own, "bias_sq", more, lam_more), _at(own, "bias_sq", less, lam_less))
-    unit = _at(own, "per_sample", LONG, OWN)
-    return None if gap is None or not unit else gap / unit
+def _far_chart(values: pl.DataFrame) -> Chart:
+    """Cosines of pairs 40 steps apart over those of strangers, at λ = 0 and 1."""
+    kinds = {"cosine_within_value": "within trajectories, lag 40", "cosine_across_value": "across environments"}
+    panels = {0.0: "λ = 0", 1.0: "λ = 1"}
+    here = values.filter(pl.col("gae_lambda").is_in(panels) & pl.col("quantity").is_in(kinds), split=LONG_NAME)
+    return distributions(
+        here.select(
+            pl.col("gae_lambda").replace_strict(panels, return_dtype=pl.String).alias("panel"),
+            pl.col("quantity").replace_strict(kinds, return_dtype=pl.String).alias("kind"),
+            "value",
+        ),
+        "Still alike 40 steps later, whatever λ?",
+        "Cosines about the batch mean at 4 × 256, all seeds.",
+        panels=list(panels.values()),
+        kinds=list(kinds.values()),
+        columns=2,
+    )
 
 
-def _below_own(own: pl.DataFrame) -> float | None:
-    curve = {v: _at(own, "per_sample", LONG, v) for v in LAMBDAS}
-    target = _at(own, "per_sample", FAR_BELOW, OWN)
-    if target is None or any(v is None for v in curve.values()):
-        return None
-    return OWN - _equal_lambda({k: v for k, v in curve.items() if v is not None}, target)
+def _samples_chart(values: pl.DataFrame) -> Chart:
+    """cos(g_i, mean of its batch) at three λ and both splits."""
+    here = values.filter(pl.col("gae_lambda").is_in(SHOWN), quantity="sample_own_value")
+    data = here.select("value", panel=SPLIT_TEXT, kind=LAMBDA_TEXT).sort("panel", "kind", descending=[True, False])
+    return distributions(
+        data,
+        "How well single samples agree with their batch, over λ",
+        "Cosine of each sample's gradient with the mean of its batch, many batches, all seeds.",
+        panels=labels_in(data, "panel"),
+        kinds=list(SHOWN.values()),
+        columns=2,
+    )
+
+
+def _five_batches_chart(batches: pl.DataFrame) -> Chart:
+    """Cosines between the means of five batches of the first seed at 4 × 256, one panel for each λ."""
+    first = (pl.col("seed") == batches["seed"].min()) & (pl.col("i") < 5) & (pl.col("j") < 5)
+    here = batches.filter(first, pl.col("gae_lambda").is_in([0.0, 0.5, 0.95, 1.0]), split=LONG_NAME)
+    return heat_maps(
+        here.select(LAMBDA_TEXT.alias("panel"), "i", "j", "value"),
+        "Do batches of one policy pull the same way? Five of them, over λ",
+        "Cosines between mean gradients of five independent batches of 4 × 256. Blue agrees, red opposes.",
+    )
+
+
+def _batches_chart(batches: pl.DataFrame) -> Chart:
+    """The distribution over all pairs of many batches and seeds, at three λ."""
+    here = batches.filter(pl.col("gae_lambda").is_in(SHOWN) & pl.col("split").is_in(SPLITS))
+    return distributions(
+        here.select("value", panel=SPLIT_TEXT, kind=LAMBDA_TEXT),
+        "Do batches of one policy pull the same way? All pairs of many",
+        "Cosines between the mean gradients of independent batches, all seeds.",
+        panels=[LONG_TEXT, SHORT_TEXT],
+        kinds=list(SHOWN.values()),
+        columns=2,
+    )

@@ -9,15 +9,17 @@ from typing import ClassVar
 
 import polars as pl
 
-from trimtab.experiments.claims import Claim, Evidence, Verdict, judge, judge_all
+from trimtab.experiments.claims import Claim, Verdict, judge, judge_all
+from trimtab.experiments.figures import Chart, Figure, distributions, effects, lines
 from trimtab.experiments.jobs import Directions
+from trimtab.experiments.measures import difference, gathered, intervals, mean_of, number, over_seeds
 from trimtab.experiments.post import pendulum_runs
-from trimtab.experiments.post.pendulum_runs import FIRST, LONG, SECOND, effect_over_seeds, over_seeds, step_at
-from trimtab.experiments.source_study import Declared, Figure
-from trimtab.studies.job import Job
+from trimtab.experiments.post.pendulum_runs import AT_FIRST, AT_SECOND, CHECKPOINTS, FIRST, LONG, SECOND
+from trimtab.experiments.source_study import SourceStudy, Tables
+from trimtab.experiments.trained_runs import step_at
 from trimtab.studies.study_engine import Outcomes
 
-LAGS = {"at 399,360": (1, 3, 5, 7), "at 450,560": (1, 5, 10, 40)}  # the post's two figures
+LAGS = {AT_FIRST: (1, 3, 5, 7), AT_SECOND: (1, 5, 10, 40)}  # the post's two figures
 NEAR = 0.1  # a covariance correlation within this of 0 is near 0
 SMALL_LAGS = (1, 2, 3, 5)
 WITHIN, ACROSS = "within trajectories", "across environments"
@@ -45,12 +47,22 @@ DIFFERENT = (
 
 
 @dataclass(frozen=True)
-class Correlation(Declared):
+class CorrelationTables(Tables):
+    """Mean cosines by lag, covariance correlations by checkpoint and lag, and cosines of single pairs."""
+
+    cosines: pl.DataFrame
+    covariances: pl.DataFrame
+    distributions: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Correlation(SourceStudy[CorrelationTables]):
     """Cosine and covariance correlation along trajectories of the post's Pendulum runs."""
 
     kind: ClassVar[str] = "post/correlation"
     summary: ClassVar[str] = "Are gradients along a trajectory correlated?"
     source: ClassVar[str] = "post: figures at steps 399,360 and 450,560; note on covariance-based correlation"
+    tables: ClassVar[type[Tables]] = CorrelationTables
     claims: ClassVar[tuple[Claim, ...]] = (P4, P5)
     different: ClassVar[str] = DIFFERENT
 
@@ -59,100 +71,105 @@ class Correlation(Declared):
         """Checkpoints the covariance correlation is averaged over; the post has 20."""
         return 10 if self.size == "quick" else 20
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[Directions]:
         return [*self._looks(), *self._courses()]
 
     def _looks(self) -> list[Directions]:
-        trainings = pendulum_runs.trained(self.size, self.seed)
-        return [pendulum_runs.directions(run, LONG, (FIRST, SECOND), self.size, bias=False) for run in trainings]
+        runs = pendulum_runs.trained(self.size, self.seed)
+        return [pendulum_runs.directions(run, LONG, (FIRST, SECOND), self.size, bias=False) for run in runs]
 
     def _courses(self) -> list[Directions]:
         """Every twentieth of the run, fewer replicates at each."""
         shares = [(k + 1) / self.checkpoints for k in range(self.checkpoints)]
         few = {"quick": 8, "default": 12, "full": 32}[self.size]
-        trainings = pendulum_runs.trained(self.size, self.seed)
-        return [
-            pendulum_runs.directions(run, LONG, shares, self.size, replicates=few, looked=few // 2, bias=False)
-            for run in trainings
-        ]
+        runs = pendulum_runs.trained(self.size, self.seed)
+        counts = {"replicates": few, "looked": few // 2}
+        return [pendulum_runs.directions(run, LONG, shares, self.size, bias=False, **counts) for run in runs]
 
-    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
+    def measure(self, outcomes: Outcomes) -> CorrelationTables:
         config = pendulum_runs.pendulum(self.size, self.seed)
-        stages = {"at 399,360": FIRST, "at 450,560": SECOND}
-        looks = pendulum_runs.with_stage(
-            pendulum_runs.gathered(self._looks(), outcomes, "directions.parquet"), config, stages
-        )
-        courses = pendulum_runs.gathered(self._courses(), outcomes, "directions.parquet")
+        looks = gathered(self._looks(), outcomes, "directions.parquet")
+        looks = pendulum_runs.with_stage(looks, config, {AT_FIRST: FIRST, AT_SECOND: SECOND})
+        courses = gathered(self._courses(), outcomes, "directions.parquet")
+        of = lambda table, kind, *ends: table.filter(pl.col("quantity").is_in([f"{kind}{end}" for end in ends]))
+        means = of(looks, "cosine", "_within", "_across")
+        values = of(looks, "cosine", "_within_value", "_across_value")
         keys = ["stage", "step", "seed", "quantity", "lag"]
-        means = looks.filter(pl.col("quantity").is_in(["cosine_within", "cosine_across"]))
-        by_checkpoint = courses.filter(pl.col("quantity").is_in(["covariance_within", "covariance_across"]))
-        values = looks.filter(pl.col("quantity").is_in(["cosine_within_value", "cosine_across_value"]))
-        return {
-            "cosines": means.group_by(keys, maintain_order=True).agg(pl.col("value").mean()),
-            "covariances": _with_noise(by_checkpoint),
-            "distributions": values.select("stage", "seed", "replicate", "quantity", "lag", "value"),
-        }
+        return CorrelationTables(
+            cosines=means.group_by(keys, maintain_order=True).agg(pl.col("value").mean()),
+            covariances=_with_noise(of(courses, "covariance", "_within", "_across")),
+            distributions=values.select("stage", "seed", "replicate", "quantity", "lag", "value"),
+        )
 
     # Verdicts ------------------------------------------------------------------------------------------------
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        return [self._alike(tables["cosines"]), self._covariance(tables["covariances"])]
+    def judge(self, tables: CorrelationTables) -> list[Verdict]:
+        return [self._alike(tables.cosines), self._covariance(tables.covariances)]
 
     def _alike(self, cosines: pl.DataFrame) -> Verdict:
-        evidence = []
-        for stage, lags in LAGS.items():
-            here = cosines.filter(pl.col("stage") == stage)
-            for lag in lags:
-                effect, seeds = effect_over_seeds(here, partial(_gap, lag=lag))
-                evidence.append(Evidence(f"Pendulum-v1 {stage}, lag {lag}", effect, seeds))
-        near = {e.environment: e.effect for e in evidence}
-        first, last = near["Pendulum-v1 at 450,560, lag 1"], near["Pendulum-v1 at 450,560, lag 40"]
+        evidence = {
+            (stage, lag): over_seeds(
+                f"Pendulum-v1 {stage}, lag {lag}", cosines.filter(stage=stage), partial(_gap, lag=lag)
+            )
+            for stage, lags in LAGS.items()
+            for lag in lags
+        }
+        first, last = (evidence[AT_SECOND, lag].effect for lag in (1, 40))
         sentence = f"Cosine within trajectories minus across, at step 450,560: {first} at lag 1, {last} at lag 40."
-        return judge(P4, "mean cosine within trajectories minus across environments", evidence, sentence)
+        measured = "mean cosine within trajectories minus across environments"
+        return judge(P4, measured, list(evidence.values()), sentence)
 
     def _covariance(self, table: pl.DataFrame) -> Verdict:
-        near = []
-        for lag in (1, 5, 10, 40):
-            mean, seeds = effect_over_seeds(table, partial(_mean, lag=lag))
-            near.append(Evidence(f"near 0 at lag {lag}", mean.within(NEAR), seeds))
-        spread = Evidence("spread within minus across, lags 1 to 5", *effect_over_seeds(table, _more_spread))
-        fall, seeds = effect_over_seeds(table, lambda own: abs(_to_baseline(own, 1)) - abs(_to_baseline(own, 40)))
-        closer = Evidence("nearer to the baseline at lag 40 than at lag 1", fall, seeds)
-        at = over_seeds(table.filter(pl.col("quantity") == "covariance_within"), ["lag"])
-        one = at.filter(pl.col("lag") == 1).row(0, named=True)
+        near = [
+            over_seeds(f"near 0 at lag {lag}", table, partial(_correlation, lag=lag)).within(NEAR)
+            for lag in (1, 5, 10, 40)
+        ]
+        wider = over_seeds("spread within minus across, lags 1 to 5", table, _more_spread)
+        fall = lambda own: difference(_to_baseline(own, 1), _to_baseline(own, 40))
+        closer = over_seeds("nearer to the baseline at lag 40 than at lag 1", table, fall)
+        one = intervals(table.filter(quantity="covariance_within", lag=1), "lag").row(0, named=True)
         shown = f"{one['value']:.2f} [{one['lo']:.2f}, {one['hi']:.2f}]"
         sentence = f"The correlation that enters the variance is {shown} at lag 1, mean over checkpoints."
         measured = f"{NEAR} minus |correlation| by lag; differences of spread and of distance to the baseline"
-        return judge_all(P5, measured, [*([e] for e in near), [spread], [closer]], sentence)
+        return judge_all(P5, measured, [*([e] for e in near), [wider], [closer]], sentence)
 
     # What is shown -------------------------------------------------------------------------------------------
 
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
-        from trimtab.experiments.post import post_figures
-
-        figures = {}
-        for name, (stage, lags) in zip(("first_step", "second_step"), LAGS.items()):
-            chart = post_figures.cosine_distributions(tables["distributions"], stage, lags, self._seen_at(stage))
-            caption = "If the orange outline lies right of the grey one, gradients of one trajectory share a direction."
-            figures[name] = Figure(
-                chart, f"{caption} Pooled over {pendulum_runs.SEEDS[self.size]} seeds and many batches."
-            )
-        figures["covariance"] = Figure(
-            post_figures.covariance_by_lag(tables["covariances"]),
-            "Look at how fast the solid line falls to the dashed baseline; the band is the spread over checkpoints, as "
-            "in the post.",
+    def figures(self, tables: CorrelationTables) -> dict[str, Figure]:
+        caption = (
+            "If the orange outline lies right of the grey one, gradients of one trajectory share a direction. Pooled "
+            f"over {pendulum_runs.SEEDS[self.size]} seeds and many batches."
         )
-        figures["cosine"] = Figure(
-            post_figures.cosine_gaps(tables["cosines"], LAGS),
-            "Points right of 0: more alike within than across trajectories.",
+        return {
+            "first_step": Figure(self._cosines_chart(tables.distributions, AT_FIRST, FIRST), caption),
+            "second_step": Figure(self._cosines_chart(tables.distributions, AT_SECOND, SECOND), caption),
+            "covariance": Figure(
+                _covariance_chart(tables.covariances),
+                "Look at how fast the solid line falls to the dashed baseline; the band is the spread over "
+                "checkpoints, as in the post.",
+            ),
+            "cosine": Figure(
+                _gaps_chart(tables.cosines), "Points right of 0: more alike within than across trajectories."
+            ),
+        }
+
+    def _cosines_chart(self, values: pl.DataFrame, stage: str, share: float) -> Chart:
+        """The post's two figures: cosines at some lags, over those of pairs across environments."""
+        here, lags = values.filter(stage=stage), LAGS[stage]
+        across = here.filter(quantity="cosine_across_value").select("value", kind=pl.lit(ACROSS))
+        within = here.filter(quantity="cosine_within_value").with_columns(kind=pl.lit(WITHIN))
+        panels = {f"lag {lag}": pl.concat([within.filter(lag=lag).select("value", "kind"), across]) for lag in lags}
+        step = step_at(pendulum_runs.pendulum(self.size, self.seed), share, CHECKPOINTS)
+        return distributions(
+            pl.concat([data.with_columns(panel=pl.lit(name)) for name, data in panels.items()]),
+            f"Gradients of one trajectory against strangers, step {step:,}",
+            "Cosines about the batch mean of two gradients so many steps apart in one trajectory (outline), over those "
+            "of pairs from different environments (grey).",
+            panels=list(panels),
+            kinds=[WITHIN, ACROSS],
         )
-        return figures
 
-    def _seen_at(self, stage: str) -> str:
-        share = {"at 399,360": FIRST, "at 450,560": SECOND}[stage]
-        return f"step {step_at(pendulum_runs.pendulum(self.size, self.seed), share):,}"
-
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+    def answer(self, tables: CorrelationTables, verdicts: list[Verdict]) -> str:
         alike, covariance = verdicts
         return f"{alike.sentence} {covariance.sentence}"
 
@@ -184,18 +201,17 @@ def _with_noise(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _gap(own: pl.DataFrame, lag: int) -> float | None:
-    within = own.filter((pl.col("quantity") == "cosine_within") & (pl.col("lag") == lag))["value"].mean()
-    across = own.filter(pl.col("quantity") == "cosine_across")["value"].mean()
-    return None if within is None or across is None else within - across
+    return difference(mean_of(own, quantity="cosine_within", lag=lag), mean_of(own, quantity="cosine_across"))
 
 
-def _mean(own: pl.DataFrame, lag: int) -> float:
-    mean = own.filter((pl.col("quantity") == "covariance_within") & (pl.col("lag") == lag))["value"].mean()
-    return float("nan") if mean is None else mean
+def _correlation(own: pl.DataFrame, lag: int) -> float | None:
+    return mean_of(own, quantity="covariance_within", lag=lag)
 
 
-def _to_baseline(own: pl.DataFrame, lag: int) -> float:
-    return _mean(own, lag) - (own.filter(pl.col("quantity") == "covariance_across")["value"].mean() or 0.0)
+def _to_baseline(own: pl.DataFrame, lag: int) -> float | None:
+    """The distance of the correlation at a lag from that across trajectories."""
+    gap = difference(_correlation(own, lag), mean_of(own, quantity="covariance_across") or 0.0)
+    return None if gap is None else abs(gap)
 
 
 def _more_spread(own: pl.DataFrame) -> float | None:
@@ -203,15 +219,51 @@ def _more_spread(own: pl.DataFrame) -> float | None:
 
     Of both the noise of a checkpoint's own estimate is taken off: across environments there are far more pairs.
     """
-    small = own.filter((pl.col("quantity") == "covariance_within") & pl.col("lag").is_in(SMALL_LAGS))
+    small = own.filter(pl.col("lag").is_in(SMALL_LAGS), quantity="covariance_within")
     within = [_true_spread(lag) for _, lag in small.group_by("lag", maintain_order=True)]
-    across = _true_spread(own.filter(pl.col("quantity") == "covariance_across"))
-    return None if across is None or None in within or not within else math.fsum(within) / len(within) - across
+    known = [value for value in within if value is not None]
+    if not known or len(known) < len(within):
+        return None
+    return difference(math.fsum(known) / len(known), _true_spread(own.filter(quantity="covariance_across")))
 
 
 def _true_spread(checkpoints: pl.DataFrame) -> float | None:
     """Standard deviation over checkpoints without that of their estimates; below 0 where these explain more."""
-    variance, noise = checkpoints["value"].var(), checkpoints["noise"].mean()
-    if variance is None or noise is None:
-        return None
-    return math.copysign(math.sqrt(abs(variance - noise)), variance - noise)
+    true = difference(number(checkpoints["value"].var()), mean_of(checkpoints, "noise"))
+    return None if true is None else math.copysign(math.sqrt(abs(true)), true)
+
+
+def _covariance_chart(table: pl.DataFrame) -> Chart:
+    """Mean over checkpoints of the covariance correlation, with its spread over checkpoints, by lag."""
+    value, spread = pl.col("value").mean(), pl.col("value").std().fill_null(0)
+    ends = {"value": value, "lo": value - spread, "hi": value + spread}
+    within = table.filter(quantity="covariance_within").group_by("lag").agg(**ends).sort("lag")
+    flat = within.select("lag").join(table.filter(quantity="covariance_across").select(**ends), how="cross")
+    return lines(
+        pl.concat([within.with_columns(series=pl.lit(WITHIN)), flat.with_columns(series=pl.lit(ACROSS))]),
+        "lag",
+        "lag k, steps (logarithmic)",
+        "covariance correlation",
+        "The correlation that enters the variance, by lag",
+        "E[(g_i − μ)·(g_j − μ)] / E|g − μ|², mean over checkpoints and seeds; band: one standard deviation over them.",
+        series=[WITHIN, ACROSS],
+        log_x=True,
+        dashed=[ACROSS],
+    )
+
+
+def _gaps_chart(cosines: pl.DataFrame) -> Chart:
+    """Within minus across at the post's steps and lags."""
+    across = cosines.filter(quantity="cosine_across").select("stage", "seed", across="value")
+    gaps = cosines.filter(quantity="cosine_within").join(across, on=["stage", "seed"])
+    gaps = gaps.with_columns(
+        pl.format("{}, lag {}", "stage", "lag").alias("row"), gap=pl.col("value") - pl.col("across")
+    )
+    order = pl.Enum([f"{stage}, lag {lag}" for stage, lags in LAGS.items() for lag in lags])
+    shown = gaps.with_columns(pl.col("row").cast(order, strict=False)).drop_nulls("row").sort("row")
+    return effects(
+        intervals(shown.with_columns(pl.col("row").cast(pl.String)), "row", column="gap"),
+        "mean cosine within minus across",
+        "How much more alike, step by step and lag by lag",
+        "Mean over seeds with its 95% interval.",
+    )

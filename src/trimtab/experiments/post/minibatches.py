@@ -8,22 +8,42 @@ from typing import ClassVar
 
 import polars as pl
 
-from trimtab.experiments.claims import Claim, Evidence, Verdict, judge, judge_all
+from trimtab.experiments.claims import Claim, Verdict, judge, judge_all
+from trimtab.experiments.figures import Chart, Figure, labels_in, lines
 from trimtab.experiments.jobs import MinibatchNoise
+from trimtab.experiments.measures import (
+    SPLIT_TEXT,
+    difference,
+    gathered,
+    intervals,
+    log_ratio,
+    mean_of,
+    number,
+    over_seeds,
+    ratio,
+)
 from trimtab.experiments.post import pendulum_runs
-from trimtab.experiments.post.pendulum_runs import LONG, SECOND, SHORT, effect_over_seeds, step_at
-from trimtab.experiments.source_study import Declared, Figure
-from trimtab.studies.job import Job
+from trimtab.experiments.post.pendulum_runs import (
+    AT_SECOND,
+    LONG,
+    LONG_NAME,
+    LONG_TEXT,
+    SECOND,
+    SHORT,
+    SHORT_NAME,
+    SHORT_TEXT,
+)
+from trimtab.experiments.source_study import SourceStudy, Tables
 from trimtab.studies.study_engine import Outcomes
 
 SIZES = (32, 64, 128, 256, 512)
 OWN = 32  # the post's minibatch: 1,024 samples in 32
-STAGES = {"early": 0.05, "at 450,560": SECOND}
-SHUFFLED, ROWS = "shuffled samples", "whole rows"
+STAGES = {"early": 0.05, AT_SECOND: SECOND}
+SHUFFLED, ROWS, BLOCKS = "shuffled samples", "whole rows", "contiguous blocks"
 
 P9 = Claim(
     "P9",
-    "MinibatchNoise add sub-sampling variance; drift and clipping add bias.",
+    "Minibatches add sub-sampling variance; drift and clipping add bias.",
     "post, Bias and Variance Due to Mini-batches",
     "Three parts, all needed, each above 0 beyond the interval over seeds: the sub-sampling variance of minibatches of "
     "32 over the variance of the batch; the fall, from the first to the last epoch, of the cosine of minibatch "
@@ -44,88 +64,94 @@ DIFFERENT = (
 
 
 @dataclass(frozen=True)
-class Minibatch(Declared):
-    """MinibatchNoise of the post's Pendulum batches, cut in three ways."""
+class MinibatchTables(Tables):
+    """Variances within and between batches, drift and clip bias: means over replicates, by stage, split and seed."""
+
+    minibatches: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Minibatch(SourceStudy[MinibatchTables]):
+    """Minibatches of the post's Pendulum batches, cut in three ways."""
 
     kind: ClassVar[str] = "post/minibatch"
     summary: ClassVar[str] = "What noise and bias do minibatches add?"
     source: ClassVar[str] = "post: Bias and Variance Due to Mini-batches; Wrapping-up"
+    tables: ClassVar[type[Tables]] = MinibatchTables
     claims: ClassVar[tuple[Claim, ...]] = (P9, P16)
     different: ClassVar[str] = DIFFERENT
 
-    def jobs(self) -> list[Job]:
-        return list(self._looks())
-
-    def _looks(self) -> list[MinibatchNoise]:
+    def _looks(self, split: tuple[int, int]) -> list[MinibatchNoise]:
         count = {"quick": 12, "default": 48, "full": 128}[self.size]
-        jobs = []
-        for run in pendulum_runs.trained(self.size, self.seed):
-            steps = tuple(sorted({step_at(run.config, share) for share in STAGES.values()}))
-            jobs += [MinibatchNoise(run, steps, *split, SIZES, count) for split in (LONG, SHORT)]
-        return jobs
+        runs = pendulum_runs.trained(self.size, self.seed)
+        return [MinibatchNoise(r, pendulum_runs.steps_at(r, STAGES.values()), *split, SIZES, count) for r in runs]
 
-    def measure(self, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
-        tables = []
-        for split in (LONG, SHORT):
-            jobs = [job for job in self._looks() if (job.num_envs, job.num_steps) == split]
-            split_column = pl.lit(f"{split[0]}x{split[1]}").alias("split")
-            tables.append(pendulum_runs.gathered(jobs, outcomes, "minibatches.parquet").with_columns(split_column))
-        table = pendulum_runs.with_stage(pl.concat(tables), pendulum_runs.pendulum(self.size, self.seed), STAGES)
+    def jobs(self) -> list[MinibatchNoise]:
+        """Run by run."""
+        return [job for pair in zip(self._looks(LONG), self._looks(SHORT)) for job in pair]
+
+    def measure(self, outcomes: Outcomes) -> MinibatchTables:
+        of = lambda split: gathered(self._looks(split), outcomes, "minibatches.parquet")
+        splits = [of(LONG).with_columns(split=pl.lit(LONG_NAME)), of(SHORT).with_columns(split=pl.lit(SHORT_NAME))]
+        table = pendulum_runs.with_stage(pl.concat(splits), pendulum_runs.pendulum(self.size, self.seed), STAGES)
         keys = ["stage", "split", "seed", "quantity", "way", "size", "epoch"]
-        means = table.group_by(keys, maintain_order=True).agg(pl.col("value").mean())
-        return {"minibatches": means}
+        return MinibatchTables(table.group_by(keys, maintain_order=True).agg(pl.col("value").mean()))
 
     # Verdicts ------------------------------------------------------------------------------------------------
 
-    def judge(self, tables: dict[str, pl.DataFrame]) -> list[Verdict]:
-        table = tables["minibatches"]
-        return [self._adds(table), self._shuffling(table)]
+    def judge(self, tables: MinibatchTables) -> list[Verdict]:
+        return [self._adds(tables.minibatches), self._shuffling(tables.minibatches)]
 
     def _adds(self, table: pl.DataFrame) -> Verdict:
-        long, parts = table.filter(pl.col("split") == "4x256"), []
-        for name, effect in (("sub-sampling", _relative_noise), ("drift", _drift), ("clip bias", _clipping)):
-            stages = {stage: long.filter(pl.col("stage") == stage) for stage in STAGES}
-            parts.append(
-                [Evidence(f"{name}, {stage}", *effect_over_seeds(own, effect)) for stage, own in stages.items()]
-            )
+        parts = [
+            [over_seeds(f"{name}, {stage}", table.filter(split=LONG_NAME, stage=stage), effect) for stage in STAGES]
+            for name, effect in (("sub-sampling", _relative_noise), ("drift", _drift), ("clip bias", _clipping))
+        ]
         noise = parts[0][0].effect.value
         sentence = f"Early, minibatches of 32 add {noise:.0f} times the batch's own variance."
         measured = "sub-sampling variance / batch variance; fall of the cosine; rise of the relative clip bias"
         return judge_all(P9, measured, parts, sentence)
 
     def _shuffling(self, table: pl.DataFrame) -> Verdict:
-        evidence, phrases = [], []
-        for split in ("4x256", "16x64"):
-            for stage in STAGES:
-                here = table.filter((pl.col("split") == split) & (pl.col("stage") == stage))
-                e, seeds = effect_over_seeds(here, lambda own: _log_ratio(own, ROWS, SHUFFLED))
-                evidence.append(Evidence(f"{split.replace('x', ' × ')}, {stage}", e, seeds))
-                phrases.append(f"{split.replace('x', ' × ')} {stage} {math.exp(e.value):.2f}")
-        ratios = ", ".join(phrases)
+        effect = lambda own: log_ratio(_total(own, ROWS), _total(own, SHUFFLED))
+        evidence = [
+            over_seeds(f"{text}, {stage}", table.filter(split=name, stage=stage), effect)
+            for name, text in ((LONG_NAME, LONG_TEXT), (SHORT_NAME, SHORT_TEXT))
+            for stage in STAGES
+        ]
+        ratios = ", ".join(f"{e.environment.replace(',', '', 1)} {math.exp(e.effect.value):.2f}" for e in evidence)
         sentence = f"Variance of rows over that of shuffled samples, in 32s: {ratios}."
         return judge(P16, "log variance ratio of a minibatch gradient, rows over shuffled", evidence, sentence)
 
     # What is shown -------------------------------------------------------------------------------------------
 
-    def figures(self, tables: dict[str, pl.DataFrame]) -> dict[str, Figure]:
-        from trimtab.experiments.post import minibatch_figures
-
-        table, stages = tables["minibatches"], list(STAGES)
+    def figures(self, tables: MinibatchTables) -> dict[str, Figure]:
+        table = tables.minibatches
         return {
-            "ways": Figure(
-                minibatch_figures.by_size(table), "Lines apart: how minibatches are cut matters; together: it does not."
-            ),
+            "ways": Figure(_ways_chart(table), "Lines apart: how minibatches are cut matters; together: it does not."),
             "drift": Figure(
-                minibatch_figures.by_epoch(table, "drift", stages),
+                _epochs_chart(
+                    table.filter(quantity="drift"),
+                    "mean cosine",
+                    "Drift: how far updates still follow the batch gradient",
+                    "Cosine of each minibatch gradient with the gradient of the whole batch before the first update, "
+                    "mean of each epoch; over seeds with its 95% interval.",
+                ),
                 "A falling line: later updates follow another gradient.",
             ),
             "clipping": Figure(
-                minibatch_figures.by_epoch(table, "clip_bias", stages),
+                _epochs_chart(
+                    table.filter(quantity="clip_bias"),
+                    "relative distance",
+                    "Clip bias: how far clipping moves the gradient",
+                    "Distance of the clipped from the importance-weighted minibatch gradient over the latter's norm, "
+                    "mean of each epoch; over seeds with its 95% interval.",
+                ),
                 "A rising line: clipping moves the gradient more.",
             ),
         }
 
-    def answer(self, tables: dict[str, pl.DataFrame], verdicts: list[Verdict]) -> str:
+    def answer(self, tables: MinibatchTables, verdicts: list[Verdict]) -> str:
         adds, shuffling = verdicts
         return f"{adds.sentence} {shuffling.sentence}"
 
@@ -139,32 +165,57 @@ class Minibatch(Declared):
         ]
 
 
-def _total(own: pl.DataFrame, way: str, size: int) -> float | None:
-    """Variance of a minibatch gradient: between batches, and within one."""
-    within = own.filter((pl.col("quantity") == "subsampling") & (pl.col("way") == way) & (pl.col("size") == size))
-    between = own.filter(pl.col("quantity") == "batch_variance")
-    return within["value"][0] + between["value"][0] if len(within) and len(between) else None
-
-
-def _log_ratio(own: pl.DataFrame, above: str, below: str) -> float | None:
-    one, other = _total(own, above, OWN), _total(own, below, OWN)
-    return math.log(one / other) if one and other else None
+def _total(own: pl.DataFrame, way: str) -> float | None:
+    """Variance of a minibatch gradient of the post's size: between batches, and within one."""
+    within = mean_of(own, quantity="subsampling", way=way, size=OWN)
+    between = mean_of(own, quantity="batch_variance")
+    return None if within is None or between is None else within + between
 
 
 def _relative_noise(own: pl.DataFrame) -> float | None:
-    both, between = _total(own, SHUFFLED, OWN), own.filter(pl.col("quantity") == "batch_variance")["value"]
-    return None if both is None or not between[0] else both / between[0] - 1
+    return difference(ratio(_total(own, SHUFFLED), mean_of(own, quantity="batch_variance")), 1)
 
 
 def _change(own: pl.DataFrame, quantity: str) -> float | None:
-    values = own.filter(pl.col("quantity") == quantity).sort("epoch")["value"]
-    return values[-1] - values[0] if len(values) > 1 else None
+    """From the first epoch to the last."""
+    values = own.filter(quantity=quantity).sort("epoch")["value"]
+    return number(values[-1] - values[0]) if len(values) > 1 else None
 
 
 def _drift(own: pl.DataFrame) -> float | None:
-    change = _change(own, "drift")
-    return None if change is None else -change
+    return difference(0.0, _change(own, "drift"))
 
 
 def _clipping(own: pl.DataFrame) -> float | None:
     return _change(own, "clip_bias")
+
+
+def _ways_chart(table: pl.DataFrame) -> Chart:
+    """Variance of a minibatch gradient by size, relative to independent samples, a line for each way of cutting."""
+    keys = ["stage", "split", "seed"]
+    pick = lambda name: table.filter(quantity=name).select(*keys, pl.col("value").alias(name))
+    data = table.filter(quantity="subsampling").join(pick("batch_variance"), on=keys)
+    data = data.join(pick("sample_variance"), on=keys)
+    total = (pl.col("value") + pl.col("batch_variance")) * pl.col("size") / pl.col("sample_variance")
+    data = data.with_columns(pl.format("{}, {}", SPLIT_TEXT, "stage").alias("panel"), relative=total)
+    shown = intervals(data, "panel", "size", column="relative", series="way")
+    return lines(
+        shown,
+        "size",
+        "samples of a minibatch (logarithmic)",
+        "variance / independent samples'",
+        "The noise of a minibatch gradient, by how minibatches are cut",
+        "Variance of one minibatch gradient relative to that of as many independent samples; mean over seeds with its "
+        "95% interval.",
+        series=[SHUFFLED, ROWS, BLOCKS],
+        panels=labels_in(shown, "panel"),
+        log_x=True,
+        zero=False,
+    )
+
+
+def _epochs_chart(table: pl.DataFrame, y_title: str, title: str, subtitle: str) -> Chart:
+    """A quantity by epoch, a line for each stage."""
+    here = table.filter(pl.col("stage").is_in(STAGES)).with_columns(pl.col("epoch") + 1)
+    data = intervals(here, "epoch", series="stage")
+    return lines(data, "epoch", "epoch", y_title, title, subtitle, series=list(STAGES))
