@@ -82,7 +82,7 @@ PAGES = {
     "compare": lambda: comparison_page.compare_page([run("a"), run("b", 90.0, learning_rate=1e-3), run("c", 80.0)]),
     "probe": lambda: probe_page(measured(steps=(1000, 2000, 4000)), Config(), Manifest(trimtab="0")),
     "tune": lambda: tune_page._tune_page(
-        tuning(), tune_page._figures(tuning(), curves_of(["start", "found"])), Manifest(trimtab="0")
+        tuning(), tune_page._figures(tuning(), curves_of(["start", "best trial"])), Manifest(trimtab="0")
     ),
 }
 
@@ -108,9 +108,12 @@ def test_pages_are_whole_on_a_screen_and_on_a_phone(browser, which, tmp_path):
 
 
 def test_what_to_type_after_a_tuning_follows_from_what_it_found():
-    charts = tune_page._figures(tuning(), curves_of(["start", "found"]))
+    charts = tune_page._figures(tuning(), curves_of(["start", "best trial"]))
     page_of = lambda **changes: tune_page._tune_page(replace(tuning(), **changes), charts, Manifest())
-    assert "<strong>Better</strong>" in page_of() and "trimtab train --config runs/tune/tuned.yaml" in page_of()
+    assert (
+        "<strong>Use the tuned configuration</strong>" in page_of()
+        and "trimtab train --config runs/tune/tuned.yaml" in page_of()
+    )
     asked = "trimtab tune CartPole-v1 --final-seeds 2 --run-dir runs/tune"
     open_ = {"better": False, "gain": Estimate(1.0, -1.0, 3.0), "command": asked}
     assert "<code>trimtab tune CartPole-v1 --final-seeds 4 --store runs/tune/store</code>" in page_of(**open_)

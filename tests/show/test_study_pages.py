@@ -108,7 +108,8 @@ def test_the_page_of_a_study_is_whole(browser, tmp_path, width):
 def test_a_study_says_what_holds_what_differs_and_what_would_resolve():
     text = page()
     assert (
-        "<strong>1 of 4 hold</strong><span>1 does not hold, 1 depends, 1 inconclusive at the quick size</span>" in text
+        "<strong>1 of 4 claims hold</strong><span>1 does not hold, 1 depends, 1 inconclusive at the quick size</span>"
+        in text
     )
     assert text.count("What differs: Other settings.") == 2 and "claim &lt;P1&gt;" in text
     assert "out of reach: over 100 seeds" in text and 'href="tables/numbers.parquet"' in text

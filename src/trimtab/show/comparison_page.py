@@ -125,9 +125,11 @@ def _findings(runs: Sequence[RunView]) -> list[Block]:
 def _side_by_side(runs: Sequence[RunView], checks: list[str]) -> Table:
     """A row for each rule, the most pressing first; a badge and what was seen for each run."""
     by_run = [{f.check: f for f in run.diagnosis.findings} for run in runs]
-    worst = lambda check: min(RANK.index(findings[check].verdict) for findings in by_run if check in findings)
-    cell = lambda finding: f"{finding.verdict}\n{finding.seen}" if finding else ""
-    rows = [[check, *(cell(findings.get(check)) for findings in by_run)] for check in sorted(checks, key=worst)]
+    worst = {check: min(RANK.index(found[check].verdict) for found in by_run if check in found) for check in checks}
+    rows = [
+        [check, *(f"{f.verdict}\n{f.seen}" if (f := found.get(check)) else "" for found in by_run)]
+        for check in sorted(checks, key=worst.__getitem__)
+    ]
     columns = ["rule", *(run.name for run in runs)]
     return Table(columns, rows, words=(0,), badges=tuple(range(1, len(columns))))
 

@@ -66,13 +66,15 @@ class _Drawing:
         self.parts: list[str] = []
         self.y = 4.0
 
-    def text(self, x: float, y: float, words: str, size: float = 12, fill: str = SOFT, weight: int = 400, at="start"):
+    def text(
+        self, x: float, y: float, words: str, size: float = 12, fill: str = SOFT, weight: int = 400, at: str = "start"
+    ) -> None:
         self.parts.append(
             f'<text x="{x:g}" y="{y:g}" font-size="{size:g}" style="fill: {fill}" font-weight="{weight}" '
             f'text-anchor="{at}">{html.escape(words)}</text>'
         )
 
-    def box(self, x: float, y: float, width: float, height: float, fill: str, opacity: float = 1.0):
+    def box(self, x: float, y: float, width: float, height: float, fill: str, opacity: float = 1.0) -> None:
         self.parts.append(
             f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0.4):.2f}" height="{height:g}" rx="1.5" fill="{fill}" '
             f'fill-opacity="{opacity:g}"/>'

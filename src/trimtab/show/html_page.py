@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib import resources
 from importlib.metadata import version
@@ -84,7 +84,7 @@ def _environment() -> Environment:
 def _html(environment: Environment, sections: Sequence[str], block: Block) -> Markup:
     """One block, by the macro of its class; the list of contents is given the titles of all sections."""
     macros: Any = environment.get_template("blocks.html").module
-    macro = getattr(macros, type(block).__name__.lower())
+    macro: Callable[..., Markup] = getattr(macros, type(block).__name__.lower())
     return macro(block, sections) if isinstance(block, Contents) else macro(block)
 
 

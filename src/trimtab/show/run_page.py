@@ -57,8 +57,8 @@ def cheatsheet_page(symptoms: Sequence[Symptom]) -> str:
 
 
 def _cheatsheet_table(symptoms: Sequence[Symptom]) -> Table:
-    listed = lambda items: "\n".join(f"• {item}" for item in items)
-    rows = [[s.name, listed(s.look), listed(s.tries), ", ".join(s.checks)] for s in symptoms]
+    bullets = lambda items: "\n".join(f"• {item}" for item in items)
+    rows = [[s.name, *map(bullets, (s.look, s.tries)), ", ".join(s.checks)] for s in symptoms]
     columns = ["symptom", "look at", "try, in this order", "the doctor's rule"]
     return Table(columns, rows, words=(0, 1, 2, 3), stacked=True)
 
@@ -147,10 +147,10 @@ def _numbers(run: RunView) -> list[tuple[str, str]]:
 def _evaluations(run: RunView) -> list[Block]:
     if not run.evaluations:
         return []
-    numbers = lambda row: (row.mean_reward, row.median_reward, row.iqr_low, row.iqr_high)
     rows = [
-        [f"{row.step:,}", *("" if value is None else number(value) for value in numbers(row))]
-        for row in run.evaluations
+        [f"{e.step:,}", *("" if value is None else number(value) for value in numbers)]
+        for e in run.evaluations
+        for numbers in [(e.mean_reward, e.median_reward, e.iqr_low, e.iqr_high)]
     ]
     table = Table(["step", "mean", "median", "25%", "75%"], rows, words=())
     return [Folded("Evaluations", [table], "with exploration off")]

@@ -81,7 +81,8 @@ def themed(chart: alt.TopLevelMixin, title: str | None = None, subtitle: str | N
             )
             heading.subtitlePadding, heading.subtitleLineHeight = 6, 16
         chart = chart.properties(title=heading)
-    return chart.configure(**LOOK)  # all at once: every call copies the chart with its data
+    configured: alt.TopLevelMixin = chart.configure(**LOOK)  # all at once: every call copies the chart with its data
+    return configured
 
 
 def ordered(count: int) -> list[str]:
@@ -103,7 +104,9 @@ def legend(labels: list[str], title: str | None = None, **options: Any) -> alt.L
     return alt.Legend(orient="top", title=title, columns=columns, labelLimit=300, **options)
 
 
-def colored(field: str, labels: list[str], colors: list[str] | None = None, title: str | None = None, **options: Any):
+def colored(
+    field: str, labels: list[str], colors: list[str] | None = None, title: str | None = None, **options: Any
+) -> alt.Color:
     """A colour for each label, with its legend."""
     scale = alt.Scale(domain=labels, range=colors or ordered(len(labels)))
     return alt.Color(f"{field}:N", scale=scale, sort=labels, legend=legend(labels, title, **options), title=title)

@@ -8,7 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from trimtab.core.terminal import new_console, styled
-from trimtab.core.wording import as_sentence, plain
+from trimtab.core.wording import plain
 from trimtab.show.numbers import number
 from trimtab.studies.tune_result import Finalist, TriedValue, TuneResult, changed
 
@@ -110,7 +110,7 @@ def _figures(result: TuneResult, curves: pl.DataFrame) -> dict[str, alt.TopLevel
         curves,
         "The start and the best trial, on seeds that no sweep used",
         f"Mean over {seeds} seeds; bands from the lowest to the highest.",
-        ["start", "found"],
+        ["start", "best trial"],
     )
     return present(learning_curves=learning, sweeps=_sweeps_chart(result))
 
@@ -154,9 +154,10 @@ def _tune_page(result: TuneResult, charts: dict[str, alt.TopLevelMixin], manifes
         f"{s.phase}: {s.field} {plain(s.before)} {'is kept' if s.kept == s.before else f'→ {plain(s.kept)}'}"
         for s in result.sweeps
     ]
-    headline, _, rest = result.sentence.partition(": ")
-    decision = Decision(headline.split(",")[0], as_sentence(rest), next=Next(*_next(result)))
-    table = Table(["with", *_COMPARED], rows, chosen, words=(0, 3), caption=caption)
+    worse = "Keep the start" if result.gain.hi < 0 else "No significant difference"
+    answer = "Use the tuned configuration" if result.better else worse
+    decision = Decision(answer, result.sentence, next=Next(*_next(result)))
+    table = Table(["configuration", *_COMPARED], rows, chosen, words=(0, 3), caption=caption)
     evidence: list[Block] = [Heading("On new seeds"), table, *drawn(charts, "learning_curves")]
     evidence += [Heading("Sweep by sweep"), *drawn(charts, "sweeps")] if "sweeps" in charts else []
     details = [Folded("What each sweep kept", [Bullets(steps)])]

@@ -40,7 +40,7 @@ def headline(judged: Sequence[Verdict]) -> tuple[str, str]:
     if len(judged) == 1:
         return word(judged[0]).capitalize(), ""
     others = [verdict for verdict in judged if word(verdict) != "holds"]
-    return f"{len(judged) - len(others)} of {len(judged)} hold", tally(others)
+    return f"{len(judged) - len(others)} of {len(judged)} claims hold", tally(others)
 
 
 def effect(verdict: Verdict | None) -> str:

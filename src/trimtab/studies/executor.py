@@ -98,7 +98,10 @@ class Queue:
         chosen: list[Job] = []
         later: list[Job] = []
         shapes = {job.shape for job in under_way} - {None}
-        full = lambda: sum(job.devices for job in chosen) >= count
+
+        def full() -> bool:
+            return sum(job.devices for job in chosen) >= count
+
         for job in self.waiting.values():
             if full():
                 break

@@ -266,7 +266,8 @@ def _kind(name: str) -> type[Job]:
     module, _, cls = name.partition(":")
     if cls:
         trust.refuse_untrusted(name)
-        return getattr(import_module(module), cls)
+        found: type[Job] = getattr(import_module(module), cls)
+        return found
     if name not in KINDS:
         import_module("trimtab.experiments.catalogue")  # the studies bring kinds of their own
     return KINDS[name]

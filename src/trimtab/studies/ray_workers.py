@@ -90,7 +90,8 @@ class OnRay:
             import ray
         except ImportError:
             raise MissingPackage("on: ray needs the package ray: pip install 'trimtab[ray]'") from None
-        self._ray, self._mine = ray, not ray.is_initialized()
+        self._ray: Any = ray  # its functions have no types
+        self._mine = not ray.is_initialized()
         if self._mine:
             _start(ray, address, workers)
         self.workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
@@ -126,7 +127,7 @@ class OnRay:
             self.close()
             raise
 
-    def _settle(self, reference, actor, job: Job, store: Store, tries: dict[str, int]) -> Outcome | None:
+    def _settle(self, reference: Any, actor: Any, job: Job, store: Store, tries: dict[str, int]) -> Outcome | None:
         """What came of a job; None if it is to be tried once more."""
         try:
             answer = self._ray.get(reference)

@@ -371,7 +371,7 @@ class Tune(Study[TuneResult]):
 
         for name, fields in (("tuned", answer.tuned), ("found", answer.found)):
             write_atomically(out / f"{name}.yaml", yaml.safe_dump(dict(fields), sort_keys=False).encode())
-        chosen = {"start": _Trial(0, {}), "found": _Trial(1, dict(answer.changes))}
+        chosen = {"start": _Trial(0, {}), "best trial": _Trial(1, dict(answer.changes))}
         runs = [
             (name, job.config.seed, outcomes.of(job).path)
             for name, trial in chosen.items()

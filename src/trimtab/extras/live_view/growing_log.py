@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from trimtab.core import reading
 from trimtab.core.errors import UnreadableFile
@@ -61,13 +61,13 @@ class Log:
         rows = [self.rows[at] for at in sorted(self.rows)]
         return rows if self.last is None or (rows and rows[-1] == self.last) else [*rows, self.last]
 
-    def _as_before(self, file) -> bool:
+    def _as_before(self, file: BinaryIO) -> bool:
         """Whether the last line seen still stands where it stood."""
         at, line = self._last_line
         file.seek(at)
         return self._read(file, len(line)) == line
 
-    def _extend(self, file, size: int) -> None:
+    def _extend(self, file: BinaryIO, size: int) -> None:
         if self.most:
             self._widen(size)
             beyond = max(self.rows, default=-1)
@@ -88,7 +88,7 @@ class Log:
                 first_after.setdefault(at // self.stride, at)  # the place before a row is the one it answers
             self.rows = {at: self.rows[at] for at in first_after.values()}
 
-    def _row_from(self, file, place: int, size: int) -> tuple[int, dict[str, Any]] | None:
+    def _row_from(self, file: BinaryIO, place: int, size: int) -> tuple[int, dict[str, Any]] | None:
         """The first whole row that begins at or after a place: where it begins, and what it says."""
         begin = max(place - 1, 0)  # the byte before tells whether a line begins here
         file.seek(begin)
@@ -102,7 +102,7 @@ class Log:
         row = self._parsed(line) if end else None
         return None if row is None else (begin + skipped, row)
 
-    def _read_last(self, file, size: int) -> None:
+    def _read_last(self, file: BinaryIO, size: int) -> None:
         for length in (LINE, TAIL):
             begin = max(0, size - length)
             file.seek(begin)
@@ -113,7 +113,7 @@ class Log:
                 self.last, self._last_line = row, (begin + len(before) - len(line), line)
                 return
 
-    def _read(self, file, count: int) -> bytes:
+    def _read(self, file: BinaryIO, count: int) -> bytes:
         data = file.read(count)
         self.bytes_read += len(data)
         return data
