@@ -440,7 +440,7 @@ def test_whatever_trains_can_be_watched(runs):
     config = tiny.config(env_id="corridors:drawn", num_steps=2, total_timesteps=8, num_minibatches=1)
     assert trimtab.watch(trimtab.train(config, "drawn"), "play.gif", steps=5)["returns"] == [5.0]
     vectors = trimtab.train(config.replace(env_id="corridors:SameStep"), "vectors")
-    with pytest.raises(RunError, match="it comes as a vector of environments"):
+    with pytest.raises(RunError, match="it is a vector environment"):
         trimtab.watch(vectors, "play.gif")
 
 

@@ -302,7 +302,7 @@ def test_a_run_that_fails_is_a_doubt_and_not_the_end(tmp_path, monkeypatch):
     )
     answer, _ = conducted(split_of(seeds=3, max_seeds=3), lambda n, seed: float(n + 0.1 * seed), tmp_path)
     [failed] = answer.failed
-    assert "8x8 seed 2 failed, and does not count: not finite" in failed and failed in answer.doubts
+    assert "8x8 seed 2 failed and is not compared: not finite" in failed and failed in answer.doubts
     assert [row.seeds for row in answer.rows] == [3, 2, 3]
 
 
@@ -388,7 +388,7 @@ def test_the_whole_job_interrupted_and_resumed_writes_a_page_and_one_object(tmp_
         time.sleep(0.02)
     os.killpg(begun.pid, signal.SIGINT)  # as a terminal does
     said = begun.communicate()[1]
-    assert begun.returncode == 130 and "`trimtab resume out` does what is left" in said
+    assert begun.returncode == 130 and "`trimtab resume out` continues from the finished jobs" in said
     kept = {file: file.stat().st_mtime_ns for file in out.glob("store/*/outcome.json")}
     assert kept and not (out / "page.html").exists()
     going_on = [*run, "resume", str(out), "--json"]

@@ -107,7 +107,7 @@ def test_an_interrupted_study_says_how_to_go_on_and_does_what_is_left(store, tmp
     monkeypatch.chdir(tmp_path)
     out, kept = tmp_path / "out", Store(tmp_path / (store or "out/store"))
     interrupted(monkeypatch, after=1)
-    with pytest.raises(KeyboardInterrupt, match=rf"`trimtab resume {out}` does what is left"):
+    with pytest.raises(KeyboardInterrupt, match=rf"`trimtab resume {out}` continues from the finished jobs"):
         study_engine.run_study(Sums((2, 3, 4)), out, ExecutionOptions(on="inline", store=store))
     assert study_engine.began(out) and not (out / "result.json").exists() and done(kept) == ["count 2"]
     (tmp_path / "another").mkdir()
@@ -148,7 +148,7 @@ def test_what_was_done_with_another_default_is_not_taken_for_the_same(tmp_path):
     kept = json.loads(file.read_text())
     kept["config"] |= {"gamma": 0.5, "a_field_of_then": 1}
     file.write_text(json.dumps(kept))
-    with pytest.raises(RunError, match=r"was done with gamma 0.5, the default then; now it is 0.99"):
+    with pytest.raises(RunError, match=r"was made with gamma 0.5, the default at that time; the default is now 0.99"):
         store.outcome(job)
 
 

@@ -153,7 +153,7 @@ def _scene_of(run: Run) -> _GymnasiumScene | _ObservationScene:
         return _GymnasiumScene(config, env)
     if env.observation is not None and len(env.observation.shape) == 3:
         return _ObservationScene(config)
-    raise _refusal(config.env_id, "Gymnasium does not draw it, and its observations are no images")
+    raise _refusal(config.env_id, "Gymnasium cannot draw it, and its observations are not images")
 
 
 class _GymnasiumScene:
@@ -230,7 +230,7 @@ def _drawn_environment(config: Config, env: EnvironmentRecord) -> Any:
                 return gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **options)
     except Exception as error:  # whatever its constructor raises
         raise _refusal(config.env_id, f"Gymnasium cannot draw it ({describe_error(error)})") from None
-    raise _refusal(config.env_id, "it comes as a vector of environments")
+    raise _refusal(config.env_id, "it is a vector environment")
 
 
 def _batched(obs: Any) -> Any:

@@ -53,7 +53,8 @@ def _cosine_correlation(frame: pl.DataFrame) -> Chart | None:
         "cosine",
         "Do gradients of one trajectory point the same way?",
         "Mean cosine, about the batch mean, of two gradients k steps apart in one trajectory (solid) and from "
-        "different environments (dashed), for k up to T/2. A gap means a longer row repeats itself.",
+        "different environments (dashed), for k up to T/2. "
+        "A gap between the lines means that longer rows add less information.",
     )
 
 
@@ -124,7 +125,7 @@ def _trajectory_alignment(frame: pl.DataFrame) -> Chart | None:
     layers.append(base.mark_line(strokeWidth=2).encode(y=y, color=color, tooltip=["lag:Q", "value:Q"]))
     return themed(
         paneled(layered(*layers, data=data), s.present(data)),
-        "Which part of a trajectory its mean gradient speaks for",
+        "Which part of a trajectory agrees with its mean gradient",
         _with(
             "Mean cosine of g_t with the mean gradient of its trajectory."
             + (" Band: the middle nine tenths of samples." if len(s.series) == 1 else ""),
@@ -159,7 +160,7 @@ def _cosine_distributions(frame: pl.DataFrame, lags: tuple[int, ...]) -> Chart |
     data = pl.DataFrame(rows)
     return themed(
         paneled(_over(data), panels, columns=min(4, len(lags)), height=120),
-        f"Gradients {_listed(lags)} steps apart: alike, or no more than strangers?",
+        f"Gradients {_listed(lags)} steps apart: more alike than gradients of different environments?",
         _with(
             "Cosines about the batch mean of pairs in one trajectory, over pairs from different environments.", s, note
         ),
@@ -246,7 +247,7 @@ def _replicate_cosines(frame: pl.DataFrame) -> Chart | None:
         chart = chart.properties(width=280, height=250, usermeta={"fixed": True})
     return themed(
         chart,
-        "Would another batch have pulled the same way?",
+        "Do independent batches agree on the direction?",
         _with(
             "Cosines between mean gradients of independent batches from one frozen policy. Blue agrees, red opposes.",
             s,

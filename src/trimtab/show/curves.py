@@ -84,7 +84,7 @@ def updates(runs: Sequence[RunView]) -> Chart | None:
         FIRST,
         "What the updates did",
         "Each panel has its own scale. A clip fraction of a few percent is usual; the entropy should fall slowly; "
-        "a critic that explains nothing removes no variance.",
+        "a critic with explained variance near 0 does not reduce the variance.",
     )
 
 

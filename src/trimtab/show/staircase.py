@@ -66,7 +66,7 @@ def staircase_note(curves: pl.DataFrame, num_envs: dict[str, int]) -> str:
         else f"The lines of {names} climb"
     )
     return (
-        f"{lines} in steps. Episodes that are equally long and begin together end together: {which} finish theirs "
-        f"about every {staircases[widest]:,} environment steps, and in between there is no new return to show"
-        f"{'; before the first the line has the value of the first' if 'ended' in curves.columns else ''}."
+        f"{lines} in steps. Episodes of equal length that start together also end together: {which} finish theirs "
+        f"about every {staircases[widest]:,} environment steps, and no new return is recorded in between"
+        f"{'; before the first end, the line has the value of the first return' if 'ended' in curves.columns else ''}."
     )

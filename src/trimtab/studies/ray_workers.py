@@ -147,7 +147,7 @@ class OnRay:
                     RunDir(store.place(job)).enlist()
         outcome = store.outcome(job)
         if outcome is None:
-            raise RunError(f"{job}: what came back is not whole")
+            raise RunError(f"{job}: its results did not arrive complete")
         return outcome
 
     def _room(self) -> int:

@@ -65,17 +65,17 @@ class SplitOptions:
     run: str | None = None
     """Probe this run instead of training one."""
     seeds: int = 3
-    """Seeds to train each split from scratch on at first (0: do not train)."""
+    """Seeds to train each split from scratch with at first (0: do not train)."""
     max_seeds: int = 9
-    """Seeds that the splits still in question may come to."""
+    """Largest number of seeds for each undecided split."""
     budget: float | None = None
-    """Minutes of all this machine's cores for more seeds of what is still in question; instead of max_seeds."""
+    """Time budget in minutes, using all cores, for extra seeds of undecided splits; replaces max_seeds."""
     points: int = 3
     """Stages of training at which every split is probed."""
     replicates: int = 32
     """Batches per probe (fewer where a batch has many rows)."""
     quick: bool = False
-    """A first answer within a minute: fewer splits, and 2 seeds, 2 stages and 16 replicates unless others are given."""
+    """A first answer within a minute: fewer splits, 2 seeds, 2 stages and 16 replicates unless you give others."""
 
 
 QUICK = {"seeds": 2, "max_seeds": 2, "points": 2, "replicates": 16}  # of a quick split, where nothing else is asked for
@@ -121,7 +121,7 @@ def _check_split(options: SplitOptions) -> None:
     if options.points > max(STAGES):
         raise ConfigError("points", options.points, f"there are {max(STAGES)} stages; nearest: {max(STAGES)}")
     if options.budget is not None and options.budget <= 0:
-        raise ConfigError("budget", options.budget, "must be above 0 minutes; none goes by max_seeds")
+        raise ConfigError("budget", options.budget, "must be above 0 minutes; leave it out to use max_seeds")
     if options.max_seeds < options.seeds:
         raise ConfigError("max_seeds", options.max_seeds, f"must be at least seeds; nearest: {options.seeds}")
 
@@ -335,7 +335,7 @@ class Split(Study[SplitResult]):
 
     def _answer(self, rows: list[SplitEvidence], seeds: dict[tuple[int, int], int], outcomes: Outcomes) -> SplitResult:
         config, steps = self._base_config, self._steps_probed
-        failed = tuple(f"{o.job} failed, and does not count: {o.error}" for o in outcomes.values() if not o.done)
+        failed = tuple(f"{o.job} failed and is not compared: {o.error}" for o in outcomes.values() if not o.done)
         middle = len(steps) // 2
         shown = [self._probed(split, outcomes)[middle] for split in self.splits]
         elimination, shared = eliminate_splits(rows, self.own, self.looks), _shared_signal(shown)

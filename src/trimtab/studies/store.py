@@ -72,13 +72,13 @@ class Store:
         try:
             record = reading.read_json_object(place / OUTCOME)
         except UnreadableFile as error:
-            reading.report(f"{error}; the job is done again")
+            reading.report(f"{error}; the job runs again")
             return None
         result, seconds = record.get("result"), record.get("seconds")
         if record.get("identity") != job.identity:
             return None
         if not isinstance(result, dict) or not isinstance(seconds, int | float):
-            reading.report(f"{place / OUTCOME} is damaged; the job is done again")
+            reading.report(f"{place / OUTCOME} is damaged; the job runs again")
             return None
         self._refuse_other_defaults(job, place)
         return Outcome(job, place, result, float(seconds))
@@ -88,12 +88,13 @@ class Store:
         try:
             before = reading.read_json_object(place / "job.json")
         except UnreadableFile as error:
-            reading.report(f"{error}; that the job was done with the same defaults cannot be checked")
+            reading.report(f"{error}; cannot check that the job used the same defaults")
             return
         now = json.loads(json.dumps(job.as_dict()))
         for name, old, new in _differing(before, now):
             raise RunError(
-                f"{place} was done with {name} {old}, the default then; now it is {new}: use another --store"
+                f"{place} was made with {name} {old}, the default at that time; the default is now {new}: "
+                "use another --store"
             )
 
     def keep(self, job: Job, result: dict[str, Any], seconds: float) -> Outcome:

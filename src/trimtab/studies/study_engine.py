@@ -145,7 +145,7 @@ def _execute(study: Study[R], out: Path, doer: Executor, store: str | None, quie
             answer, outcomes = _drive(study, out, doer, Store(Path(store) if store else out / "store"), quiet)
             _keep_time(out, replace(time_of(out), work=sum(outcome.seconds for outcome in outcomes.values())))
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"`trimtab resume {quote(str(out))}` does what is left") from None
+        raise KeyboardInterrupt(f"`trimtab resume {quote(str(out))}` continues from the finished jobs") from None
     finally:
         doer.close()
     write_json(out / RESULT, answer.as_dict())
@@ -188,7 +188,7 @@ def time_of(out: Path) -> StudyTime:
     try:
         times = reading.read_json_object(file) if file.exists() else {}
     except UnreadableFile as error:
-        reading.report(f"{error}; times of earlier attempts are not counted")
+        reading.report(f"{error}; the time of earlier attempts is not counted")
         times = {}
     return StudyTime(**{n: float(t) for n in ("work", "clock") if isinstance(t := times.get(n), int | float)})
 

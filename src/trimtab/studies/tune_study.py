@@ -91,11 +91,11 @@ class TuneOptions:
     seeds: int = 2
     """Seeds of every trial."""
     final_seeds: int = 5
-    """New seeds on which the best few and the start are compared at the end."""
+    """New seeds for the final comparison of the best trials with the start."""
     final_timesteps: int | None = None
-    """Steps of each run of that comparison (default: those of a trial): what learns fastest need not end best."""
+    """Steps of each run of the final comparison (default: those of a trial)."""
     finalists: int = 3
-    """How many of the best trials are compared with the start."""
+    """Number of best trials to compare with the start."""
 
 
 @dataclass
@@ -166,7 +166,7 @@ def _own(sweep: dict[str, Any], start: Config) -> Iterator[_Sweep]:
         raise ConfigError("sweep", sweep, "must be a mapping of fields to values, as {gae_lambda: [0.9, 0.98]}")
     for name, values in sweep.items():
         if name in NOT_SWEPT:
-            raise ConfigError("sweep", name, "cannot be swept: areas under the learning curve would not compare")
+            raise ConfigError("sweep", name, "cannot be swept: areas under the learning curve would not be comparable")
         if not isinstance(values, list | tuple) or not values:
             raise ConfigError("sweep", {name: values}, "must give each field a list of values, as [0.9, 0.98]")
         own = tuple(getattr(configuration.from_dict({name: value}, start), name) for value in values)
@@ -223,7 +223,7 @@ class Tune(Study[TuneResult]):
 
     def _refuse_nothing_to_try(self) -> NoReturn:
         name, given = ("phases", self.options.phases) if self.options.phases else ("sweep", self.options.sweep)
-        raise ConfigError(name, given, "holds no value to try beside the start's own")
+        raise ConfigError(name, given, "has no value to try other than the current one")
 
     def expected_steps(self) -> int:
         """Runs there will be, more or less: a value that a sweep starts from is not trained twice."""
@@ -274,7 +274,7 @@ class Tune(Study[TuneResult]):
             self._refuse_nothing_to_try()
         best_few = trials.best(self.options.finalists)
         if not best_few:
-            raise RunError(f"every value that was tried failed; the last: {trials[-1].failed}")
+            raise RunError(f"every tried value failed; the last: {trials[-1].failed}")
         final = [_Trial(t.number, t.changes) for t in [trials[0], *best_few]]
         outcomes = yield from self._train(final, self.final_runs)
         for trial in final:

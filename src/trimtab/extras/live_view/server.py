@@ -177,12 +177,13 @@ class _Handler(BaseHTTPRequestHandler):
         page = self._place(query, "study").path / "page.html"
         if not leads_inside(self.server.watch.root, page):
             raise _Refused(
-                HTTPStatus.NOT_FOUND, "the study has written no page yet, or it is a link to a place outside"
+                HTTPStatus.NOT_FOUND,
+                "the study has no page yet, or its page is a link to a place outside this directory",
             )
         try:
             return reading.read_bytes(page, MOST_OF_A_PAGE)
         except UnreadableFile:
-            raise _Refused(HTTPStatus.NOT_FOUND, "the study has written no page that can be read") from None
+            raise _Refused(HTTPStatus.NOT_FOUND, "the page of the study cannot be read") from None
 
     ROUTES: ClassVar[dict[str, Callable[[_Handler, Query], object]]] = {
         "/api/runs": _runs,
