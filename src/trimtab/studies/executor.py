@@ -1,7 +1,7 @@
-"""Where jobs are done: in this process, in warm worker processes on this machine, or on a Ray cluster.
+"""Executors run jobs: in this process, in warm worker processes on this machine, or on a Ray cluster.
 
-`run` yields outcomes as they come. A job starts when the jobs it needs are done; a job that fails is reported and takes
-nothing with it but what needs it. What the store has already is not done again.
+`run` yields outcomes as they arrive. A job starts when the jobs it needs have finished. A failed job is reported; only
+the jobs that need it are skipped. Jobs whose outcome is in the store do not run again.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from trimtab.studies.store import Outcome, Store
 from trimtab.training.device import cores
 from trimtab.training.engine_cache import EngineCache
 
-Tick = Callable[[Job, int], None]  # told a job and how many environment steps of it are done
+Tick = Callable[[Job, int], None]  # called with a job and the environment steps it has done
 SECONDS_BETWEEN_TICKS = 0.1
 PLACES = ("local", "inline", "ray")
 
 
 class Executor(Protocol):
-    """A place where jobs are done."""
+    """Runs jobs."""
 
     workers: int
 
     def run(self, jobs: Iterable[Job], store: Store, tick: Tick = lambda job, steps: None) -> Iterator[Outcome]:
-        """Outcomes of all jobs and of those they need, each once, as they come."""
+        """Outcomes of all jobs and of the jobs they need, each once, as they arrive."""
         ...
 
     def close(self) -> None: ...
@@ -57,7 +57,7 @@ def executor(on: str = "local", workers: int | None = None) -> Executor:
 
 
 class Queue:
-    """Jobs still to be done, in order, given out when what they need is there."""
+    """Waiting jobs, in order; a job is ready when the jobs it needs have finished."""
 
     def __init__(self, jobs: Iterable[Job]):
         self.waiting: dict[str, Job] = {}
@@ -75,14 +75,14 @@ class Queue:
         return outcome
 
     def kept(self, store: Store) -> Iterator[Outcome]:
-        """Outcomes that the store has."""
+        """Outcomes that the store already has."""
         for identity, job in list(self.waiting.items()):
             if (outcome := store.outcome(job)) is not None:
                 del self.waiting[identity]
                 yield self.settle(outcome)
 
     def skip_unrunnable(self, store: Store) -> Iterator[Outcome]:
-        """Outcomes of jobs whose needs failed."""
+        """Outcomes of jobs that need a failed job."""
         for identity, job in list(self.waiting.items()):
             failed = next((o for n in job.needs if (o := self.outcomes.get(n.identity)) and not o.done), None)
             if failed is not None:
@@ -91,9 +91,9 @@ class Queue:
                 yield self.settle(Outcome(job, store.place(job), {}, error=why))
 
     def ready(self, count: int, under_way: Iterable[Job] = ()) -> list[Job]:
-        """Jobs that can start now, until they have `count` devices together; they leave the queue.
+        """Jobs that can start now, on up to `count` devices together; they leave the queue.
 
-        Shapes that are under way come last: what one worker compiles another then finds compiled.
+        Jobs whose shape is already running come last: they reuse the programs that another worker compiles.
         """
         chosen: list[Job] = []
         later: list[Job] = []
@@ -122,7 +122,7 @@ class JobRunner:
         self.engines = EngineCache()
 
     def do(self, job: Job, store: Store, tick: Callable[[int], None] = lambda steps: None) -> Outcome:
-        """A job's outcome: the one that is kept, or a new one."""
+        """A job's outcome: from the store, or from running it."""
         with store.doing(job):
             outcome = store.outcome(job)
             if outcome is not None:
@@ -134,7 +134,7 @@ class JobRunner:
 
 
 def error_summary(error: BaseException) -> str:
-    """One line about what went wrong: a user's mistake in its own words, anything else with where it happened."""
+    """A failure in one line: the message of a user error; any other error with its type and place."""
     if isinstance(error, ConfigError | EnvError | RunError | OSError):
         return " ".join(str(error).split())
     where = traceback.extract_tb(error.__traceback__)[-1]
@@ -143,7 +143,7 @@ def error_summary(error: BaseException) -> str:
 
 
 def throttled(tell: Callable[[int], None]) -> Callable[[int], None]:
-    """`tell`, but not more often than a person could see."""
+    """`tell`, called at most every tenth of a second."""
     last = 0.0
 
     def tick(steps: int) -> None:
@@ -156,7 +156,7 @@ def throttled(tell: Callable[[int], None]) -> Callable[[int], None]:
 
 
 class Inline:
-    """In this process, one after another: for tests and debugging."""
+    """Runs jobs in this process, one after another; for tests and debugging."""
 
     workers = 1
 

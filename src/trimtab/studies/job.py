@@ -1,7 +1,7 @@
-"""What is to be done: typed jobs with an identity. Light: no JAX until one is done.
+"""Jobs: typed descriptions of work, each with an identity. Imports no JAX until a job runs.
 
-A job's identity is a hash of its kind, its full configuration and its options, and of the identities of the jobs it
-needs. Whoever asks for the same thing asks for the same job, so a finished one is never done again.
+A job's identity is a hash of its kind, its full configuration, its options, and the identities of the jobs it needs.
+Equal requests therefore give the same job, and a finished job never runs again.
 """
 
 from __future__ import annotations
@@ -26,68 +26,65 @@ from trimtab.training.run import load
 if TYPE_CHECKING:
     from trimtab.training.engine_cache import EngineCache
 
-VERSION = 2  # of what identities mean; a new one makes every job new (2: runs are evaluated)
+VERSION = 2  # of identities; another version makes every job a new one (2: runs are evaluated)
 
 
 @dataclass
 class JobContext:
-    """Where a job is done: what it may use, and whom it tells how far it is."""
+    """What a running job may use, and where it reports its progress."""
 
-    place: Path  # its directory, made by the job, whole only once its outcome is written
-    inputs: Mapping[str, Path]  # directories of the jobs it needs, by identity
+    place: Path  # its directory, made by the job; complete once its outcome is written
+    inputs: Mapping[str, Path]  # directories of the jobs that it needs, by identity
     engines: EngineCache  # compiled programs and environments, kept from job to job
-    tick: Callable[[int], None] = field(default=lambda steps: None)  # environment steps done so far
-
-
-Bench = JobContext  # its name until every kind of job has the new one
+    tick: Callable[[int], None] = field(default=lambda steps: None)  # called with the environment steps done so far
 
 
 @dataclass(frozen=True)
 class Job:
-    """Something to be done once. Subclasses are frozen dataclasses of plain values, Configs and other jobs."""
+    """Work that is done once. Subclasses are frozen dataclasses of plain values, Configs and other jobs."""
 
     kind: ClassVar[str]
 
     @property
     def needs(self) -> tuple[Job, ...]:
-        """Jobs that must be done before."""
+        """Jobs that must finish before this one starts."""
         return tuple(v for f in dataclasses.fields(self) if isinstance(v := getattr(self, f.name), Job))
 
     @property
     def steps(self) -> int:
-        """Environment steps it takes, to show progress and plan with."""
+        """Environment steps it takes, for progress and cost estimates."""
         raise NotImplementedError
 
     @property
     def seconds_planned(self) -> float | None:
-        """How long it takes, if that does not hang on its steps."""
+        """Its duration, if that does not depend on its steps."""
         return None
 
     @property
     def threads(self) -> int | None:
-        """XLA threads it wants: one, or None for its process's share of the cores."""
+        """XLA threads that it needs: one, or None for its process's share of the cores."""
         return None
 
     @property
     def devices(self) -> int:
-        """JAX's devices that its process must have."""
+        """JAX devices that its process needs."""
         return 1
 
     @property
     def shape(self) -> Hashable:
-        """What its compiled programs depend on, if known: jobs of one shape need not compile side by side."""
+        """What its compiled programs depend on, if known; jobs of one shape share compiled programs."""
         return None
 
     @property
     def label(self) -> str:
-        """What people see, after the kind."""
+        """Its name for people, after the kind."""
         raise NotImplementedError
 
     def __str__(self) -> str:
         return f"{self.kind} {self.label}"
 
     def do(self, context: JobContext) -> dict[str, Any]:
-        """Do it in `context.place`, or go on where it was left; returns plain values."""
+        """Run it in `context.place`, or resume it there; returns plain values."""
         raise NotImplementedError
 
     def as_dict(self) -> dict[str, Any]:
@@ -103,9 +100,9 @@ class Job:
 
 
 def _identifying(value: Any) -> Any:
-    """What of a value makes a job another one: of a Config or of options, the fields that are not the default.
+    """What of a value enters the identity: of a Config or of options, the fields that are not at their default.
 
-    So a new field, at its default, leaves what was done before done.
+    A field that a later version adds, at its default, therefore keeps the identities of finished jobs.
     """
     if isinstance(value, Job):
         return value.identity
@@ -172,13 +169,13 @@ class Train(Job):
         )
         curve = run.curve
         summary = run.summary().as_dict() | {"area": curve.area, "measure": curve.measure}
-        del summary["run"]  # where it was done is not what came of it
+        del summary["run"]  # the place is not part of the result
         return summary
 
 
 @dataclass(frozen=True)
 class OfRun(Job):
-    """Something that is done with a trained run; subclasses say what."""
+    """Work on a trained run; subclasses define it."""
 
     run: Train
 
@@ -197,9 +194,9 @@ class OfRun(Job):
 
 @dataclass(frozen=True)
 class Probe(Job):
-    """Probe checkpoints of a run: that of a job, or one that is there already (by its path).
+    """Probe checkpoints of a run: the run of a job, or an existing run by its path.
 
-    `sha256` are then those of its checkpoints: trained again, it is another run.
+    `sha256` are the checksums of the checkpoints of an existing run: if it is trained again, the probe is a new job.
     """
 
     kind: ClassVar[str] = "probe"
@@ -250,19 +247,19 @@ KINDS: dict[str, type[Job]] = {cls.kind: cls for cls in (Train, Probe)}
 
 
 def register(cls: type[Job]) -> type[Job]:
-    """Make a kind of job known, so that workers can take it; a decorator."""
+    """Register a kind of job, so that workers can run it; a decorator."""
     KINDS[cls.kind] = cls
     return cls
 
 
 def kind_modules(job: Job) -> list[str]:
-    """The modules of a user's own kinds of jobs, imported here already: other processes may import them too."""
+    """The modules of a user's own kinds of jobs; other processes may import what this one has imported."""
     own = [job.kind.partition(":")[0]] if ":" in job.kind else []
     return own + [module for need in job.needs for module in kind_modules(need)]
 
 
 def _kind(name: str) -> type[Job]:
-    """A kind by its name; `module:Class` is one of a user's own, imported where it is needed."""
+    """A kind by its name; `module:Class` is a user's own kind, imported when needed."""
     module, _, cls = name.partition(":")
     if cls:
         trust.refuse_untrusted(name)

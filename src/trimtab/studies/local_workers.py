@@ -30,11 +30,11 @@ from trimtab.studies.job import Job, from_dict, kind_modules
 from trimtab.studies.store import Outcome, Store
 from trimtab.training.device import cores, limits
 
-TRIES = 2  # a job whose worker died is tried once more, from its checkpoint
+TRIES = 2  # a job whose worker died runs once more, from its checkpoint
 
 
 class Local:
-    """Worker processes that stay between jobs and studies; started when first needed, ended by `close`."""
+    """Worker processes that are kept between jobs and studies: started when first needed, ended by `close`."""
 
     def __init__(self, workers: int | None = None):
         self.workers = workers or cores()
@@ -65,7 +65,7 @@ class Local:
                         yield queue.settle(Outcome(job, store.place(job), {}, error=message.error))
                     elif message.result is not None:
                         yield queue.settle(Outcome(job, store.place(job), message.result, message.seconds))
-        except BaseException:  # interrupted, or nobody wants the rest: what is under way stops where it is
+        except BaseException:  # interrupted, or the caller stopped: running jobs are stopped
             self.close()
             raise
 
@@ -73,9 +73,9 @@ class Local:
         return [worker for worker in self._workers if worker.job is not None]
 
     def _idle(self, job: Job, share: int) -> _Worker:
-        """A worker with the threads and devices of a job, which JAX starts with; one with others makes room for it.
+        """An idle worker with the threads and devices of a job; if there is none, a new one replaces an idle one.
 
-        `share` are the threads of a job that takes all it can get.
+        JAX keeps the threads and devices it starts with. `share` are the threads of a job that sets no number.
         """
         threads = job.threads or share
         idle = [worker for worker in self._workers if worker.job is None]
@@ -119,14 +119,14 @@ class _Message:
 
 
 class _Worker:
-    """One worker process and the job it has."""
+    """One worker process and its job."""
 
     def __init__(self, threads: int, devices: int = 1):
         self.threads, self.devices = threads, devices
         self.job: Job | None = None
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by end)
         environment = os.environ | limits(threads) | {"PYTHONUNBUFFERED": "1"}
-        paths = [path for path in sys.path if path]  # an environment's module is found there as it is found here
+        paths = [path for path in sys.path if path]  # workers find an environment's module as this process does
         environment["PYTHONPATH"] = os.pathsep.join([*paths, os.getcwd()])
         self.process = subprocess.Popen(
             [sys.executable, "-m", "trimtab.studies.local_workers"],
@@ -145,7 +145,7 @@ class _Worker:
         self.job = job
         allowed = {"trusted": [*trust.trusted(), *kind_modules(job)]}
         request = json.dumps({"job": job.as_dict(), "store": str(store.path.resolve())} | allowed)
-        with suppress(BrokenPipeError):  # it died while idle: `hear` will say so
+        with suppress(BrokenPipeError):  # it died while idle: `hear` reports that
             self._input.write(request.encode() + b"\n")
             self._input.flush()
 
@@ -190,8 +190,8 @@ class _Worker:
 
 def _main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever jobs print is not an answer
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's interrupt is for who started this
+    os.dup2(2, 1)  # what jobs print is not an answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's interrupt is for the process that started this one
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     runner = JobRunner()

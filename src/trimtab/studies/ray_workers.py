@@ -1,7 +1,7 @@
 """The same workers as Ray actors: on this machine, or on the cluster at an address.
 
-Nodes need not share a file system. A job is done in a scratch directory of its node, what it needs travels there, and
-what it made travels back into the study's store. A lost node costs the jobs on it, which are tried once more elsewhere.
+Nodes need not share a file system. A job runs in a scratch directory of its node; the outcomes that it needs are copied
+there, and its own outcome is copied back into the study's store. The jobs of a lost node run once more elsewhere.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def _unpack(data: bytes, place: Path) -> None:
 
 
 class _Actor:
-    """What lives on a node: a workshop, its scratch directory, and how far its job is."""
+    """The process on a node: a job runner, its scratch directory, and the progress of its job."""
 
     def __init__(self, study: str):
         self._runner, self._steps = JobRunner(), 0
         self._store = Store(Path(tempfile.gettempdir()) / f"trimtab-{study}")
 
     def do(self, description: dict[str, Any], inputs: dict[str, Any], trusted: list[str]) -> dict[str, Any]:
-        """The archive of what a job made, or the words of what went wrong; `inputs` are archives in Ray's store."""
+        """The archive of a job's directory, or its error; `inputs` are archives in Ray's store."""
         import ray
 
         trust.trust(*trusted)
@@ -83,7 +83,7 @@ class _Actor:
 
 
 class OnRay:
-    """Ray actors that stay between the jobs of a study."""
+    """Ray actors that are kept between the jobs of a study."""
 
     def __init__(self, address: str | None = None, workers: int | None = None):
         try:
@@ -128,7 +128,7 @@ class OnRay:
             raise
 
     def _settle(self, reference: Any, actor: Any, job: Job, store: Store, tries: dict[str, int]) -> Outcome | None:
-        """What came of a job; None if it is to be tried once more."""
+        """The outcome of a job; None if it runs once more."""
         try:
             answer = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:  # its process or its node is gone
@@ -171,7 +171,7 @@ class OnRay:
         return new_actor
 
     def _bury(self, actor: Any) -> None:
-        """Forget a dead actor, and others that were idle on its node."""
+        """Remove a dead actor, and idle ones of the same lost node."""
         self._actors.pop(actor, None)
         others = {other.steps.remote(): other for other in self._actors}
         answered, _ = self._ray.wait(list(others), num_returns=len(others), timeout=LOOK) if others else ([], [])

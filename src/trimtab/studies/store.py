@@ -1,10 +1,11 @@
-"""Where jobs and what came of them are kept: a directory per job, named for people and by its identity.
+"""The store of jobs and their outcomes: a directory per job, named by its label and its identity.
 
-    STORE/train-CartPole-v1-ppo-8x128-seed-1-0f3a9c2b/     the run, or whatever else the job wrote
-        job.json        what was asked
-        outcome.json    what came of it; written last, so with it the job is done
+    STORE/train-CartPole-v1-ppo-8x128-seed-1-0f3a9c2b/     the run, or what else the job wrote
+        job.json        the job
+        outcome.json    its outcome, written last: a job with an outcome is done
 
-Several studies may share a store, at the same time too: whoever does a job holds its lock, others wait for the outcome.
+Several studies may share a store, also at the same time: a process that runs a job holds its lock, and others wait for
+the outcome.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ OUTCOME = "outcome.json"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a job: plain results, or why there are none."""
+    """The result of a job as plain values, or the reason for its failure."""
 
     job: Job
     path: Path
@@ -44,7 +45,7 @@ class Outcome:
 
 
 def _differing(before: dict[str, Any], now: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Entries that both have and that differ: name, before, now."""
+    """Entries of both that differ: name, before, now."""
     for name in before.keys() & now.keys():
         old, new = before[name], now[name]
         if isinstance(old, dict) and isinstance(new, dict):
@@ -65,7 +66,7 @@ class Store:
         return self.path / f"{words}-{job.identity[:8]}"
 
     def outcome(self, job: Job) -> Outcome | None:
-        """What came of a job, if it is done."""
+        """The outcome of a job, if it is done."""
         place = self.place(job)
         if not os.path.lexists(place / OUTCOME):
             return None
@@ -84,7 +85,7 @@ class Store:
         return Outcome(job, place, result, float(seconds))
 
     def _refuse_other_defaults(self, job: Job, place: Path) -> None:
-        """An identity leaves out what is at its default, so that new fields change nothing. But defaults may change."""
+        """Refuse a job that ran with other defaults: its identity, which leaves defaults out, cannot tell."""
         try:
             before = reading.read_json_object(place / "job.json")
         except UnreadableFile as error:
@@ -98,7 +99,7 @@ class Store:
             )
 
     def keep(self, job: Job, result: dict[str, Any], seconds: float) -> Outcome:
-        """Write a job's outcome: from now on it is done."""
+        """Write a job's outcome, which makes it done."""
         place = self.place(job)
         write_json(place / "job.json", job.as_dict())
         record = {"identity": job.identity, "label": str(job), "seconds": round(seconds, 3), "result": result}
@@ -107,7 +108,7 @@ class Store:
 
     @contextmanager
     def doing(self, job: Job) -> Iterator[None]:
-        """Hold a job; waits while someone else does it. The lock dies with the process."""
+        """Lock a job, after waiting for a process that runs it. The lock ends with the process."""
         place = self.place(job)
         place.parent.mkdir(parents=True, exist_ok=True)
         with open(place.parent / f".{place.name}.lock", "a") as file:

@@ -1,12 +1,12 @@
-"""A study: a declaration of many jobs and what follows from them, carried out in a directory of its own.
+"""The study engine: a study declares many jobs and an answer, and runs in a directory of its own.
 
-    STUDY/study.json     what was asked
-    STUDY/store/         its jobs, unless they are kept elsewhere (`--store DIR`)
+    STUDY/study.json     the request
+    STUDY/store/         its jobs, unless they are in another store (`--store DIR`)
     STUDY/result.json, page.html, figures/, ...    the answer
-    STUDY/time.json      what it took, interrupted attempts too
+    STUDY/time.json      the time it took, including interrupted attempts
 
-A study says what it wants in rounds: `work` yields jobs and is sent their outcomes, until it returns its answer. Rounds
-follow from outcomes alone, so an interrupted study asks for the same jobs again and finds what was done.
+A study runs in rounds: `work` yields jobs and receives their outcomes, until it returns its answer. Rounds depend on
+outcomes only, so a resumed study requests the same jobs again and reuses the finished ones.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ R = TypeVar("R", bound=StudyResult)
 
 
 class Outcomes(dict[str, Outcome]):
-    """What came of the jobs of a study so far, by identity."""
+    """The outcomes of a study's jobs so far, by identity."""
 
     def of(self, job: Job) -> Outcome:
-        """What came of a job; raises where it failed."""
+        """The outcome of a job; raises if it failed."""
         outcome = self[job.identity]
         if not outcome.done:
             raise RunError(f"{job} failed: {outcome.error}")
@@ -54,18 +54,18 @@ Work = Generator[Sequence[Job], Outcomes, R]  # rounds of jobs, their outcomes, 
 
 
 class Study(Generic[R]):
-    """Subclasses declare what is asked (plain values, JSON) and how the answer comes about."""
+    """Subclasses declare the request (plain values, for JSON) and how the answer follows."""
 
     kind: ClassVar[str]
     result: ClassVar[type[StudyResult]]
 
     @property
     def title(self) -> str:
-        """What people see."""
+        """Its name for people."""
         raise NotImplementedError
 
     def asked(self) -> dict[str, Any]:
-        """Plain values from which `again` makes the same study."""
+        """The request as plain values, from which `again` makes the same study."""
         raise NotImplementedError
 
     @classmethod
@@ -73,10 +73,10 @@ class Study(Generic[R]):
         raise NotImplementedError
 
     def refuse(self) -> None:
-        """Raise for what cannot be, before anything is written."""
+        """Raise if the study cannot run, before anything is written."""
 
     def expected_steps(self) -> int:
-        """Environment steps of the whole study, as far as it can be said beforehand."""
+        """Environment steps of the whole study, estimated beforehand."""
         return 0
 
     def work(self, out: Path) -> Work[R]:
@@ -84,19 +84,19 @@ class Study(Generic[R]):
         raise NotImplementedError
 
     def present(self, answer: R, outcomes: Outcomes, out: Path) -> None:
-        """Write what a person looks at into the study's directory."""
+        """Write the page and the figures into the study's directory."""
 
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """Where and how a study is carried out; nothing here changes its answer."""
+    """Where and how a study runs; nothing here changes its answer."""
 
     on: str = "local"
-    """Where jobs are done: local (a warm process per core), inline (this process), ray or ray:ADDRESS."""
+    """Where jobs run: local (a warm process per core), inline (this process), ray or ray:ADDRESS."""
     workers: int | None = None
-    """Jobs done at the same time (default: one per core, or per CPU of the Ray cluster)."""
+    """Jobs that run at the same time (default: one per core, or per CPU of the Ray cluster)."""
     store: str | None = None
-    """Keep finished jobs in this directory, to share them between studies (default: in the study's own)."""
+    """Directory of finished jobs, shared between studies (default: the study's own)."""
 
 
 DEFAULT_EXECUTION = ExecutionOptions()
@@ -110,11 +110,22 @@ def began(path: str | Path) -> bool:
 def run_study(
     study: Study[R], out: Path, where: ExecutionOptions = DEFAULT_EXECUTION, command: str = "", quiet: bool = True
 ) -> R:
-    """Carry out a study in a new directory; returns its answer."""
+    """Run a study in a new directory.
+
+    Args:
+        study: the study.
+        out: its directory, new or empty.
+        where: the executor and the store.
+        command: what was typed, for the record.
+        quiet: show no progress.
+
+    Returns:
+        Its answer.
+    """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"{out} already exists and is not empty; give another --run-dir, or resume it")
     study.refuse()
-    doer = executor(where.on, where.workers)  # refuses what cannot be, too
+    doer = executor(where.on, where.workers)  # also refuses options that cannot work
     store = str(Path(where.store).resolve()) if where.store else None
     spec = {"schema": SCHEMA, "kind": study.kind, "asked": study.asked(), "store": store, "command": command}
     write_json(out / SPEC, {"id": trust.enlist(_plain(spec)), **spec})
@@ -127,7 +138,7 @@ def _plain(spec: dict[str, Any]) -> Any:
 
 
 def trust_if_ours(spec: dict[str, Any]) -> bool:
-    """Whether a study's specification is as this user made it; its modules may then be imported."""
+    """Whether this user made a study's specification; only then are its modules imported."""
     ours = trust.is_ours(spec.get("id"), {name: value for name, value in spec.items() if name != "id"})
     if ours:
         trust.trust_named(*trust.names_in(spec.get("asked")))
@@ -135,7 +146,7 @@ def trust_if_ours(spec: dict[str, Any]) -> bool:
 
 
 def resume_study(study: Study[R], out: Path, where: ExecutionOptions, store: str | None, quiet: bool = True) -> R:
-    """Do what is left of a study in its directory."""
+    """Continue a study in its directory from its finished jobs."""
     return _execute(study, out, executor(where.on, where.workers), where.store or store, quiet)
 
 
@@ -195,7 +206,7 @@ def time_of(out: Path) -> StudyTime:
 
 @contextmanager
 def _ending_on_request() -> Iterator[None]:
-    """SIGTERM ends this process as an exception does, so that it takes what it started with it."""
+    """SIGTERM raises an exception in this process, so that it also ends the processes that it started."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -207,7 +218,7 @@ def _ending_on_request() -> Iterator[None]:
 
 
 def _drive(study: Study[R], out: Path, doer: Executor, store: Store, quiet: bool = True) -> tuple[R, Outcomes]:
-    """A study's answer, by doing its rounds with `doer`; finished jobs come from and go to `store`."""
+    """Run the rounds of a study with `doer` and return its answer; finished jobs come from and go to `store`."""
     outcomes, work = Outcomes(), study.work(out)
     with _Display(study, quiet) as display:
         try:
@@ -219,7 +230,7 @@ def _drive(study: Study[R], out: Path, doer: Executor, store: Store, quiet: bool
                 for outcome in doer.run(new_jobs, store, display.tick):
                     came[outcome.job.identity] = outcome
                     display.settle(outcome)
-                # In the order they were asked for: which of two is done first must not be seen in an answer.
+                # In the order of the request: an answer must not depend on which job finishes first.
                 outcomes.update((i, came[i]) for i in Queue(new_jobs).waiting if i in came)
                 jobs = work.send(outcomes)
         except StopIteration as end:
@@ -227,7 +238,7 @@ def _drive(study: Study[R], out: Path, doer: Executor, store: Store, quiet: bool
 
 
 class _Display:
-    """One bar for all the jobs of a study, in environment steps, with the time that is left."""
+    """One progress bar for all jobs of a study, in environment steps, with the remaining time."""
 
     def __init__(self, study: Study[Any], quiet: bool):
         self.expected, self.jobs, self.settled = study.expected_steps(), dict[str, Job](), 0

@@ -1,9 +1,9 @@
 """`trimtab tune`: the phases of the tuning notes, one field at a time, and a fair comparison at the end.
 
-Each sweep trains a few values of one field on a few seeds, everything else as found so far, and keeps the value with
-the largest area under the learning curve. With so few seeds the winner of many trials is partly luck, so the end
-decides: the best few configurations and the one it started from are trained on seeds that no sweep has seen, for
-longer if asked (what learns fastest need not end best), and the doctor looks at these runs.
+Each sweep trains a few values of one field on a few seeds, with the values that earlier sweeps kept, and keeps the
+value with the largest area under the learning curve. With so few seeds the winner of many trials is partly luck, so a final
+comparison decides: the best configurations and the start are trained on seeds that no sweep used, for longer if asked
+(the fastest learner need not be the best at the end), and the doctor checks these runs.
 """
 
 from __future__ import annotations
@@ -100,15 +100,15 @@ class TuneOptions:
 
 @dataclass
 class _Trial:
-    """One configuration and what it learned: the area under the learning curve and the speed on every seed."""
+    """One configuration, and the area under the learning curve and the speed of every seed."""
 
     number: int
     changes: dict[str, Any]
     areas: list[float] = field(default_factory=list)
     fps: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)  # mean returns of the last episodes
-    act: str = ""  # what the doctor finds to act on in its runs
-    failed: str = ""  # why a run of it came to nothing, as where the step size is too large to stay finite
+    act: str = ""  # what the doctor would act on in its runs
+    failed: str = ""  # why one of its runs failed
 
     @property
     def area(self) -> float:
@@ -116,7 +116,7 @@ class _Trial:
 
 
 class _Trials(list[_Trial]):
-    """Trials in the order they were met, each set of changes once."""
+    """Trials in the order of their first use, each set of changes once."""
 
     def of(self, changes: dict[str, Any]) -> _Trial:
         trial = next((t for t in self if t.changes == changes), None)
@@ -126,12 +126,12 @@ class _Trials(list[_Trial]):
         return trial
 
     def best(self, count: int) -> list[_Trial]:
-        """The best few but the start."""
+        """The best trials, without the start."""
         return sorted((t for t in self[1:] if not t.failed), key=lambda t: -t.area)[:count]
 
 
 class _Sweep(NamedTuple):
-    """One field, and the values of it that are tried from a configuration on."""
+    """One field, and its values to try from a configuration."""
 
     phase: str
     name: str
@@ -139,7 +139,7 @@ class _Sweep(NamedTuple):
 
 
 def _sweeps_of(options: TuneOptions, start: Config) -> list[_Sweep]:
-    """The sweeps asked for; refuses efforts that mean nothing and values that the start cannot take."""
+    """The requested sweeps; refuses options that cannot work and values that the start cannot take."""
     for name, least in (("seeds", 1), ("final_seeds", 2), ("final_timesteps", 1), ("finalists", 1)):
         value = getattr(options, name)
         if value is not None and value < least:
@@ -161,7 +161,7 @@ def _sweeps_of(options: TuneOptions, start: Config) -> list[_Sweep]:
 
 
 def _own(sweep: dict[str, Any], start: Config) -> Iterator[_Sweep]:
-    """The sweeps of values that were asked for."""
+    """The sweeps of the user's own values."""
     if not isinstance(sweep, dict):
         raise ConfigError("sweep", sweep, "must be a mapping of fields to values, as {gae_lambda: [0.9, 0.98]}")
     for name, values in sweep.items():
@@ -174,25 +174,25 @@ def _own(sweep: dict[str, Any], start: Config) -> Iterator[_Sweep]:
 
 
 def _beside(own: tuple[Any, ...], name: str, config: Config) -> tuple[Any, ...]:
-    """One's own values and the one there is."""
+    """The user's own values and the current one."""
     return (*own, getattr(config, name))
 
 
 def shortened(config: Config) -> Config:
-    """The configuration as a trial trains it where no length was asked for."""
+    """The configuration with the length of a trial, where none was given."""
     return config.replace(total_timesteps=min(config.total_timesteps, SHORT))
 
 
 @dataclass(frozen=True)
 class Tune(Study[TuneResult]):
-    """The playbook's sweeps from a configuration on, and the comparison at the end."""
+    """The playbook's sweeps from a configuration, and the final comparison."""
 
     kind: ClassVar[str] = "tune"
     result: ClassVar[type[TuneResult]] = TuneResult
     start: Config
     options: TuneOptions
     command: str = ""
-    own_steps: int = 0  # of the configuration by itself, where trials are shorter
+    own_steps: int = 0  # of the configuration itself, where trials are shorter
 
     def __post_init__(self) -> None:
         _sweeps_of(self.options, self.start)
@@ -226,7 +226,7 @@ class Tune(Study[TuneResult]):
         raise ConfigError(name, given, "has no value to try other than the current one")
 
     def expected_steps(self) -> int:
-        """Runs there will be, more or less: a value that a sweep starts from is not trained twice."""
+        """An estimate: a value that a sweep starts from is not trained twice."""
         options = self.options
         values = [len(set(sweep.values(self.start))) for sweep in _sweeps_of(options, self.start)]
         trials = (1 + sum(n - 1 for n in values)) * options.seeds * self.start.steps
@@ -239,7 +239,7 @@ class Tune(Study[TuneResult]):
 
     @property
     def compared(self) -> Config:
-        """The start as it is trained in the last comparison."""
+        """The start with the length of the final comparison."""
         return self.start.replace(total_timesteps=self.options.final_timesteps or self.start.total_timesteps)
 
     def runs(self, trial: _Trial) -> list[Train]:
@@ -260,7 +260,7 @@ class Tune(Study[TuneResult]):
         return range(self.start.seed + FRESH, self.start.seed + FRESH + self.options.final_seeds)
 
     def work(self, out: Path) -> Work[TuneResult]:
-        """Sweep after sweep, each from what the ones before it kept; then the comparison on new seeds."""
+        """Sweep after sweep, each from the values that earlier sweeps kept; then the comparison on new seeds."""
         trials = _Trials()
         best = trials.of({})
         yield from self._train([best], self.runs)
@@ -285,7 +285,7 @@ class Tune(Study[TuneResult]):
     def _train(
         self, trials: list[_Trial], runs_of: Callable[[_Trial], list[Train]]
     ) -> Generator[Sequence[Job], Outcomes, Outcomes]:
-        """Train what has not been trained; what it learned ends up in the trials. Only the start must not fail."""
+        """Train the new trials and record their areas. Only the start must not fail."""
         fresh = [t for t in trials if not t.areas and not t.failed]
         outcomes = yield [job for trial in fresh for job in runs_of(trial)]
         for trial in fresh:
@@ -306,7 +306,7 @@ class Tune(Study[TuneResult]):
         return outcomes
 
     def _tried(self, trials: _Trials, best: _Trial, sweep: _Sweep) -> list[tuple[Any, _Trial]]:
-        """The values of one field, each with its trial, everything else as found so far; refused ones left out."""
+        """The values of one field, each with its trial; values that the configuration refuses are left out."""
         now, name = self.config_of(best), sweep.name
         values = sorted(set(sweep.values(now)), key=lambda value: (value is None, value))
         candidates = []
@@ -359,7 +359,7 @@ class Tune(Study[TuneResult]):
         )
 
     def _length(self) -> str:
-        """A word on comparisons that are shorter than what one means to train."""
+        """A note if the comparison is shorter than the training that the configuration asks for."""
         steps = self.compared.total_timesteps
         if steps >= self.own_steps:
             return ""
@@ -381,7 +381,7 @@ class Tune(Study[TuneResult]):
 
 
 def _acts(path: Path) -> list[str]:
-    """What the doctor finds to act on in a run."""
+    """What the doctor would act on in a run."""
     return diagnose(load(path)).acts
 
 
@@ -393,7 +393,7 @@ def _compared(trial: _Trial) -> Finalist:
 
 
 def _sentence(best: _Trial, start: _Trial, gain: Estimate, among: int) -> str:
-    """What the comparison on new seeds says, no more."""
+    """The result of the comparison on new seeds in a sentence."""
     areas = f"the area under the learning curve is {best.area:.4g}, against {start.area:.4g} at the start"
     difference = f"{gain.value:+.3g} ({gain.lo:+.3g} to {gain.hi:+.3g}) on {len(best.areas)} new seeds"
     difference += f", in an interval that allows for picking the best of {among}" if among > 1 else ""
