@@ -1,9 +1,9 @@
 """`trimtab tune`: the phases of the tuning notes, one field at a time, and a fair comparison at the end.
 
 Each sweep trains a few values of one field on a few seeds, with the values that earlier sweeps kept, and keeps the
-value with the largest area under the learning curve. With so few seeds the winner of many trials is partly luck, so a final
-comparison decides: the best configurations and the start are trained on seeds that no sweep used, for longer if asked
-(the fastest learner need not be the best at the end), and the doctor checks these runs.
+value with the largest area under the learning curve. With so few seeds the winner of many trials is partly luck, so a
+final comparison decides: the best configurations and the start are trained on seeds that no sweep used, for longer if
+asked (the fastest learner need not be the best at the end), and the doctor checks these runs.
 """
 
 from __future__ import annotations
