@@ -7,7 +7,7 @@ import pytest
 from trimtab import cli, presets
 from trimtab.config import Config, ConfigError
 from trimtab.libraries import LIBRARIES
-from trimtab.libraries.common.translation import translate
+from trimtab.libraries.common.translation import dictionary_of, translate
 
 ZOO = """
 CartPole-v1:
@@ -240,3 +240,30 @@ def test_what_rl_games_and_skrl_ignore_is_left_out():
     assert translate("skrl", adaptive).fields["desired_kl"] == 0.008
     assert translate("skrl", kwargs | adaptive).fields["desired_kl"] == 0.02
     assert translate("skrl", {"value_preprocessor": "RunningStandardScaler"}).fields["norm_value"] == "popart"
+
+
+@pytest.mark.parametrize(
+    ("library", "field", "value", "said"),
+    [
+        ("sb3", "norm_reward", True, (None, "VecNormalize(norm_reward=True)")),
+        ("sb3", "anneal_lr", "linear", (None, "learning_rate=lambda left: 0.001 * left")),
+        ("sb3", "learning_rate", 1e-4, ("learning_rate", 1e-4)),
+        ("cleanrl", "anneal_lr", "linear", ("anneal_lr", True)),
+        ("cleanrl", "vf_coef", 0.5, ("vf_coef", 1.0)),
+        ("skrl", "norm_obs", True, ("observation_preprocessor", "RunningStandardScaler")),
+        ("skrl", "norm_value", "popart", ("value_preprocessor", "RunningStandardScaler")),
+        ("skrl", "anneal_lr", "linear", (None, "learning_rate_scheduler: KLAdaptiveLR")),
+        ("rsl_rl", "num_minibatches", 8, ("num_mini_batches", 8)),
+        ("rsl_rl", "norm_reward", True, None),
+        ("rl_games", "stagger_resets", True, None),
+    ],
+)
+def test_advice_has_the_words_of_the_library_or_none(library, field, value, said):
+    config = Config(learning_rate=1e-3, anneal_lr="linear", total_timesteps=10**6)
+    wording = dictionary_of(LIBRARIES[library])(field, value, config)
+    if said is None:
+        assert wording is None
+    elif said[0] is None:
+        assert wording.phrase == said[1]
+    else:
+        assert (wording.name, wording.value, wording.phrase) == (*said, "")

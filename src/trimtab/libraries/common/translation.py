@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from trimtab.core.fields import base_of, declared_of, nearest_divisors, types_of
 from trimtab.core.wording import nearest
 from trimtab.libraries import LIBRARIES
 from trimtab.libraries.common.library import Library
-from trimtab.libraries.common.options import NOT_SET, NoCounterpart, Translated, Values
+from trimtab.libraries.common.options import NOT_SET, NoCounterpart, Option, Translated, Values
 
 FIELDS = {item.name for item in dataclasses.fields(Config)}
 # Names of options, by field, that no library above has.
@@ -158,13 +159,21 @@ def dictionary_of(library: Library) -> Dictionary:
         if name == "num_minibatches" and library.option_for(name) is None:
             name, value = "minibatch_size", value and config.batch // value
         theirs = library.option_for(name)
-        there = library.options[theirs].there(value) if theirs else NOT_SET
+        there = _value_there(library.options[theirs], value, config) if theirs else NOT_SET
         if theirs and there is not NOT_SET:
             return Wording(theirs, there)
         phrase = library.phrases.get(name)
         return Wording(name, phrase=phrase.format(value=value, **vars(config))) if phrase else None
 
     return wording
+
+
+def _value_there(option: Option, value: Any, config: Config) -> Any:
+    """What an option is set to for a field to have a value; of a schedule, only its number."""
+    if isinstance(value, bool | str):
+        with suppress(ConfigError):
+            return option.of(from_dict({option.field: value}, config))
+    return option.there(value)
 
 
 def field_here(name: str) -> str | None:
