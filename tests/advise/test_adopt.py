@@ -166,7 +166,7 @@ def test_policies_of_skrl_bring_the_units_of_observations_and_values(seen_throug
     np.testing.assert_allclose(said_value, -3 + 2 * forward(value, names, seen, elu)[:, 0], atol=1e-4)
     assert beginning(run)["params.policy.log_std"] == pytest.approx([-0.3]) and run.config.update_epochs == 8
     assert run.config.norm_value == "popart"
-    with pytest.raises(ConfigError, match="activation=None: its file does not say it; give it"):
+    with pytest.raises(ConfigError, match="activation=None: its file does not contain it; add activation"):
         trimtab.adopt(saved, "Pendulum-v1", tmp_path / "other", **SMALL)
 
 
@@ -217,24 +217,24 @@ def test_a_killed_run_whose_policy_is_gone_is_not_begun_with_another(tmp_path):
         (sb3(), {"normalizer": 3}, "must be a VecNormalize"),
         (sb3(), {"normalizer": "vecnormalize.pkl"}, "is pickled, and opening it would run what it holds"),
         (sb3(), {"hyperparameters": {"clip_rang": 0.1}}, "nearest: clip_range"),
-        (sb3(), {"hyperparameters": {"policy_kwargs": "dict(activation_fn=nn.LeakyReLU)"}}, "not one of those here"),
+        (sb3(), {"hyperparameters": {"policy_kwargs": "dict(activation_fn=nn.LeakyReLU)"}}, "trimtab does not have it"),
         (sb3() | {"log_std": np.zeros((6, 1))}, {}, "depends on the state"),
         (
             sb3() | {"features_extractor.linear.weight": np.zeros((3, 3))},
             {},
-            "features_extractor.linear.weight.*none of",
+            "features_extractor.linear.weight.*is not a dense layer",
         ),
         (sb3() | {"value_net.bias": np.float32([np.nan])}, {}, "value_net.bias.*is not finite"),
         (sb3(), {"normalizer": {"obs_mean": "x", "obs_var": [1.0]}}, "obs_mean='x'.*must be numbers"),
         (sb3(), {"normalizer": {"obs_mean": [0.0] * 3, "obs_var": [-1.0] * 3}}, "variances not negative"),
         (sb3(), {"normalizer": {"reward_var": [1.0, 2.0]}}, "reward_var.*must be one number"),
-        (sb3(), {"hyperparameters": {"normalize": True}}, "observations were normalized; give the statistics"),
+        (sb3(), {"hyperparameters": {"normalize": True}}, "observations were normalized; add the statistics"),
         (sb3(), {"hyperparameters": {"n_envs": "abc"}}, "n_envs='abc': cannot be read"),
         (sb3(), {"hyperparameters": {"n_steps": 0}}, "num_steps=0.*at least 1"),
         (sb3(), {"hyperparameters": {"batch_size": "abc"}}, "batch_size='abc': cannot be read"),
         (sb3(), {"hidden_sizes": (7,)}, r"hidden_sizes.*the policy has \(6, 5\); leave it out"),
         (sb3(), {"norm_obs": True}, "norm_obs=True: the policy has False"),
-        (sb3() | {"mlp_extractor.policy_net.0.weight": np.zeros((2, 3, 4))}, {}, "no dense layer"),
+        (sb3() | {"mlp_extractor.policy_net.0.weight": np.zeros((2, 3, 4))}, {}, "is not a dense layer"),
         (sb3() | layers("mlp_extractor.value_net", 3, 7, 5), {}, "the critic of"),
     ],
 )

@@ -228,7 +228,7 @@ def test_one_value_changes_and_no_other_byte(text, path, value, after):
 
 
 def test_values_on_several_lines_are_left_to_people():
-    with pytest.raises(ConfigError, match="stands on several lines"):
+    with pytest.raises(ConfigError, match="spans several lines"):
         YamlFile("a:\n- 1\n- 2\n").set(("a",), 3)
 
 
@@ -283,7 +283,7 @@ def test_a_script_for_stable_baselines3_is_python_that_says_everything():
     compile(exported.text, "train.py", "exec")
     assert "VecNormalize(env, norm_obs=True, norm_reward=True, gamma=0.97)" in exported.text
     assert "learning_rate=lambda left: 0.0005 * left" in exported.text and "activation_fn=nn.ReLU" in exported.text
-    assert "norm_adv: batch here, minibatch there" in exported.notes
+    assert "norm_adv: batch in trimtab, minibatch in Stable-Baselines3" in exported.notes
     entry = yaml.safe_load(export(config, "sb3", "yaml").text)["Pendulum-v1"]
     assert entry["learning_rate"] == "lin_0.0005" and entry["normalize"] is True and entry["policy"] == "MlpPolicy"
     assert translate("sb3", entry).config("Pendulum-v1").norm_reward_gamma == config.gamma

@@ -126,9 +126,9 @@ class RescaleOptions(Options):
         if self.noise_scale is not None and self.noise_scale <= 0:
             raise ConfigError("noise_scale", self.noise_scale, "must be a number of samples above 0")
         if self.adam_betas and (self.rule == "none" or "adam_betas" in self.skip):
-            raise ConfigError("adam_betas", True, "is both asked for and left out; nearest: false")
+            raise ConfigError("adam_betas", True, "is requested and skipped at once; nearest: false")
         if self.auxiliary == "paper" and (self.rule == "none" or "auxiliary" in self.skip):
-            raise ConfigError("auxiliary", "paper", "is both asked for and left out; nearest: constant")
+            raise ConfigError("auxiliary", "paper", "is requested and skipped at once; nearest: constant")
 
 
 def rescale(config: Config, options: RescaleOptions | None = None, **given: Any) -> Rescaled:
@@ -173,7 +173,7 @@ def _settings(move: Move, skip: Collection[str], values: dict[str, Any]) -> list
         if not adjustment.applies(move.old):
             continue
         if move.rule == "none" or adjustment.name in skip:
-            skipped = ("none", "the rule adjusts nothing") if move.rule == "none" else ("skipped", "left out, as asked")
+            skipped = ("none", "the rule adjusts nothing") if move.rule == "none" else ("skipped", "skipped on request")
             settings += [Setting(name, *skipped) for name in adjustment.fields]
         else:
             settings += adjustment.settle(move, values)
@@ -188,7 +188,7 @@ def _new_size(config: Config, request: RescaleOptions) -> tuple[Size, str]:
     """The new size, and why N is what it is; sizes that do not divide are refused with the nearest that do."""
     envs = config.num_envs if request.num_envs is None else request.num_envs
     steps = config.num_steps if request.num_steps is None else request.num_steps
-    blamed, value, reason = "num_envs", envs, "asked for"
+    blamed, value, reason = "num_envs", envs, "requested"
     if request.num_steps is not None and request.num_envs is None:
         blamed, value = "num_steps", steps
     if request.devices is not None:

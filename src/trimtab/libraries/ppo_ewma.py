@@ -109,13 +109,13 @@ LIBRARY = Library(
         "hidden_sizes": [256],
     },
     always=(
-        "num_envs: of each worker there; multiply by the workers",
-        "rewards: the normalizer is updated before it scales a batch there, after it here, so that the first batch is "
-        "not scaled here",
-        "time limits: the end of an episode like any other there; here values are bootstrapped beyond them",
-        "staleness: the last value is bootstrapped when a batch is used there, when it is collected here",
-        "value_epochs: where they differ, epochs of the value network alone come first there, with an Adam of their "
-        "own; joint epochs come first here",
+        "num_envs: counts each worker; multiply by the number of workers",
+        "rewards: ppo-ewma updates the normalizer before it scales a batch; trimtab updates it after, so the first "
+        "batch is not scaled",
+        "time limits: ppo-ewma treats them as the end of an episode; trimtab bootstraps the value beyond them",
+        "staleness: ppo-ewma bootstraps the last value when a batch is used, trimtab when it is collected",
+        "value_epochs: if they differ from update_epochs, ppo-ewma runs the extra epochs first, with an Adam of their "
+        "own; trimtab runs the joint epochs first",
     ),
     prepare=_auxiliary_minibatch,
     complete=_phases_of,

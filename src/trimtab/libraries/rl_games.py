@@ -76,9 +76,7 @@ OPTIONS = {
             "max_epochs": replace(GROUPED, write=lambda config: config.iterations),
             "weight_decay": Option("weight_decay"),
             "bounds_loss_coef": Option(absent="no loss keeps means within the actions' bounds"),
-            "reward_shaper": Option(
-                absent="rewards are not multiplied; norm_reward or norm_value scale them by what is seen"
-            ),
+            "reward_shaper": Option(absent="rewards are not multiplied by a constant; see norm_reward and norm_value"),
             "value_bootstrap": Option(absent="values are always bootstrapped beyond time limits here"),
             "schedule_type": Option(
                 absent="an adaptive learning rate is moved minibatch by minibatch here, as in legacy"
@@ -133,7 +131,7 @@ LIBRARY = Library(
     title="rl_games",
     options=OPTIONS,
     fixed={"adam_eps": 1e-8, "norm_adv_ddof": 1},
-    always=("anneal_lr: an adaptive learning rate goes down to 1e-6 there, to 1e-5 here",),
+    always=("anneal_lr: rl_games lowers an adaptive learning rate down to 1e-6, trimtab to 1e-5",),
     prepare=_prepare,
     forms={"yaml": in_tables(OPTIONS, _frame, frozenset())},
     per_rank=frozenset({"num_actors", "minibatch_size"}),

@@ -111,10 +111,10 @@ LIBRARY = Library(
     options=OPTIONS,
     fixed={"adam_eps": 1e-8, "norm_adv_ddof": 1},
     always=(
-        "anneal_lr: the KL has 1e-5 inside its logarithm there, so a policy that has not moved raises the learning "
-        "rate",
-        "minibatches: one order for all epochs of an iteration there, a new one for each here",
-        "time limits: the end of an episode, with the value of its last observation there; of the true next one here",
+        "anneal_lr: rsl_rl adds 1e-5 inside the logarithm of the KL, so a policy that has not moved raises the "
+        "learning rate",
+        "minibatches: rsl_rl shuffles once for all epochs of an iteration, trimtab for each epoch",
+        "time limits: rsl_rl bootstraps the value of the last observation, trimtab that of the true next one",
     ),
     prepare=lambda values, to: read_length("max_iterations", ("num_envs", "num_steps_per_env"), values, to),
     forms={"yaml": in_tables(OPTIONS, _frame, frozenset({"num_envs"}))},

@@ -117,9 +117,7 @@ OPTIONS = {
             "value_loss_scale": Option("vf_coef", default=2.5),
             "kl_threshold": positive(STOPS_AT_TARGET),
             "time_limit_bootstrap": Option(absent="values are always bootstrapped beyond time limits here"),
-            "rewards_shaper_scale": Option(
-                absent="rewards are not multiplied; norm_reward scales them by what is seen"
-            ),
+            "rewards_shaper_scale": Option(absent="rewards are not multiplied by a constant; see norm_reward"),
         },
     ),
 }
@@ -153,10 +151,10 @@ LIBRARY = Library(
     options=OPTIONS,
     fixed={"adam_eps": 1e-8, "norm_adv": "batch", "norm_adv_ddof": 1},
     always=(
-        "anneal_lr: an adaptive learning rate is moved once an epoch there and down to 1e-6, by minibatch and 1e-5 "
-        "here",
-        "time limits: without time_limit_bootstrap the next episode's first value stands in for the last one's next "
-        "there; the true next one here",
+        "anneal_lr: skrl moves an adaptive learning rate once per epoch and down to 1e-6; trimtab once per minibatch "
+        "and down to 1e-5",
+        "time limits: without time_limit_bootstrap, skrl uses the first value of the next episode; trimtab uses the "
+        "value of the true next observation",
     ),
     prepare=_prepare,
     forms={"yaml": in_tables(OPTIONS, _frame, frozenset({"num_envs"}))},

@@ -99,7 +99,9 @@ def _refuse_missing_statistics(translated: Translated, observed: Observed) -> No
         ("norm_reward", "rewards were scaled, so that its critic predicts other units", observed.reward_variance),
     ):
         if translated.fields.get(field) and statistics is None:
-            raise ConfigError("normalizer", None, f"its hyperparameters say that {what}; give the statistics")
+            raise ConfigError(
+                "normalizer", None, f"its hyperparameters say that {what}; add the statistics (normalizer)"
+            )
 
 
 def _fields_of_policy(
@@ -109,7 +111,11 @@ def _fields_of_policy(
     activation = activation or own.get("activation") or translated.fields.get("activation")
     unknown = [name for name in translated.left_out if "activation" in name]
     if activation is None and (unknown or not networks.library.activation_known):
-        problem = f"{unknown[0]}: it is not one of those here" if unknown else "its file does not say it; give it"
+        problem = (
+            f"{unknown[0]}: trimtab does not have it"
+            if unknown
+            else "its file does not contain it; add activation=elu or another"
+        )
         raise ConfigError("activation", None, problem)
     return {
         "network": "mlp",
@@ -149,7 +155,7 @@ def _pickled_statistics(policy: Any, env_id: str) -> Iterator[str]:
 
 
 def _configuration(translated: Translated, from_policy: Values, own: Values) -> tuple[Config, list[str]]:
-    """Its configuration here: what its library does, what it says of itself, and what was asked for."""
+    """Its configuration: the defaults of its library, overridden by its own settings, then by the given fields."""
     theirs = {k: v for k, v in translated.fields.items() if k not in SIZES or not SIZES & own.keys()}
     notes = into_range(theirs)
     values = {"num_envs": Config.num_envs, "num_steps": Config.num_steps} | theirs | from_policy | own

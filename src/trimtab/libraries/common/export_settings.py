@@ -53,7 +53,7 @@ def export(config: Config, name: str, form: str | None = None) -> Exported:
         raise ConfigError("form", form, f"{library.title} has {', '.join(library.forms)}; nearest: {close[0]}")
     values = values_there(library, config)
     notes = [
-        f"{d.field}: {plain(d.here)} here, {plain(d.there)} there{d.phrase}"
+        f"{d.field}: {plain(d.here)} in trimtab, {plain(d.there)} in {library.title}{d.phrase}"
         for d in differences(library, config, values)
     ]
     per_rank = per_rank_counts(library, values, config.devices)

@@ -34,7 +34,7 @@ WANTED = (
 
 @dataclass(frozen=True)
 class Examined:
-    """What was found at a path, and what a page of it is made of."""
+    """The diagnosis of a path, and what its page shows."""
 
     diagnosis: Diagnosis | FolderDiagnosis
     folder: Path

@@ -75,7 +75,7 @@ class Option:
             to.fields[self.field] = _typed(self.field, value)
         elif value is not None:
             here = to.fields[self.field] = float(value) * self.factor
-            to.notes.append(f"{self.field}: {float(value):g} there is {here:g} here, {self.why}")
+            to.notes.append(f"{self.field}: {float(value):g} becomes {here:g}, {self.why}")
 
     def _choose(self, values: Mapping[Any, Any], value: Any, to: Translated) -> None:
         key = value.lower() if isinstance(value, str) else value
@@ -196,9 +196,9 @@ def _gradient_norm(value: Any, to: Translated) -> None:
 GRADIENT_NORM = Option("max_grad_norm", read=_gradient_norm, write=lambda config: config.max_grad_norm or NEVER)
 GROUPED = Option(absent="it means something only together with others")  # `Library.prepare` reads and removes it
 HALF_SQUARED = Option("vf_coef", factor=0.5, why="because its value loss is half of the squared error")
-STOPS_AT_TARGET = Option("target_kl", factor=1 / 1.5, why="because here updates stop at 1.5 times it")
+STOPS_AT_TARGET = Option("target_kl", factor=1 / 1.5, why="because trimtab stops updates at 1.5 times it")
 PER_MINIBATCH = switch(
-    "norm_adv", "minibatch", "none", "per minibatch there, and kept so; trimtab's default is over the batch"
+    "norm_adv", "minibatch", "none", "normalized per minibatch, as in the library; trimtab's default is over the batch"
 )
 
 

@@ -101,7 +101,9 @@ def _of_vecnormalize(normalizer: Any) -> Values:
         return values
     statistics = normalizer.obs_rms
     if isinstance(statistics, dict):
-        raise ConfigError("normalizer", type(normalizer).__name__, "normalizes several observations, one is taken")
+        raise ConfigError(
+            "normalizer", type(normalizer).__name__, "normalizes several observations; trimtab supports one"
+        )
     about = {"clip_obs": normalizer.clip_obs, "count": statistics.count}
     return values | about | {"obs_mean": statistics.mean, "obs_var": statistics.var}
 
@@ -157,7 +159,7 @@ def networks_of(weights: Mapping[str, Any]) -> Networks:
     value, other = _network(arrays, names.value, names.value_head)
     _refuse_unusable(arrays, library, names)
     if widths != other:
-        problem = f"the policy has layers of {list(widths)}, the critic of {list(other)}; here both have the same"
+        problem = f"the policy has layers of {list(widths)}, the critic of {list(other)}; in trimtab both have the same"
         raise ConfigError("policy", library.title, problem)
     policy |= _deviation(arrays, library, names, outputs=len(policy["head.bias"]))
     observed = _observed(arrays, names.observed)
@@ -208,7 +210,7 @@ def _unexplained(arrays: Arrays, names: NetworkNames) -> list[str]:
 def _refuse_unusable(arrays: Arrays, library: Library, names: NetworkNames) -> None:
     """Weights that would be forgotten (an extractor of features, a memory), and numbers that are none."""
     for name in _unexplained(arrays, names):
-        problem = f"is none of the dense layers of a policy of {library.title}; only they fit"
+        problem = f"is not a dense layer of a policy of {library.title}; trimtab imports those only"
         raise ConfigError("policy", name, problem)
     for name, array in arrays.items():
         if not np.isfinite(array).all() and not name.startswith(BESIDE):
@@ -219,7 +221,7 @@ def _deviation(arrays: Arrays, library: Library, names: NetworkNames, outputs: i
     """The logarithm of a Gaussian policy's deviation, one for each action in every state."""
     for name in (name for name in (*names.log_std, *names.std) if name in arrays):
         if arrays[name].size != outputs:
-            raise ConfigError("policy", library.title, f"{name} depends on the state; here it does not")
+            raise ConfigError("policy", library.title, f"{name} depends on the state; in trimtab it does not")
         spread = arrays[name].reshape(-1)
         return {"log_std": spread if name in names.log_std else np.log(np.maximum(spread, LEAST_STD))}
     return {}
@@ -233,7 +235,7 @@ def _network(arrays: Arrays, prefix: str, head: str) -> tuple[Arrays, tuple[int,
     here = {f"trunk.layers[{k}]": name for k, name in enumerate(layers)} | {"head": head}
     odd = next((name for name in here.values() if arrays[f"{name}.weight"].ndim != 2), None)
     if odd:
-        raise ConfigError("policy", odd, "is no dense layer; only dense networks can be taken")
+        raise ConfigError("policy", odd, "is not a dense layer; trimtab imports dense networks only")
     parts = {f"{to}.weight": arrays[f"{name}.weight"].T for to, name in here.items()}
     zeros = {name: np.zeros(len(arrays[f"{name}.weight"]), np.float32) for name in here.values()}  # where it has none
     parts |= {f"{to}.bias": arrays.get(f"{name}.bias", zeros[name]) for to, name in here.items()}

@@ -177,7 +177,7 @@ def _value_there(option: Option, value: Any, config: Config) -> Any:
 
 
 def field_here(name: str) -> str | None:
-    """What an option of another library is called in Python here, or a sentence about it; None if nobody has it."""
+    """The field for an option of another library, or a sentence about it; None for an unknown name."""
     plain = name.lower().lstrip("-").replace("-", "_")
     if answer := SENTENCES.get(plain) or ALIASES.get(plain):
         return answer

@@ -84,14 +84,14 @@ class YamlFile:
             assert alias is not None
             return self._with(alias.start(), alias.end(), _in_yaml(value))
         if isinstance(node, yaml.CollectionNode) and not node.flow_style:
-            raise ConfigError(key.value, value, "stands on several lines of this file; change it by hand")
+            raise ConfigError(key.value, value, "spans several lines of this file; change it by hand")
         kept = _PREFIX.match(self.text, begin, end)
         prefix = kept.group() if kept else ""
         prefix = re.sub(r"!\S+\s+", "", prefix) if not isinstance(value, int | float) else prefix
         return self._with(begin, end, prefix + _in_yaml(value))
 
     def _added(self, table: yaml.MappingNode, entry: str) -> YamlFile:
-        """The file with one more entry in a table, after its last value that stands on one line."""
+        """The file with one more entry in a table, after its last value on one line."""
         if table.flow_style:
             end = table.end_mark.index - 1
             filled = self.text[table.start_mark.index + 1 : end].rstrip()
