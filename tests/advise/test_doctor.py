@@ -35,7 +35,7 @@ def test_a_step_size_far_too_high_is_found_and_the_next_command_lowers_it(run, c
     clipping = next(f for f in said["findings"] if f["check"] == "clipping")
     assert clipping["verdict"] == "watch", "returns rise all the same"
     assert clipping["lo"] <= clipping["value"] <= clipping["hi"]
-    assert said["command"] == f"trimtab train --config {run.path}/config.yaml --learning-rate 0.003"
+    assert said["command"] == f"trimtab train --config {run.path}/config.yaml --learning-rate 0.001"
 
 
 def test_the_terminal_says_the_same(run, capsys):
@@ -56,6 +56,18 @@ def test_a_run_that_stopped_is_recognized(tmp_path):
     stopped.append_metrics([MetricsRow(1, 16, {}, ("policy parameters",))])
     first = diagnose(load(tmp_path / "run")).findings[0]
     assert (first.check, first.verdict) == ("finite", "act") and "parameters" in first.seen
+    assert first.command.startswith(f"trimtab train --config {tmp_path}/run/config.yaml --learning-rate ")
+
+
+def test_every_finding_to_act_on_names_one_next_command(tmp_path):
+    config = tiny.config(vf_coef=50.0, update_epochs=40, clip_coef=2.0, learning_rate=1e-3)
+    files = RunDir.create(tmp_path / "run", config, Manifest(ended="no space left"))
+    files.append_metrics([MetricsRow(1, 16, {"train/clip_fraction": 0.0})])
+    acts = [finding for finding in diagnose(load(files.path)).findings if finding.verdict == "act"]
+    assert [f.check for f in acts] == ["ended", "clip range", "epochs", "value coefficient"]
+    commands = [finding.command for finding in acts]
+    assert commands[0] == f"trimtab resume {files.path}" and commands[3].endswith("config.yaml --vf-coef 0.5")
+    assert len(set(commands)) == 4
 
 
 def test_a_resolved_noise_scale_is_held_against_the_batch(run):

@@ -24,12 +24,12 @@ SB3 += "train/n_updates,train/entropy_loss,train/approx_kl,train/clip_fraction,t
 SB3 += "train/learning_rate,train/policy_gradient_loss,train/clip_range\n"
 
 
-def sb3(folder, clip=0.05, loss="1.0"):
-    """progress.csv: the first iteration records no update."""
+def sb3(folder, clip=0.05, loss="1.0", gain=1.0):
+    """progress.csv: the first iteration records no update. Returns rise by `gain` an iteration."""
     lines = [f"20.0,1,{BATCH},20.0,900,,,,,,,,,\n"]
     for k in range(2, ITERATIONS + 1):
         lines.append(
-            f"{20 + k},{k},{k * BATCH},{20 + k},900,{loss},{6 * (k - 1)},-0.5,0.01,{clip},0.8,0.003,-0.01,0.2\n"
+            f"20,{k},{k * BATCH},{20 + gain * k},900,{loss},{6 * (k - 1)},-0.5,0.01,{clip},0.8,0.003,-0.01,0.2\n"
         )
     folder.mkdir(exist_ok=True)
     (folder / "progress.csv").write_text(SB3 + "".join(lines))
@@ -84,14 +84,21 @@ def test_what_is_told_is_laid_over_what_the_log_says(tmp_path):
 
 def test_faults_are_found_and_fields_have_their_names_there(tmp_path):
     told = {"n_envs": 8, "n_steps": 64, "batch_size": 512}
-    diagnosis = trimtab.diagnose(sb3(tmp_path / "run", clip=0.4), told)
+    rising = {f.check: f for f in trimtab.diagnose(sb3(tmp_path / "rising", clip=0.4), told).findings}
+    assert rising["clipping"].verdict == "watch" and rising["learning"].verdict == "fine"  # as RL Zoo's Pendulum
+    assert rising["learning"].lo > 0
+    diagnosis = trimtab.diagnose(sb3(tmp_path / "run", clip=0.4, gain=0.0), told)
     by_check = {f.check: f for f in diagnosis.findings}
+    command = by_check["clipping"].command
+    assert command.startswith("trimtab translate sb3 ") and "learning_rate=0.001" in command and "here.yaml" in command
     assert by_check["clipping"].verdict == "act" and by_check["clipping"].change == {"learning_rate": 0.001}
-    assert by_check["minibatches"].change == {"batch_size": 128} and diagnosis.command is None
-    assert by_check["learning"].verdict == "note" and "no interval" in by_check["learning"].seen
+    assert by_check["gradient steps"].verdict == "fine" and diagnosis.command is None
+    assert by_check["learning"].verdict == "act" and "mean return changed by +0" in by_check["learning"].seen
     assert by_check["not recorded"].seen == "Stable-Baselines3 logs nothing for gradient, advantages"
     assert "lasting" not in by_check and "importance" not in by_check
-    assert diagnosis.sentence.startswith("To act on: clipping")
+    assert diagnosis.sentence.startswith("To act on: learning, clipping")
+    few = trimtab.diagnose(sb3(tmp_path / "few", clip=0.05, gain=0.0), told)
+    assert next(f.change for f in few.findings if f.check == "gradient steps") == {"batch_size": 128}
 
 
 def test_a_run_that_diverged_is_told(tmp_path):
@@ -130,16 +137,16 @@ def test_cleanrls_events_have_episodes_and_hyperparameters(tmp_path):
     assert (log.config.vf_coef, log.config.anneal_lr) == (0.25, "linear")
     np.testing.assert_allclose(log.details.returns, 10.0 * np.arange(1, ITERATIONS + 1))
     findings = {f.check: f.verdict for f in diagnose_log(log).findings}
-    assert findings["learning"] == "fine" and findings["minibatches"] == "fine"
+    assert findings["learning"] == "fine" and findings["gradient steps"] == "fine"
 
 
-def rsl_rl(folder, rate=1e-5):
+def rsl_rl(folder, rate=1e-5, gain=0.0):
     with SummaryWriter(str(folder)) as writer:
         for k in range(ITERATIONS):
             fps, seconds = 1000, 1.536  # 64 environments x 24 steps
             scalars = {"Loss/surrogate": -0.01, "Loss/entropy": 2.0, "Loss/learning_rate": rate, "Perf/total_fps": fps}
             scalars |= {"Perf/collection_time": seconds / 3, "Perf/learning_time": 2 * seconds / 3}
-            for tag, value in (scalars | {"Train/mean_reward": float(k), "Train/mean_episode_length": 100.0}).items():
+            for tag, value in (scalars | {"Train/mean_reward": gain * k, "Train/mean_episode_length": 100.0}).items():
                 writer.add_scalar(tag, value, k)
     (folder / "params").mkdir()
     (folder / "params" / "agent.yaml").write_text(
@@ -196,8 +203,8 @@ def rl_games(folder, rates=(1e-6, 1.5e-6)):
     return of_isaac(folder, "rl_games", scalars, range(0, 1024 * ITERATIONS, 1024))  # counted after it is recorded
 
 
-def skrl(folder):
-    scalars = {"Loss / Policy loss": [-0.01], "Loss / Value loss": [0.5], "Policy / Standard deviation": [0.8]}
+def skrl(folder, policy_loss=-0.01):
+    scalars = {"Loss / Policy loss": [policy_loss], "Loss / Value loss": [0.5], "Policy / Standard deviation": [0.8]}
     scalars |= {"Learning / Learning rate": [1e-4, 1.5e-4], "Reward / Total reward (mean)": [5.0]}
     return of_isaac(folder, "skrl", scalars, range(16, 16 * (ITERATIONS + 1), 16))
 
@@ -239,6 +246,22 @@ def test_skrl_counts_calls_of_all_environments(tmp_path):
     alone = read_log(tmp_path / "run")
     assert alone.rows[-1].step == 16 * ITERATIONS and "one environment" in alone.notes[0]
     assert any("num_envs" in f.seen for f in diagnose_log(alone).findings if f.check == "sizes")
+
+
+def test_skrl_with_a_learning_rate_that_its_log_does_not_contain(tmp_path):
+    """-1,307 to -1,299 with 30 times the learning rate: no clip fraction, no KL, but a policy loss above 0."""
+    folder = skrl(tmp_path / "run", policy_loss=0.02)
+    (folder / "params" / "agent.yaml").unlink()
+    for file in folder.glob("*tfevents*"):
+        file.unlink()
+    with SummaryWriter(str(folder)) as writer:
+        for k, mean in enumerate(-1307 + 8 * np.sin(np.arange(25.0))):
+            for tag, value in (("Loss / Policy loss", 0.02), ("Reward / Total reward (mean)", mean)):
+                writer.file_writer.add_summary(Summary(value=[Summary.Value(tag=tag, simple_value=value)]), 1024 * k)
+    found = {f.check: f for f in diagnose_log(read_log(folder)).findings}
+    assert found["learning"].verdict == found["policy loss"].verdict == "act"
+    assert found["learning"].moves == found["policy loss"].moves == "lower learning_rate"
+    assert "updates make the policy loss worse" in found["learning"].advice
 
 
 def test_events_that_are_still_being_written_are_read_to_their_last_whole_record(tmp_path):

@@ -26,13 +26,14 @@ def healthy(**changes):
         "train/explained_variance": level(0.8),
         "train/importance_ess": level(0.99),
         "train/entropy_loss": level(-0.5),
+        "train/policy_gradient_loss": level(-0.01),
     }
     rising = np.linspace(10, 100, 400) + NOISE.normal(0, 5, 400)
     given = {"returns": rising, "steps": 4 * np.arange(400), "action": Action("discrete", 2)} | changes
     return Evidence(config, metrics | given.pop("metrics", {}), given.pop("iterations", ITERATIONS), **given)
 
 
-RECORDED = [rule for rule in RULES if rule.topic in ("stability", "variance", "exploration")]
+RECORDED = [r for r in RULES if r.topic in ("stability", "variance", "exploration") or r.name == "finite"]
 
 
 def judged(seen):
@@ -72,6 +73,7 @@ FAULTS = {
         "act",
         "learning_rate",
     ),
+    "updates that overshoot": (dict(metrics=of({"policy_gradient_loss": 0.02})), "policy loss", "act", "learning_rate"),
     "hardly ever clip": (dict(metrics=of({"clip_fraction": 0.001})), "clipping", "watch", "learning_rate"),
     "a gradient spike": (
         dict(metrics=of({"grad_norm": np.where(np.arange(ITERATIONS) == 20, 9.0, 0.4)}), config={"max_grad_norm": 2.0}),
@@ -87,7 +89,7 @@ FAULTS = {
         "norm_adv",
     ),
     "a poor critic": (dict(metrics=of({"explained_variance": 0.1})), "critic", "watch", "adam_beta2"),
-    "a useless critic": (dict(metrics=of({"explained_variance": -0.1})), "critic", "act", "norm_reward"),
+    "a useless critic": (dict(metrics=of({"explained_variance": -0.1})), "critic", "watch", "norm_reward"),
     "stale data": (
         dict(metrics=of({"importance_ess": 0.3}), config={"staleness": 4}),
         "importance",
@@ -140,7 +142,7 @@ def test_what_a_configuration_refuses_or_has_is_not_suggested():
     whole = healthy(steps=together, config={"algo": "reinforce", "baseline": False, "num_minibatches": 1})
     assert "lockstep" not in findings(whole)
     config = Config(num_envs=6, num_steps=64, num_minibatches=2, minibatch_by="rows")
-    sized = findings(Evidence(config, length=Length(9)))["minibatches"]
+    sized = findings(Evidence(config, length=Length(9)))["gradient steps"]
     assert sized.verdict == "watch" and not sized.change  # 4 are no whole rows
 
 
@@ -203,6 +205,7 @@ def test_advice_never_contradicts_itself(seed):
             "importance_ess": pick(0.2, 0.9),
             "learning_rate": pick(1e-5, 3e-4, 1e-2),
             "adv_std": np.where(np.arange(ITERATIONS) % 2, pick(0.01, 1.0), 1.0),
+            "policy_gradient_loss": pick(-0.01, 0.02),
         }
     )
     level = pick(0.0, 50.0, -50.0)
@@ -277,7 +280,7 @@ def test_no_advice_recommends_a_range_of_minibatches():
     for count in (1, 2, 4, 64, 512):
         seen = Evidence(Config(num_minibatches=count), action=Action("discrete", 18), length=Length(100))
         found = {f.check: f for f in find(seen, observe(seen, [rule for rule in RULES if rule.reads == "sizes"]))}
-        assert not {"32", "4 to"} & set(found["minibatches"].advice.split())
+        assert not {"32", "4 to"} & set(found["gradient steps"].advice.split())
         assert found["minibatch"].verdict in ("fine", "note") and not found["minibatch"].change
 
 

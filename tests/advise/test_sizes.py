@@ -22,7 +22,7 @@ def test_an_ordinary_configuration_is_fine():
 
 
 CASES = {
-    "few minibatches": (dict(num_minibatches=2), "minibatches", {"num_minibatches": 4}),
+    "few gradient steps": (dict(num_minibatches=2), "gradient steps", {"num_minibatches": 4}),
     "a single environment": (dict(num_envs=1), "mixture", {"num_envs": 8}),
     "a small batch for a body": (dict(action=BODY, num_envs=4, num_steps=128), "batch", {"num_envs": 16}),
     "a short rollout": (dict(num_envs=64, num_steps=8), "rollout", {"num_steps": 32}),
@@ -47,8 +47,8 @@ def test_each_rule_says_what_to_change(case):
 
 EDGES = [  # on either side of every threshold
     ("mixture", dict(num_envs=2), dict(num_envs=1)),
-    ("minibatches", dict(num_minibatches=4), dict(num_minibatches=2)),
-    ("minibatches", dict(algo="reinforce", num_minibatches=1), dict(algo="ppo", num_minibatches=1)),
+    ("gradient steps", dict(num_minibatches=4, update_epochs=2), dict(num_minibatches=2)),
+    ("gradient steps", dict(num_minibatches=1, update_epochs=16), dict(num_minibatches=1, update_epochs=15)),
     ("passes", dict(algo="reinforce", update_epochs=2), dict(algo="reinforce", update_epochs=3)),
     ("rollout", dict(num_steps=17, num_envs=16), dict(num_steps=16, num_envs=16)),  # 1/(1-γλ) = 16.8
     ("batch", dict(action=BODY, num_envs=8, num_steps=250), dict(action=BODY, num_envs=8, num_steps=249)),
@@ -65,7 +65,7 @@ EDGES = [  # on either side of every threshold
 
 @pytest.mark.parametrize(("check", "inside", "outside"), EDGES)
 def test_thresholds_lie_where_the_notes_put_them(check, inside, outside):
-    sizes = {"num_minibatches": 1} | ({} if check != "minibatches" else {"num_steps": 128})
+    sizes = {"num_minibatches": 1} | ({} if check != "gradient steps" else {"num_steps": 128})
     assert found(**sizes | inside)[check].verdict == "fine"
     assert found(**sizes | outside)[check].verdict == "watch"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_changes
+from functools import partial
 from pathlib import Path
 from shlex import quote
 
@@ -74,9 +75,24 @@ def diagnose(run: Run) -> Diagnosis:
         The findings of every rule that applies, and the command for the first suggestion.
     """
     evidence = evidence_of(run)
-    findings = find(evidence, observe(evidence))
+    findings = with_commands(find(evidence, observe(evidence)), partial(_command, run))
     first = next((f for f in findings if f.verdict in PRESSING), None)
-    return Diagnosis(str(run.path), findings, sentence_of(findings), _command(run, first))
+    command = first.command or _command(run, first) if first else ""
+    return Diagnosis(str(run.path), findings, sentence_of(findings), command or None)
+
+
+def with_commands(findings: Sequence[Finding], command: Callable[[Finding], str]) -> list[Finding]:
+    """Give every finding to act on its next command; one that leaves the advice to an earlier finding has that one's.
+
+    Args:
+        findings: in order.
+        command: of a finding; empty where it changes nothing.
+
+    Returns:
+        The same findings.
+    """
+    first = next((text for f in findings if f.verdict == "act" and (text := command(f))), "")
+    return [with_changes(f, command=command(f) or first) if f.verdict == "act" else f for f in findings]
 
 
 def find(
@@ -121,7 +137,9 @@ def _finding(rule: Rule, seen: Observation, adviser: Adviser) -> Finding:
     advice = adviser.advice(rule.name, seen.meaning, seen.remedies)
     source = seen.source or rule.source
     numbers = (seen.value, seen.lo, seen.hi, seen.series)
-    return Finding(rule.name, seen.verdict, seen.seen, advice.text, advice.change, source, *numbers)
+    command = ""  # whoever knows the run or log adds it
+    about = (seen.seen, advice.text, advice.change, source, advice.moves, command)
+    return Finding(rule.name, seen.verdict, *about, *numbers)
 
 
 def tally(acts: Sequence[Sequence[str]]) -> str:
@@ -142,9 +160,12 @@ def sentence_of(findings: Sequence[Finding]) -> str:
     return "No problem found."
 
 
-def _command(run: Run, first: Finding | None) -> str | None:
-    """The same run with the first suggestion taken."""
-    if first is None or not first.change:
-        return None
-    words = [f"--{name.replace('_', '-')} {str(value).lower()}" for name, value in first.change.items()]
-    return f"trimtab train --config {quote(f'{run.path}/config.yaml')} {' '.join(words)}"
+def _command(run: Run, finding: Finding) -> str:
+    """The same run with the suggestion taken; an interrupted one is resumed, one with missing files trained again."""
+    path = quote(str(run.path))
+    if finding.check == "ended":
+        return f"trimtab resume {path}"
+    if not finding.change and finding.check != "records":
+        return ""
+    words = [f" --{name.replace('_', '-')} {str(value).lower()}" for name, value in finding.change.items()]
+    return f"trimtab train --config {quote(f'{run.path}/config.yaml')}{''.join(words)}"

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trimtab.advise.return_course import ReturnCourse, course_of_episodes, course_of_means
 from trimtab.config import Config
 from trimtab.core.estimate import Estimate
 from trimtab.core.wording import steps
 from trimtab.math.optimizers import ADAPTIVE_RATES
 from trimtab.training import records
 from trimtab.training.records import EnvironmentRecord
-from trimtab.training.run import Run, return_rise
+from trimtab.training.run import Run
 
 Numbers = NDArray[Any]
 NO_NUMBERS: Numbers = np.zeros(0)
@@ -88,6 +89,7 @@ class Evidence:
     returns: Numbers = field(default_factory=lambda: NO_NUMBERS)  # of finished episodes, in order
     steps: Numbers = field(default_factory=lambda: NO_NUMBERS)  # at which they finished
     mean_returns: Numbers = field(default_factory=lambda: NO_NUMBERS)  # where only means of episodes are recorded
+    mean_episodes: Numbers = field(default_factory=lambda: NO_NUMBERS)  # that had finished by then, about
     action: Action | None = None
     length: Length | None = None  # of episodes
     not_finite: tuple[str, ...] = ()  # what stopped the run
@@ -100,14 +102,16 @@ class Evidence:
     disk: DiskNeed | None = None
 
     @cached_property
-    def gain(self) -> Estimate | None:
-        """How much more the last quarter of the episodes returned than the first; None for too few episodes."""
-        return return_rise(self.returns)
+    def course(self) -> ReturnCourse | None:
+        """How returns went; None where too few are recorded."""
+        if len(self.returns):
+            return course_of_episodes(self.returns)
+        return course_of_means(self.mean_returns, self.mean_episodes)
 
     @property
     def improves(self) -> bool:
-        """Whether returns rose significantly."""
-        return self.gain is not None and self.gain.lo > 0
+        """Whether returns rose significantly and stayed up."""
+        return self.course is not None and self.course.improves
 
     @property
     def chooses(self) -> bool:

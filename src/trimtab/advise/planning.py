@@ -19,7 +19,7 @@ from trimtab.nets.families import choose_network, parameters
 from trimtab.training import resource_estimates
 from trimtab.training.resource_estimates import format_bytes
 
-PLANNED = ("sizes", "disk")  # what rules can read before a run
+PLANNED = ("settings", "sizes", "disk")  # what rules can read before a run
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,8 @@ class _Advice:
 
     text: str
     change: dict[str, Any]
+    moves: str = ""
+    """The first remedy by our names: "lower learning_rate"."""
 
 
 class Adviser:
@@ -162,7 +164,8 @@ class Adviser:
             text = f"but {self._opposed_by(first)} asks for the opposite change of {first.axis}: follow that first"
             return _Advice("; ".join(filter(None, [meaning, text])), {})
         text = " or ".join(_spoken(remedy, wording) for remedy, wording in worded)
-        return _Advice(": ".join(filter(None, [meaning, text])), self._change(worded))
+        moves = f"{worded[0][0].direction} {worded[0][0].field}" if worded else ""
+        return _Advice(": ".join(filter(None, [text, meaning])), self._change(worded), moves)
 
     def _is_done(self, remedy: Remedy) -> bool:
         """Whether the configuration has it already."""

@@ -27,6 +27,10 @@ class Finding:
     """Fields to set, the first thing to try; the names are those of the library that trained the run."""
     source: Source = "own"
     """Where the rule comes from."""
+    moves: str = ""
+    """The first advice by trimtab's own names: "lower learning_rate"; empty if there is none."""
+    command: str = ""
+    """The next command, of a finding to act on."""
     value: float | None = None
     """The number that was judged, if there is one."""
     lo: float | None = None

@@ -183,6 +183,29 @@ def iqm(x: Values | Sequence[Values]) -> float:
     return float(values[cut : len(values) - cut].mean())
 
 
+# Shares ----------------------------------------------------------------------------------------------------
+
+
+def wilson(count: int, total: int, confidence: float = 0.95) -> Estimate:
+    """Wilson's interval of a share: (p + z²/2n ± z √(p (1 − p)/n + z²/4n²)) / (1 + z²/n).
+
+    Args:
+        count: how many of them.
+        total: of how many; 0 gives an unresolved share.
+        confidence: of the interval.
+
+    Returns:
+        The share p = count / total with its interval.
+    """
+    _check_confidence(confidence)
+    if not total:
+        return UNRESOLVED
+    z, share = float(special.ndtri((1 + confidence) / 2)), count / total
+    middle, half = share + z**2 / (2 * total), z * np.sqrt(share * (1 - share) / total + z**2 / (4 * total**2))
+    scale = 1 + z**2 / total
+    return Estimate(share, max(0.0, float(middle - half) / scale), min(1.0, float(middle + half) / scale))
+
+
 # Means over seeds ------------------------------------------------------------------------------------------
 
 

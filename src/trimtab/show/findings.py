@@ -31,7 +31,7 @@ SOURCES = {"notes": "tuning notes", "paper": "Hilton et al. 2021", "post": "the 
 
 
 def print_findings(findings: Sequence[Finding], title: str) -> None:
-    """Verdict and name on the left; on the right what was seen, its course over training, and what to do."""
+    """Verdict and name on the left; on the right what to do, what was seen, and its course over training."""
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
@@ -56,12 +56,13 @@ def print_folder(folder: FolderDiagnosis) -> None:
 
 
 def _text(finding: Finding) -> Text:
+    """What to do, then what was seen and its course."""
     line = _spark(finding.series)
-    parts: list[str | tuple[str, str]] = [finding.seen, *([(f"  {line}", "cyan")] if line else [])]
-    if todo := to_do(finding):
-        source = f" ({SOURCES[finding.source]})" if SOURCES[finding.source] else ""
-        parts += [f"\n→ {todo}", (source, "dim")]
-    return styled(*parts)
+    seen: list[str | tuple[str, str]] = [finding.seen, *([(f"  {line}", "cyan")] if line else [])]
+    if not (todo := to_do(finding)):
+        return styled(*seen)
+    source = f" ({SOURCES[finding.source]})" if SOURCES[finding.source] else ""
+    return styled(f"→ {todo}", (source, "dim"), "\n", *seen)
 
 
 def to_do(finding: Finding) -> str:

@@ -17,7 +17,7 @@ from trimtab.advise.evidence import Evidence
 from trimtab.advise.remedies import Remedy
 from trimtab.core.finding import Source, Verdict
 
-Topic = Literal["run", "stability", "variance", "exploration", "measurements", "sizes", "plan"]
+Topic = Literal["run", "settings", "stability", "variance", "exploration", "measurements", "sizes", "plan"]
 FEWEST = 8  # iterations that must have recorded a metric, so that the middle half has a median
 TOPICS: tuple[Topic, ...] = get_args(Topic)  # the order of work; within a topic, that of the file
 
@@ -51,7 +51,8 @@ class Rule:
     name: str
     topic: Topic
     reads: str
-    """What it needs: a metric ("train/..."), metrics, returns, episodes, evaluations, files, probes, sizes or disk."""
+    """What it needs: a metric ("train/..."), metrics, returns, episodes, evaluations, files, probes, settings, sizes or
+    disk."""
     source: Source
     unknown: str
     """What is said where the evidence does not suffice; nothing is said if this is empty."""

@@ -12,17 +12,18 @@ from trimtab.advise.rules import Observation, rule
 FAR = 10.0  # a batch this many times the noise scale, or this fraction of it, is worth a word
 
 
-@rule("goal", "run", "episodes")
+@rule("goal", "run", "returns")
 def _goal(evidence: Evidence) -> Observation | None:
     """Never; reports whether the run reached its target return."""
     target = solved.goal(evidence.config)
     last = float(evidence.evaluations[-1]) if len(evidence.evaluations) else None
-    done = None if evidence.not_finite else solved.reached(evidence.config, evidence.returns, last)
+    returns = evidence.returns if len(evidence.returns) else evidence.mean_returns[-1:].repeat(solved.WINDOW)
+    done = None if evidence.not_finite else solved.reached(evidence.config, returns, last)
     if done is not None:
         return Observation("solved", done.words, value=done.value)
-    if target is None or not len(evidence.returns):
+    if target is None or not len(returns):
         return None
-    mean = float(evidence.returns[-solved.WINDOW :].mean())
+    mean = float(returns[-solved.WINDOW :].mean())
     seen = f"mean return {mean:.4g} over the last episodes; {target.threshold:g} counts as solved ({target.source})"
     return Observation("note", seen, value=mean)
 

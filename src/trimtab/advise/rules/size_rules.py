@@ -11,7 +11,6 @@ from trimtab.config import Config
 from trimtab.core.wording import steps
 from trimtab.training.resource_estimates import format_bytes
 
-FEWEST_MINIBATCHES = 4  # per epoch; fewer learned more slowly here too (docs/results/notes-minibatch.md)
 MOST_PASSES = 2  # over a batch, where no ratio corrects for samples of an earlier policy
 SAMPLES_PER_OUTPUT = 10  # of a minibatch, per policy output, as the notes have it
 EPISODIC_BATCH = {  # samples per batch of REINFORCE
@@ -34,19 +33,6 @@ def _passes(evidence: Evidence) -> Observation:
     meaning = f"{config.traits.title} does not correct for samples of an earlier policy"
     fewer = Remedy("lower", "update_epochs", 1, f"use 1 or {MOST_PASSES} epochs ({{name}})")
     return Observation("watch", seen, meaning, (fewer,), count)
-
-
-@rule("minibatches", "sizes", "sizes", "notes")
-def _minibatches(evidence: Evidence) -> Observation:
-    """Fewer than 4 per epoch, except for REINFORCE."""
-    config, count = evidence.config, evidence.config.minibatches
-    seen = f"{count} {'minibatch' if count == 1 else 'minibatches'} of {config.minibatch:,} samples per epoch"
-    if count >= FEWEST_MINIBATCHES or not config.has_surrogate:
-        return Observation("fine", seen, value=count)
-    more = next((n for n in range(FEWEST_MINIBATCHES, 33) if config.batch % n == 0), None)
-    meaning = "at the same learning rate, more gradient steps per batch learned faster in our study"
-    smaller = Remedy("raise", "num_minibatches", more, "use smaller minibatches ({name})")
-    return Observation("watch", seen, meaning, (smaller,), count)
 
 
 @rule(

@@ -35,6 +35,7 @@ CLIP_LITTLE = 0.003  # "much below 1%"
 CLIP_MUCH = {"one": 0.10, "several": 0.20}  # by epochs
 SPIKE = 10.0  # times the median gradient norm
 DOMINATED = 20.0  # times the limit that the gradient norm is clipped to
+OVERSHOT = 0.005  # of the surrogate loss, in standard deviations of the advantages
 AT_BOUND = 0.25  # of the iterations, so that a learning rate counts as pinned
 BINS = 40  # parts of training whose mean returns are compared with their neighbors
 FEWEST_BINS, BIN = 8, 8  # parts, and episodes of a part
@@ -43,7 +44,7 @@ FEWEST_EVALUATIONS = 6
 FALLEN = 0.5  # of its first third's size, when a loss has fallen that far
 
 
-@rule("finite", "stability", "metrics", "notes", serious=True)
+@rule("finite", "run", "metrics", "notes", serious=True)
 def _finite(evidence: Evidence) -> Observation:
     """The run stopped at a NaN or infinite number.
 
@@ -75,32 +76,36 @@ def _clip_gradients(config: Config) -> Remedy:
 
 @rule("learning", "stability", "returns", "notes")
 def _learning(evidence: Evidence) -> Observation:
-    """Returns fell from the first quarter of the episodes to the last, or demonstrably did not rise.
+    """Returns fell below the start, lost at least half of what they had gained, or demonstrably did not rise.
 
     Try: larger learning rate if stuck; smaller if falling, or if most updates are clipped; if gradient clipping
     removes almost all of the gradient, see *gradient*; more episodes if inconclusive.
     """
-    returns, gain = evidence.returns, evidence.gain
-    if not len(returns) and len(evidence.mean_returns):
-        return _trend(evidence)
-    if gain is None:
-        return Observation("unknown", f"only {len(returns)} episodes finished; {4 * QUARTER} are needed")
-    quarter = len(returns) // 4
-    seen = (
-        f"the return changed by {gain.value:+.4g} ({gain.lo:+.3g} to {gain.hi:+.3g}) to {returns[-quarter:].mean():.4g}"
-    )
-    numbers = (gain.value, gain.lo, gain.hi, tuple(map(float, returns)))
-    if gain.lo > 0:
+    course = evidence.course
+    if course is None:
+        count = len(evidence.returns)
+        words = f"only {count} episodes finished; {4 * QUARTER} are needed" if count else "too few returns are recorded"
+        return Observation("unknown", words)
+    gain, all_returns = course.gain, evidence.mean_returns if course.of_means else evidence.returns
+    seen = f"the {'mean ' * course.of_means}return changed by {gain.value:+.4g} ({gain.lo:+.3g} to {gain.hi:+.3g}) "
+    seen += f"since the start, to {course.start + gain.value:.4g}"
+    numbers = (gain.value, gain.lo, gain.hi, tuple(map(float, all_returns)))
+    if course.improves:
         return Observation("fine", seen, "", (), *numbers)
+    if course.collapsed and gain.hi >= 0:
+        seen += f"; it was {course.best:.4g} before"
+        return Observation("act", seen, "the policy lost what it had learned", _gentler(evidence), *numbers)
     if gain.hi < 0:
-        smaller = (reduce_step(evidence.config), _anneal(evidence.config))
-        return Observation("act", seen, "the policy gets worse", smaller, *numbers)
-    spread = math.sqrt((returns[:quarter].var(ddof=1) + returns[-quarter:].var(ddof=1)) / 2)
-    if gain.hi <= SMALLEST_GAIN * spread:
+        return Observation("act", seen, "the policy gets worse", _gentler(evidence), *numbers)
+    if gain.hi <= SMALLEST_GAIN * course.spread:
         meaning, remedies = _why_stuck(evidence)
         return Observation("act", seen, meaning, remedies, *numbers)
-    meaning = f"inconclusive: the interval contains 0; {_what_decides(evidence, gain, SMALLEST_GAIN * spread)}"
+    meaning = f"inconclusive: the interval contains 0; {_what_decides(evidence, gain, SMALLEST_GAIN * course.spread)}"
     return Observation("unknown", seen, meaning, (), *numbers)
+
+
+def _gentler(evidence: Evidence) -> tuple[Remedy, ...]:
+    return reduce_step(evidence.config), _anneal(evidence.config)
 
 
 def _what_decides(evidence: Evidence, gain: Estimate, smallest: float) -> str:
@@ -122,34 +127,20 @@ def _what_decides(evidence: Evidence, gain: Estimate, smallest: float) -> str:
 def _why_stuck(evidence: Evidence) -> tuple[str, tuple[Remedy, ...]]:
     """Why nothing is learned, as far as the records show it, and what to try."""
     config = evidence.config
-    if _clips_much(evidence):
+    if clips_much(evidence):
         return "stuck, and most updates are clipped, so they are too large", (reduce_step(config),)
+    if _overshoots(evidence):
+        return "stuck, and updates make the policy loss worse, so they are too large", (reduce_step(config),)
     if _value_dominates_norm(evidence):
         meaning = "stuck, and gradient clipping removes almost all of the policy's gradient (see gradient)"
         return meaning, _restore_policy_gradient(evidence)
+    if config.anneal_lr == "adaptive" and _share_at_bound(evidence, lower=True) >= AT_BOUND:
+        return "stuck, and the learning rate is at its lower bound (see step size)", _smaller_steps(config)
     if config.learning_rate >= max(LEARNING_RATES):
         return "stuck, with a very large learning rate", (reduce_step(config),)
-    remedies = (
-        increase_step(config),
-        Remedy("set", "update_epochs", 2, "use 2 epochs ({name})"),
-        Remedy("raise", "ent_coef"),
-        Remedy("raise", "gamma"),
-    )
+    second = [Remedy("raise", "update_epochs", 2, "use 2 epochs ({name})")] if config.update_epochs == 1 else []
+    remedies = (increase_step(config), *second, Remedy("raise", "ent_coef"), Remedy("raise", "gamma"))
     return "stuck, unless this is the best return possible", remedies
-
-
-def _trend(evidence: Evidence) -> Observation:
-    """The course of returns where only means over the last episodes are recorded: without an interval."""
-    means = evidence.mean_returns
-    if len(means) < 4:
-        return Observation("unknown", "no returns are recorded")
-    quarter = len(means) // 4
-    first, last = float(means[:quarter].mean()), float(means[-quarter:].mean())
-    seen = f"the mean return went from {first:.4g} to {last:.4g}; single episodes are not recorded, so no interval"
-    series = tuple(map(float, means))
-    if last > first:
-        return Observation("note", seen, series=series)
-    return Observation("watch", seen, "it did not rise; check the learning rate first", series=series)
 
 
 def _anneal(config: Config) -> Remedy:
@@ -176,7 +167,7 @@ def _lasting(evidence: Evidence) -> Observation:
     if best == len(means) - 1 or fall.hi >= 0 or -fall.value < LASTING_FALL * spread:
         return Observation("fine", seen, value=fall.value, lo=fall.lo, hi=fall.hi)
     meaning = "the policy was better before, and its checkpoint of then is kept"
-    remedies = (_anneal(evidence.config), reduce_step(evidence.config))
+    remedies = _gentler(evidence) if clips_much(evidence) else _gentler(evidence)[::-1]
     return Observation("watch", seen, meaning, remedies, fall.value, fall.lo, fall.hi)
 
 
@@ -291,7 +282,7 @@ def _most_clipping(config: Config) -> float:
     return CLIP_MUCH["several" if config.update_epochs > 1 else "one"]
 
 
-def _clips_much(evidence: Evidence) -> bool:
+def clips_much(evidence: Evidence) -> bool:
     values = evidence.middle("train/clip_fraction")
     return len(values) > 0 and float(np.median(values)) > _most_clipping(evidence.config)
 
@@ -312,7 +303,7 @@ def _clipping(evidence: Evidence) -> Observation | None:
     if level is None:
         return None
     seen = f"clip fraction {level.value:.1%} ({level.lo:.1%} to {level.hi:.1%})"
-    if _clips_much(evidence):
+    if clips_much(evidence):
         epochs = "several epochs" if config.update_epochs > 1 else "one epoch"
         meaning = f"above {_most_clipping(config):.0%} with {epochs}, updates are too large"
         return Observation("act", seen, meaning, (reduce_step(config), fewer_epochs(config)), *level)
@@ -327,6 +318,34 @@ def _clipping(evidence: Evidence) -> Observation | None:
     return Observation("watch", seen, meaning, tuple(remedies), *level)
 
 
+def _overshoots(evidence: Evidence) -> bool:
+    """Whether the surrogate loss is above 0, where every epoch begins: the steps of an update undo each other."""
+    values = evidence.middle("train/policy_gradient_loss")
+    normalized = evidence.config.has_surrogate and evidence.config.norm_adv != "none"
+    return normalized and len(values) > 0 and float(np.median(values)) > OVERSHOT
+
+
+@rule(
+    "policy loss",
+    "stability",
+    "train/policy_gradient_loss",
+    applies=lambda evidence: evidence.config.has_surrogate and evidence.config.norm_adv != "none",
+)
+def _policy_loss(evidence: Evidence) -> Observation | None:
+    """Its median is above 0.005, so updates end with a worse objective than they began with (normalized advantages).
+
+    Try: smaller learning rate, fewer epochs.
+    """
+    config, level = evidence.config, evidence.level("train/policy_gradient_loss")
+    if level is None:
+        return None
+    seen = f"the policy loss is {level.value:+.2g} ({level.lo:+.2g} to {level.hi:+.2g}); an update begins near 0"
+    if not _overshoots(evidence):
+        return Observation("fine", seen, "", (), *level)
+    meaning = "updates end with a worse objective than they began with, so they are too large"
+    return Observation("act", seen, meaning, (reduce_step(config), fewer_epochs(config)), *level)
+
+
 @rule("step size", "stability", "train/learning_rate", applies=lambda evidence: evidence.config.anneal_lr == "adaptive")
 def _step_size(evidence: Evidence) -> Observation | None:
     """The adaptive learning rate is at a bound (1e-5 or 1e-2) in a quarter of the iterations.
@@ -336,12 +355,28 @@ def _step_size(evidence: Evidence) -> Observation | None:
     level = evidence.level("train/learning_rate")
     if level is None:
         return None
-    values, (lowest, highest) = evidence.middle("train/learning_rate"), evidence.rates
-    low, high = float(np.mean(values <= 1.01 * lowest)), float(np.mean(values >= 0.99 * highest))
+    lowest, highest = evidence.rates
+    low, high = _share_at_bound(evidence, lower=True), _share_at_bound(evidence, lower=False)
     seen = f"adaptive learning rate {level.value:.3g} ({level.lo:.3g} to {level.hi:.3g})"
     if max(low, high) < AT_BOUND:
         return Observation("fine", seen, "", (), *level)
     return _at_bound(evidence, seen, level, (lowest, low) if low >= high else (highest, high), low >= high)
+
+
+def _share_at_bound(evidence: Evidence, lower: bool) -> float:
+    """The share of iterations in which an adaptive learning rate is at a bound; 0 where none is recorded."""
+    values, (lowest, highest) = evidence.middle("train/learning_rate"), evidence.rates
+    at = values <= 1.01 * lowest if lower else values >= 0.99 * highest
+    return float(np.mean(at)) if len(values) else 0.0
+
+
+def _smaller_steps(config: Config) -> tuple[Remedy, ...]:
+    """What leaves less of a change per iteration where the learning rate cannot fall any further."""
+    return (
+        fewer_epochs(config),
+        Remedy("lower", "num_minibatches", words="use larger minibatches ({name})"),
+        Remedy("raise", "log_std_init", words="start with a wider policy (raise {name})"),
+    )
 
 
 def _at_bound(evidence: Evidence, seen: str, level: Level, bound: tuple[float, float], is_lower: bool) -> Observation:
@@ -349,11 +384,7 @@ def _at_bound(evidence: Evidence, seen: str, level: Level, bound: tuple[float, f
     config, (rate, share) = evidence.config, bound
     seen += f"; at its {'lower' if is_lower else 'upper'} bound {rate:g} in {percent(share)} of iterations"
     if is_lower:
-        remedies: tuple[Remedy, ...] = (
-            fewer_epochs(config),
-            Remedy("lower", "num_minibatches", words="use larger minibatches ({name})"),
-            Remedy("raise", "log_std_init", words="start with a wider policy (raise {name})"),
-        )
-        return Observation("act", seen, "even the smallest steps change the policy too much", remedies, *level)
+        meaning = "even the smallest steps change the policy too much"
+        return Observation("act", seen, meaning, _smaller_steps(config), *level)
     more = Remedy("raise", "update_epochs", 2 * config.update_epochs, "use more epochs (raise {name})")
     return Observation("watch", seen, "even the largest steps stay below the desired KL", (more,), *level)

@@ -63,7 +63,7 @@ def _advantages(evidence: Evidence) -> Observation | None:
 
 @rule("critic", "variance", "train/explained_variance", applies=lambda evidence: evidence.config.needs_value)
 def _critic(evidence: Evidence) -> Observation | None:
-    """It explains at most 20% of the variance of its targets (watch), or at most 0%, like a constant (act).
+    """It explains at most 20% of the variance of its targets, or at most 0%, like a constant.
 
     Try: β₂ = 0.99, normalized rewards.
     """
@@ -83,7 +83,7 @@ def _critic(evidence: Evidence) -> Observation | None:
     if level.value > 0:
         return Observation("watch", seen, "it follows its targets slowly", (*faster, rewards, *more), *level)
     meaning = "it is no better than a constant, so the baseline removes no variance"
-    return Observation("act", seen, meaning, (rewards, *faster, *more), *level)
+    return Observation("watch", seen, meaning, (rewards, *faster, *more), *level)
 
 
 @rule(
@@ -140,7 +140,7 @@ def _entropy(evidence: Evidence) -> Observation | None:
     applies=lambda evidence: evidence.config.num_envs > 1 and (not evidence.config.whole_episodes),
 )
 def _lockstep(evidence: Evidence) -> Observation | None:
-    """Most episodes end together with those of half of the environments.
+    """Most episodes end together with those of half of the environments, and last longer than a rollout.
 
     Try: `stagger_resets`.
     """
@@ -150,7 +150,7 @@ def _lockstep(evidence: Evidence) -> Observation | None:
     _, counts = np.unique(evidence.steps, return_counts=True)
     together = float(counts[counts >= max(2, config.num_envs / 2)].sum() / counts.sum())
     seen = f"{together:.0%} of episodes end together with those of at least half of the environments"
-    if together < TOGETHER:
+    if together < TOGETHER or (evidence.length and evidence.length.steps <= config.num_steps):
         return Observation("fine", seen, value=together)
     meaning = "every batch sees one part of an episode only"
     spread = Remedy("set", "stagger_resets", True, "spread the first resets ({name})")

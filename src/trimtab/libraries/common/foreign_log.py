@@ -13,6 +13,7 @@ import numpy as np
 
 from trimtab import envs
 from trimtab.advise.evidence import Action, Evidence, Length, Numbers, usual_length
+from trimtab.advise.return_course import WINDOW
 from trimtab.config import Config
 from trimtab.core import reading, trust
 from trimtab.core.errors import RunError
@@ -68,6 +69,7 @@ class Log:
             returns=self.details.returns,
             steps=self.details.steps,
             mean_returns=self.series("rollout/ep_rew_mean"),
+            mean_episodes=self._mean_episodes(),
             action=self.details.action,
             length=usual_length(self.details.lengths) or (Length(float(lengths[-1])) if len(lengths) else None),
             not_finite=tuple(name for name in LOSSES if not np.isfinite(last.get(name, 0.0))),
@@ -81,6 +83,15 @@ class Log:
     def _noise_scale(self) -> Estimate | None:
         measured = None if self.meter is None else self.meter.noise_scale_trajectory
         return measured if measured is not None and measured.resolved else None
+
+    def _mean_episodes(self) -> Numbers:
+        """About how many episodes had finished by every running mean; 8 windows where that is not known."""
+        rows = [row for row in self.rows if "rollout/ep_rew_mean" in row.numbers]
+        counted = _format(self.library).axis != "calls" or "num_envs" in self.known
+        if not counted or not all("rollout/ep_len_mean" in row.numbers for row in rows):
+            return np.linspace(0, 8 * WINDOW, len(rows))
+        spacing = np.diff([row.step for row in rows], prepend=0)
+        return np.cumsum([gap / max(row.numbers["rollout/ep_len_mean"], 1.0) for gap, row in zip(spacing, rows)])
 
     def series(self, name: str) -> Numbers:
         """A metric where it was recorded."""

@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from shlex import quote
 
-from trimtab.advise.diagnosis import Diagnosis, FolderDiagnosis, diagnose, find, sentence_of
+from trimtab.advise.diagnosis import Diagnosis, FolderDiagnosis, diagnose, find, sentence_of, with_commands
 from trimtab.advise.rules import RULES, Rule, observe
 from trimtab.advise.run_summary import RunView, describe
 from trimtab.config import ConfigError
@@ -127,7 +127,7 @@ def diagnose_log(log: Log) -> Diagnosis:
     findings += [Finding("read as", "note", note) for note in log.notes]
     if missing:
         findings.append(Finding("not recorded", "note", f"{log.library.title} logs nothing for {', '.join(missing)}"))
-    findings = ordered(findings)
+    findings = with_commands(ordered(findings), partial(_command, log))
     return Diagnosis(str(log.path), findings, sentence_of(findings))
 
 
@@ -149,9 +149,14 @@ def _unknown_sizes(log: Log) -> Finding:
     return Finding("sizes", "unknown", f"the log does not contain {', '.join(sizes)}", advice)
 
 
-def _translation(log: Log) -> str:
-    """The command that carries its hyperparameters over."""
-    values = log.details.hyperparameters.items()
+def _command(log: Log, finding: Finding) -> str:
+    """The same run in trimtab, with the suggestion taken."""
+    return f"{_translation(log, finding.change)} && trimtab train --config here.yaml" if finding.change else ""
+
+
+def _translation(log: Log, change: Values | None = None) -> str:
+    """The command that carries its hyperparameters over, with a change."""
+    values = (log.details.hyperparameters | (change or {})).items()
     texts = {name: str(value) if isinstance(value, list) else plain(value) for name, value in values}
     pairs = " ".join(f"{name}={quote(text)}" for name, text in texts.items())
     return f"trimtab translate {log.library.name} {pairs} --env-id {quote(log.config.env_id)} > here.yaml"
