@@ -35,8 +35,7 @@ def _at_root(name: str) -> str:
 def commands_page() -> str:
     """What every command's `--help` says."""
     os.environ["COLUMNS"] = "100"
-    from trimtab.operations import HELP
-    from trimtab.operations.parsers import parsers
+    from trimtab.operations import HELP, parsers
 
     lines = [
         "# Commands",

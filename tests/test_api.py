@@ -1,6 +1,5 @@
 """The Python functions: what the command line does, for an id, a path, a Config or a Run alike."""
 
-import argparse
 import dataclasses
 import importlib
 import inspect
@@ -18,19 +17,16 @@ import tiny
 import trimtab
 from trimtab import api, cli, operations
 from trimtab.config import Config, ConfigError
-from trimtab.config.keywords import Fields
 from trimtab.core.errors import RunError
 from trimtab.core.fields import declaration
 from trimtab.core.options import NOT_GIVEN
 from trimtab.operations import HELP
-from trimtab.operations.declaration import python_function
-from trimtab.operations.shared import layered_config
-from trimtab.operations.source import is_quiet
+from trimtab.operations.declaration import python_call, python_function
+from trimtab.operations.sources import Progressing
+from trimtab.operations.study import StudyRun
 from trimtab.training.progress import Progress
 from trimtab.training.records import EnvironmentRecord, Manifest, MetricsRow
 from trimtab.training.run_dir import RunDir
-
-LATER = {"Constructor": object, "Anatomy": object, "StudyResult": object}  # what is imported for type checkers only
 
 
 @pytest.fixture
@@ -80,21 +76,22 @@ def test_every_command_has_a_function_but_those_for_a_terminal():
 
 @pytest.mark.parametrize("name", api.__all__)
 def test_functions_say_their_arguments(name):
-    """Only fields of Config come by keywords of their own, and what is wrapped shows what it wraps."""
+    """No function hides arguments behind keywords."""
     function = getattr(api, name)
     assert function.__doc__
     parameters = inspect.signature(function).parameters.values()
-    assert {p.name for p in parameters if p.kind is p.VAR_KEYWORD} <= {"fields"}
+    assert not [p.name for p in parameters if p.kind is p.VAR_KEYWORD]
 
 
-def test_the_keywords_are_the_fields_of_config_and_have_their_types():
-    """What an editor offers inside `train(...)`."""
-    assert typing.get_type_hints(Fields) == typing.get_type_hints(Config)
-    taken = [name for name in api.__all__ if "fields" in inspect.signature(getattr(api, name)).parameters]
-    for name in set(taken) - {"translate"}:
-        function = getattr(api, name)
-        names = vars(sys.modules[function.__module__]) | LATER
-        assert typing.get_type_hints(function, names)["fields"] == typing.Unpack[Fields]
+def test_fields_of_a_run_are_parameters_and_have_their_types():
+    """Of every function that makes a configuration."""
+    types_of_fields = typing.get_type_hints(Config)
+    taken = [name for name in api.__all__ if "learning_rate" in inspect.signature(getattr(api, name)).parameters]
+    assert {"train", "plan", "split", "tune", "throughput", "configure", "adopt"} == set(taken)
+    for name in taken:
+        given = typing.get_type_hints(getattr(api, name))
+        differing = {field for field, kind in types_of_fields.items() if given[field] != kind}
+        assert differing <= {"devices"}  # train also takes "all"
 
 
 @pytest.mark.parametrize("name", [name for name in HELP if operations.load(name)])
@@ -104,7 +101,9 @@ def test_a_command_and_its_function_are_made_of_the_same_options(name):
     items = {item.name: item for item in dataclasses.fields(operation.options)}
     declared = python_function(operation.options)(operation.function)
     given = inspect.signature(declared).parameters
-    assert set(given) == set(items) and all(f"    {name}: " in declared.__doc__ for name in list(items)[:3])
+    of_runs = {item.name for item in dataclasses.fields(Config)} if "learning_rate" in items else set()
+    assert set(given) == set(items)
+    assert all(f"    {name}: " in declared.__doc__ for name in items.keys() - of_runs)
     typed = {action.dest for action in operation.parser()._actions}
     assert {name for name, item in items.items() if declaration(item).word.shown} <= typed
     for name, item in items.items():
@@ -132,7 +131,13 @@ def test_importing_the_package_and_its_light_functions_loads_no_jax(run):
 
 
 def on_the_command_line(preset=None, config=None, **flags):
-    return layered_config(argparse.Namespace(preset=preset, config=config, **flags))
+    words = [
+        word for name, value in flags.items() for word in (f"--{name}", *([value] if isinstance(value, str) else value))
+    ]
+    words += [
+        word for name, value in (("preset", preset), ("config", config)) if value for word in (f"--{name}", str(value))
+    ]
+    return operations.load("plan").read(words).options().configuration()
 
 
 def test_presets_apply_as_on_the_command_line(runs):
@@ -250,9 +255,10 @@ def test_progress_in_a_notebook_is_one_cell_that_changes(monkeypatch, capsys):
 
 
 def test_functions_are_silent_unless_someone_is_watching(monkeypatch):
-    assert is_quiet(None) and is_quiet(True) and not is_quiet(False)
+    silent = lambda quiet: Progressing(quiet=quiet).silent
+    assert silent(None) and silent(True) and not silent(False)
     monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
-    assert not is_quiet(None) and is_quiet(True)
+    assert not silent(None) and silent(True)
 
 
 def test_what_other_libraries_and_numpy_call_things_is_understood(run):
@@ -287,12 +293,11 @@ def test_arguments_of_the_wrong_kind_are_named(run):
 
 
 def test_a_study_from_python_records_the_call_that_made_it():
-    from trimtab.operations.python_studies import _call
-
-    fields = {"quick": True, "seeds": None, "gamma": 0.9}
+    call = lambda name, *args, **given: python_call(name, operations.load(name).options(*args, **given))
     assert (
-        _call(trimtab.split, "Pendulum-v1", 1024, **fields)
+        call("split", "Pendulum-v1", 1024, "out", quick=True, gamma=0.9, on="inline")
         == "trimtab.split('Pendulum-v1', 1024, quick=True, gamma=0.9)"
     )
-    assert _call(trimtab.tune, Config(), seeds=2, finalists=1) == "trimtab.tune(config, finalists=1)"
-    assert _call(trimtab.study, "post/bias", size="quick", seed=1) == "trimtab.study('post/bias', size='quick')"
+    assert call("tune", Config(), seeds=2, finalists=1) == "trimtab.tune(config, finalists=1)"
+    study = python_call("study", StudyRun("post/bias", size="quick", seed=1))
+    assert study == "trimtab.study('post/bias', size='quick')"

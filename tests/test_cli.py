@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import tiny
 
-from trimtab import cli
+from trimtab import cli, operations
 from trimtab.config import Config, ConfigError
 from trimtab.operations import flags
 from trimtab.training import progress
@@ -150,17 +150,14 @@ def test_train_show_eval_end_with_one_json_object(runs, capsys):
 
 def test_a_file_of_fields_lies_over_the_preset(runs):
     """What a file does not say comes from the environment's own preset, unless there is to be none."""
-    from argparse import Namespace
-
-    from trimtab.operations.shared import layered_config, preset_of
-
     (runs / "few.yaml").write_text("env_id: Pendulum-v1\nnum_steps: 64\n")
-    given = Namespace(config="few.yaml", preset=None, total_timesteps="4096")
-    config = layered_config(given)
+    words = ["--config", "few.yaml", "--total-timesteps", "4096"]
+    given = operations.load("plan").read(words).options()
+    config = given.configuration()
     assert (config.num_steps, config.total_timesteps) == (64, 4096)
-    assert config.norm_obs and config.num_minibatches == 32 and preset_of(given) == "ppo/Pendulum-v1"
-    given.preset = "none"
-    assert not layered_config(given).norm_obs and preset_of(given) is None
+    assert config.norm_obs and config.num_minibatches == 32 and given.chosen_preset == "ppo/Pendulum-v1"
+    given = operations.load("plan").read([*words, "--preset", "none"]).options()
+    assert not given.configuration().norm_obs and given.chosen_preset is None
 
 
 def test_a_folder_of_runs_names_the_runs_in_it(runs, capsys):

@@ -1,6 +1,5 @@
 """Configurations: refusals in one line, derived numbers, random ones that validate and train, layers of sources."""
 
-import argparse
 import dataclasses
 from typing import get_args
 
@@ -11,11 +10,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trimtab import envs
+from trimtab import envs, operations
 from trimtab.config import Config, ConfigError, from_dict
 from trimtab.config.algorithms import ALGORITHMS, Name
 from trimtab.envs.base import Discrete, Spec
-from trimtab.operations.shared import layered_config
 from trimtab.training import engine_setup
 from trimtab.training.algorithm import hypers_of
 
@@ -138,7 +136,13 @@ def test_a_configuration_survives_yaml():
 
 
 def layered(preset=None, file=None, **flags):
-    return layered_config(argparse.Namespace(preset=preset, config=file, **flags))
+    words = [
+        word for name, value in flags.items() for word in (f"--{name}", *([value] if isinstance(value, str) else value))
+    ]
+    words += [
+        word for name, value in (("preset", preset), ("config", file)) if value for word in (f"--{name}", str(value))
+    ]
+    return operations.load("plan").read(words).options().configuration()
 
 
 def test_flags_go_over_the_file_and_the_file_over_the_preset(tmp_path):

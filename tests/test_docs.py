@@ -12,8 +12,7 @@ import yaml
 import trimtab
 from docs import front_figure
 from trimtab.advise.rules import RULES
-from trimtab.operations import HELP
-from trimtab.operations.parsers import parsers
+from trimtab.operations import HELP, parsers
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/howto/*.md")]

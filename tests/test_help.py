@@ -14,8 +14,7 @@ from trimtab.config import Config
 from trimtab.config.settings import Settings
 from trimtab.core.fields import declaration
 from trimtab.libraries.common.translation import ALIASES, SENTENCES, option_here
-from trimtab.operations import HELP
-from trimtab.operations.parsers import parser_of, parsers
+from trimtab.operations import HELP, parser_of, parsers
 
 
 def shown(capsys, *argv: str) -> str:

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from trimtab import cli, envs, presets
+from trimtab import cli, envs, operations, presets
 from trimtab.config import Config, from_dict
 from trimtab.nets.families import choose_network
 
@@ -76,14 +76,11 @@ def test_an_algorithm_without_a_preset_takes_one_of_its_kin_and_says_so(algo, en
 
 def test_a_whole_configuration_needs_no_preset(runs):
     """A worker's file, or a run's config.yaml, says everything already."""
-    from trimtab.operations.shared import add_source, parser, preset_of
-
-    made = parser("plan", Config)
-    add_source(made)
+    preset_of = lambda words: operations.load("plan").read(words).options().chosen_preset
     (runs / "all.yaml").write_text(yaml.safe_dump(Config(env_id="mine:Env-v0").as_dict()))
     (runs / "some.yaml").write_text("env_id: CartPole-v1")
-    assert preset_of(made.parse(["--config", "all.yaml"])) is None
-    assert preset_of(made.parse(["--config", "some.yaml"])) == "ppo/CartPole-v1"
+    assert preset_of(["--config", "all.yaml"]) is None
+    assert preset_of(["--config", "some.yaml"]) == "ppo/CartPole-v1"
 
 
 def test_presets_are_listed_with_where_they_come_from_and_printed_whole(capsys):

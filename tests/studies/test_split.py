@@ -412,7 +412,7 @@ def test_the_whole_job_interrupted_and_resumed_writes_a_page_and_one_object(tmp_
 def test_the_batch_that_is_split_is_its_own_unless_another_is_asked_for(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(study, "run_study", lambda split, *rest: asked.append(split) or {})
-    monkeypatch.setattr("trimtab.operations.split.finish_split", lambda result, output: 0)
+    monkeypatch.setattr("trimtab.operations.split.show_split", lambda result, as_json: None)
     run = loop.train(tiny.config(num_envs=4, num_steps=16), tmp_path / "run")
     words = (
         ["Pendulum-v1"],

@@ -62,7 +62,7 @@ def test_the_value_rate_is_tried_at_one_and_two_times_the_policys_where_it_can_d
 
 def test_single_fields_can_be_swept_and_each_is_swept_once():
     def swept(phases):
-        return [(sweep.phase, sweep.name) for sweep in _sweeps_of(TuneOptions(phases), Config())]
+        return [(sweep.phase, sweep.name) for sweep in _sweeps_of(TuneOptions(phases=phases), Config())]
 
     assert swept("gamma,learning_rate") == [("horizon", "gamma"), ("stability", "learning_rate")]
     assert [name for _, name in swept("update_epochs,stability")] == ["update_epochs", "learning_rate", "max_grad_norm"]
@@ -95,7 +95,7 @@ def test_the_last_comparison_uses_new_seeds_and_has_the_start_in_it(tmp_path):
 
 def test_the_last_comparison_may_be_longer_and_has_as_many_as_asked_for(tmp_path):
     config = Config(total_timesteps=10_240)
-    study = Tune(config, TuneOptions("stability", final_seeds=2, final_timesteps=20_480, finalists=1))
+    study = Tune(config, TuneOptions(phases="stability", final_seeds=2, final_timesteps=20_480, finalists=1))
     answer, outcomes = _drive(study, tmp_path, Formula(), Store(tmp_path))
     assert len(answer.final) == 2
     lengths = {(o.job.config.seed > 1000, o.job.config.total_timesteps) for o in outcomes.values()}
@@ -106,7 +106,7 @@ def test_the_last_comparison_may_be_longer_and_has_as_many_as_asked_for(tmp_path
 
 
 def test_a_comparison_shorter_than_what_one_means_to_train_says_so(tmp_path):
-    options = TuneOptions("stability", final_seeds=2, finalists=1)
+    options = TuneOptions(phases="stability", final_seeds=2, finalists=1)
     shorter, whole = (Tune(Config(total_timesteps=10_240), options, own_steps=steps) for steps in (51_200, 10_240))
     answer, _ = _drive(shorter, tmp_path / "shorter", Formula(), Store(tmp_path))
     assert "over 10,240 of the 51,200 steps" in answer.sentence and "--final-timesteps 51200" in answer.sentence

@@ -142,9 +142,17 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def written(**word: Any) -> dict[str, FieldSpec]:
-    """The metadata of an option that has to be given: `field(metadata=written(flag="--to"))`."""
-    return {"declared": FieldSpec(word=Word(**word))}
+def written(explained: Mapping[str, str] | None = None, **word: Any) -> dict[str, FieldSpec]:
+    """The metadata of an option that has to be given: `field(metadata=written(flag="--to"))`.
+
+    Args:
+        explained: what its words mean, where they are registered elsewhere.
+        word: fields of `Word`.
+
+    Returns:
+        The metadata.
+    """
+    return {"declared": FieldSpec(explained=explained or {}, word=Word(**word))}
 
 
 def part_of(item: dataclasses.Field) -> Part:

@@ -10,11 +10,29 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Literal, TypeVar, Union
 
 T = TypeVar("T")
+
+
+class JsonMapping(Mapping[str, Any]):
+    """A dataclass that also reads as the mapping that `--json` prints: `result["returns"]`."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        items = dataclasses.fields(self)  # type: ignore[arg-type]
+        return {item.name: to_json(getattr(self, item.name)) for item in items}
+
+    def __getitem__(self, name: str) -> Any:
+        return self.as_dict()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.as_dict())
+
+    def __len__(self) -> int:
+        return len(self.as_dict())
 
 
 def to_json(value: Any) -> Any:

@@ -29,7 +29,8 @@ class Options:
     def __post_init__(self) -> None:
         cls: Any = type(self)
         kinds = fields.types_of(cls)
-        names = [item.name for item in dataclasses.fields(self) if not item.metadata.get("deferred")]
+        items = (item for item in dataclasses.fields(self) if not item.metadata.get("deferred"))
+        names = [item.name for item in items if getattr(self, item.name) is not NOT_GIVEN]
         for name in names:
             object.__setattr__(self, name, fields.as_declared(fields.base_of(kinds[name]), getattr(self, name)))
         fields.check_types(self, names)

@@ -23,6 +23,7 @@ from jaxtyping import Float, Shaped, UInt8
 
 from trimtab.config import Config, ConfigError
 from trimtab.core.errors import MissingPackage, RunError
+from trimtab.core.json_values import JsonMapping
 from trimtab.training.numpy_policy import Policy
 from trimtab.training.records import EnvironmentRecord
 from trimtab.training.run import Run
@@ -41,8 +42,8 @@ class _Moment(NamedTuple):
     done: bool
 
 
-@dataclass(frozen=True)
-class _Playback:
+@dataclass(frozen=True, eq=False)
+class Playback(JsonMapping):
     """What was played.
 
     Args:
@@ -74,7 +75,7 @@ def watch(
     seed: int = 0,
     sample: bool = False,
     longest: int = 500,
-) -> _Playback:
+) -> Playback:
     """Play episodes and record them.
 
     Args:
@@ -108,7 +109,7 @@ def watch(
         screen.close()
     finally:
         scene.close()
-    return _Playback(
+    return Playback(
         run=str(run.path),
         step=policy.step,
         episodes=episodes,

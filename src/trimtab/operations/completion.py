@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import shlex
 from dataclasses import dataclass
+from typing import Literal
 
 from trimtab import presets
-from trimtab.config import ConfigError
+from trimtab.core.options import Options
 from trimtab.experiments.catalogue import DECLARED
 from trimtab.libraries import LIBRARIES
-from trimtab.operations import HELP
-from trimtab.operations.shared import parser
+from trimtab.operations import HELP, parsers
+from trimtab.operations.declaration import Call, operation
 
 SHELLS = ("bash", "zsh", "fish")
 # What to offer where a value is no choice of words: by the name of the option or position, or by what help calls it.
@@ -36,27 +37,36 @@ def _following() -> dict[str, dict[str, Word]]:
     return {"study": {"run": Word("run", ("studies",), "list", "the study"), **folders}}
 
 
-def completion(argv: list[str]) -> int:
-    command_parser = parser("completion", positional="shell", help=" or ".join(SHELLS))
-    command_parser.epilog = (
-        "Write it once where the shell looks: "
-        "trimtab completion bash > ~/.local/share/bash-completion/completions/trimtab; "
-        'trimtab completion zsh > "${fpath[1]}/_trimtab"; '
-        "trimtab completion fish > ~/.config/fish/completions/trimtab.fish. "
-        "Again after an update, or when environments have been installed."
-    )
-    arguments = command_parser.parse(argv)
-    if arguments.shell not in SHELLS:
-        raise ConfigError("shell", arguments.shell, f"must be one of {', '.join(SHELLS)}")
-    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[arguments.shell](_known()), end="")
-    return 0
+@dataclass(frozen=True)
+class Completion(Options):
+    """Which shell."""
+
+    shell: Literal["bash", "zsh", "fish"]
+    """The shell: bash, zsh or fish."""
 
 
-def _known() -> dict[str, list[Word]]:
-    """Every command's words."""
-    from trimtab.operations.parsers import parsers
+def _show(script: str, call: Call) -> None:
+    print(script, end="")
 
-    return {name: [_word(action) for action in command_parser._actions] for name, command_parser in parsers().items()}
+
+@operation(
+    "completion",
+    Completion,
+    _show,
+    epilog="Write it once where the shell looks: "
+    "trimtab completion bash > ~/.local/share/bash-completion/completions/trimtab; "
+    'trimtab completion zsh > "${fpath[1]}/_trimtab"; '
+    "trimtab completion fish > ~/.config/fish/completions/trimtab.fish. "
+    "Again after an update, or when environments have been installed.",
+)
+def completion(options: Completion) -> str:
+    """Write the completion script of a shell.
+
+    Returns:
+        The script.
+    """
+    words = {name: [_word(action) for action in made._actions] for name, made in parsers().items()}
+    return {"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell](words)
 
 
 def _lists() -> dict[str, list[str]]:
@@ -75,7 +85,7 @@ def _word(action: argparse.Action) -> Word:
     help = (action.help or "").replace("%%", "%")
     if action.nargs == 0:
         return Word(name, (), "flag", help)
-    if action.dest in ("env", "env_id"):
+    if action.metavar == "env" or action.dest == "env_id":
         return Word(name, ("environments",), "list", help)
     if action.dest == "preset":
         return Word(name, ("presets",), "list", help)

@@ -81,6 +81,28 @@ class Call:
         return self.output.quiet or self.output.json
 
 
+def new_parser(name: str, epilog: str = "") -> Parser:
+    """A parser without options, but for those that every command has.
+
+    Args:
+        name: the command, with its verb.
+        epilog: what its help ends with.
+
+    Returns:
+        The parser.
+    """
+    summary = HELP[name.split()[0]]
+    about = summary[0].upper() + summary[1:] + ("" if summary.endswith("?") else ".")
+    made = Parser(prog=f"trimtab {name}", description=about, epilog=epilog or None, allow_abbrev=False)
+    made.add_argument(
+        "--trust",
+        action="append",
+        metavar="MODULE",
+        help="allow this module to be imported, where a run or study of somebody else names it as its environment",
+    )
+    return made
+
+
 @dataclass(frozen=True)
 class NoFlags:
     """Nothing that only the command line has."""
@@ -108,18 +130,10 @@ class Operation:
 
     def parser(self) -> Parser:
         """Reads the words of the command."""
-        summary = HELP[self.name.split()[0]]
-        about = summary[0].upper() + summary[1:] + ("" if summary.endswith("?") else ".")
-        made = Parser(prog=f"trimtab {self.name}", description=about, epilog=self.epilog or None, allow_abbrev=False)
-        made.add_argument(
-            "--trust",
-            action="append",
-            metavar="MODULE",
-            help="allow this module to be imported, where a run or study of somebody else names it as its environment",
-        )
+        made = new_parser(self.name, self.epilog)
         for cls in (self.options, self.flags, Output):
             flags.add_options(made, cls)
-        if _has_settings(self.options):
+        if flags.has_settings(self.options):
             flags.add_settings(made, self.options)
             made.before_help = self.before_help
         return made
@@ -196,7 +210,9 @@ def parameters(cls: type) -> list[dataclasses.Field]:
     """The options of a dataclass in the order of a signature: by position, then its own, its bases', those of a run."""
     order = [name for names in flags.declared_by_class(cls, hidden=True).values() for name in names]
     rank = {name: place for place, name in enumerate(order)}
-    return sorted(dataclasses.fields(cls), key=lambda item: (item.kw_only, rank.get(item.name, len(rank))))
+    return sorted(
+        dataclasses.fields(cls), key=lambda item: (item.kw_only, item.kw_only and rank.get(item.name, len(rank)))
+    )
 
 
 def signature(cls: type, returns: Any) -> inspect.Signature:
@@ -212,33 +228,32 @@ def signature(cls: type, returns: Any) -> inspect.Signature:
     kinds = types_of(cls)
     made = []
     for item in parameters(cls):
-        default = {} if item.default_factory is dataclasses.MISSING else item.default_factory()
-        default = default if item.default is dataclasses.MISSING else item.default
-        required = item.default is item.default_factory is dataclasses.MISSING
+        default = _default(item)
         kind = inspect.Parameter.KEYWORD_ONLY if item.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
-        shown = inspect.Parameter.empty if required else ... if default is NOT_GIVEN else default
+        shown = ... if default is NOT_GIVEN else default
         made.append(inspect.Parameter(item.name, kind, default=shown, annotation=kinds[item.name]))
     return inspect.Signature(made, return_annotation=returns)
+
+
+def _default(item: dataclasses.Field) -> Any:
+    """The default of an option; `inspect.Parameter.empty` if there is none."""
+    if item.default_factory is not dataclasses.MISSING:
+        return item.default_factory()
+    return inspect.Parameter.empty if item.default is dataclasses.MISSING else item.default
 
 
 def _documented(text: str, cls: type) -> str:
     """A docstring with the options as its arguments."""
     about, _, returns = inspect.cleandoc(text).partition("\nReturns:")
-    helps, lines = flags.field_help(cls), ["Args:"]
-    runs_own = {item.name for item in dataclasses.fields(Settings)} if _has_settings(cls) else set()
+    lines = ["Args:"]
+    runs_own = {item.name for item in dataclasses.fields(Settings)} if flags.has_settings(cls) else set()
     for item in parameters(cls):
         if item.name not in runs_own:
-            lines += textwrap.wrap(
-                f"{item.name}: {helps.get(item.name, '')}", 100, initial_indent="    ", subsequent_indent=" " * 8
-            )
+            line = f"{item.name}: {flags.help_of(cls, item)}"
+            lines += textwrap.wrap(line, 100, initial_indent="    ", subsequent_indent=" " * 8)
     if runs_own:
         lines.append("    Any field of `trimtab.Config` by its name, for example learning_rate=3e-4.")
     return "\n".join([about.rstrip(), "", *lines, *(["", f"Returns:{returns}"] if returns else [])])
-
-
-def _has_settings(cls: type) -> bool:
-    """Whether the options make a configuration."""
-    return any(vars(base).get("complete") is Settings for base in cls.__mro__)
 
 
 def _refuse_unknown(cls: type, name: str, given: dict[str, Any]) -> None:
@@ -252,7 +267,7 @@ def _refuse_unknown(cls: type, name: str, given: dict[str, Any]) -> None:
         from trimtab.libraries.common.translation import field_here  # late: only for a mistake
 
         near = ", ".join(nearest(unknown, known)) or ", ".join(known[:8])
-        if not _has_settings(cls):
+        if not flags.has_settings(cls):
             raise TypeError(f"{name}() has no argument {unknown!r}; nearest: {near}")
         here = field_here(unknown)
         problem = f"no such field; here it is {here}" if here else f"no such field; nearest: {near}"
@@ -278,8 +293,7 @@ def python_call(function: str, options: Any) -> str:
     words, by_position = [], True
     for item in parameters(type(options)):
         value = getattr(options, item.name)
-        required = item.default is item.default_factory is dataclasses.MISSING
-        if item.name in NOT_ASKED or (not required and value == item.default):
+        if item.name in NOT_ASKED or (value == _default(item)):
             by_position = False
             continue
         by_position &= not item.kw_only

@@ -3,90 +3,98 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from trimtab.advise import diagnosis
+from trimtab.advise.diagnosis import Diagnosis, FolderDiagnosis
+from trimtab.config import ConfigError
+from trimtab.core import trust
 from trimtab.core.answers import print_json
+from trimtab.core.errors import UserError
+from trimtab.core.fields import Place, option, written
 from trimtab.core.json_values import to_json
-from trimtab.operations.flags import fail, parse
-from trimtab.operations.shared import Output, add_page, filled, parser
-
-if TYPE_CHECKING:
-    from trimtab.advise.diagnosis import Diagnosis, FolderDiagnosis
-    from trimtab.libraries.common.log_doctor import Examined
-
-
-def doctor(argv: list[str]) -> int:
-    command_parser = parser("doctor", Output)
-    command_parser.add_argument(
-        "run",
-        nargs="?",
-        help="run directory, finished or not; a log of SB3, CleanRL, rsl_rl, skrl or rl_games; SB3's .zip; or a folder "
-        "of any of them",
-    )
-    command_parser.add_argument(
-        "hyperparameters", nargs="*", metavar="NAME=VALUE", help="what such a log does not say, by its own names"
-    )
-    command_parser.add_argument(
-        "--cheatsheet", action="store_true", help="symptoms, where to look, what to try; needs no run"
-    )
-    add_page(command_parser, "RUN/doctor.html, or cheatsheet.html")
-    command_parser.add_argument(
-        "--watch",
-        nargs="?",
-        const="10",
-        metavar="SECONDS",
-        help="look again whenever the records have grown, at most this often, until interrupted (default: 10)",
-    )
-    arguments, words = command_parser.parse_with_words(argv)
-    output = filled(Output, arguments)
-    if arguments.cheatsheet and arguments.run is not None:
-        fail("--cheatsheet needs no run; leave one of them out")
-    if arguments.cheatsheet:
-        return _cheatsheet(output.json, arguments.page)
-    if arguments.run is None:
-        fail("name a run directory, for example: trimtab doctor runs/CartPole-v1/ppo-seed1-1")
-    from trimtab.libraries.common.log_doctor import examine
-    from trimtab.libraries.common.translation import parse_hyperparameters
-
-    hyperparameters = parse_hyperparameters([*arguments.hyperparameters, *words])
-    if arguments.watch is not None:
-        return _watch(arguments.run, hyperparameters, parse("watch", float, arguments.watch), output.json)
-    return _show(examine(arguments.run, hyperparameters), output.json, arguments.page)
+from trimtab.core.options import Options
+from trimtab.libraries.common.log_doctor import Examined, examine
+from trimtab.operations.declaration import Call, Operation, operation
+from trimtab.operations.sources import run_of
+from trimtab.training.run import Run
 
 
-def _watch(path: str, hyperparameters: dict[str, Any], seconds: float, as_json: bool) -> int:
+@dataclass(frozen=True)
+class Diagnose(Options):
+    """What to diagnose."""
+
+    run: Run | Place = field(metadata=written(position=True, nargs="?"))
+    """Run directory, finished or not; a log of SB3, CleanRL, rsl_rl, skrl or rl_games; SB3's .zip; or a folder of any
+    of them; in Python also a Run."""
+    hyperparameters: Mapping[str, Any] | None = option(None, position=True, pairs=True, metavar="NAME=VALUE")
+    """Hyperparameters that the log of another library does not contain, by their names there."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        trust.trust_named((self.hyperparameters or {}).get("env_id"))
+
+
+@dataclass(frozen=True)
+class DoctorFlags(Options):
+    """What else to show."""
+
+    cheatsheet: bool = False
+    """Show symptoms, where to look and what to try; needs no run."""
+    page: str | None = option(None, metavar="FILE", nargs="?", const="")
+    """Also write a page, with its figures beside it (default: RUN/doctor.html, or cheatsheet.html)."""
+    watch: float | None = option(None, metavar="SECONDS", nargs="?", const="10")
+    """Diagnose again whenever the records have grown, at most this often, until interrupted (default: 10)."""
+
+
+def _command(declared: Operation, call: Call) -> None:
+    """The command can also watch records that grow, and show the cheat sheet."""
+    if call.flags.cheatsheet:
+        if "run" in call.given:
+            raise UserError("--cheatsheet needs no run; leave one of them out")
+        _cheatsheet(call)
+        return
+    if "run" not in call.given:
+        raise UserError("name a run directory, for example: trimtab doctor runs/CartPole-v1/ppo-seed1-1")
+    options: Diagnose = call.options()
+    if call.flags.watch is not None:
+        _watch(options, call)
+    else:
+        _show_examined(examine(call.given["run"], dict(options.hyperparameters or {})), call)
+
+
+def _watch(options: Diagnose, call: Call) -> None:
     """Show every new diagnosis of records that grow; the last one as JSON."""
     from trimtab.libraries.common.log_watch import watch_place
 
-    last = None
+    last, place, seconds = None, call.given["run"], call.flags.watch
     try:
-        for look in watch_place(path, hyperparameters, seconds):
+        for look in watch_place(place, dict(options.hyperparameters or {}), seconds):
             if isinstance(look, str):
                 print(f"trimtab: {look}", file=sys.stderr)
                 continue
             last = look
-            if not as_json:
+            if not call.json:
                 _print(last)
-                print(f"watching {path} every {seconds:g} s; Ctrl-C ends it", flush=True)
+                print(f"watching {place} every {seconds:g} s; Ctrl-C ends it", flush=True)
     except KeyboardInterrupt:
-        if as_json and last is not None:
+        if call.json and last is not None:
             print_json(to_json(last))
-    return 0
 
 
-def _show(examined: Examined, as_json: bool, page: str | None) -> int:
+def _show_examined(examined: Examined, call: Call) -> None:
     """A diagnosis in the terminal, as JSON, and on a page."""
-    diagnosis, where = examined.diagnosis, None
-    if page is not None:
-        where = _write_page(examined, page)
-    if as_json:
-        print_json(to_json(diagnosis) | ({"page": str(where)} if where else {}))
-        return 0
-    _print(diagnosis)
+    where = None if call.flags.page is None else _write_page(examined, call.flags.page)
+    if call.json:
+        print_json(to_json(examined.diagnosis) | ({"page": str(where)} if where else {}))
+        return
+    _print(examined.diagnosis)
     if where is not None:
         print(f"page: {where}")
-    return 0
 
 
 def _write_page(examined: Examined, page: str) -> Path:
@@ -96,7 +104,7 @@ def _write_page(examined: Examined, page: str) -> Path:
     from trimtab.show.page_files import write_page
 
     if examined.described is None:
-        fail("--page needs one run; name a run of the folder")
+        raise UserError("--page needs one run; name a run of the folder")
     where, view = Path(page or examined.folder / "doctor.html"), examined.described()
     write_page(where, run_page.doctor_page(view, CHEATSHEET), run_page.figures(view))
     return where
@@ -104,7 +112,6 @@ def _write_page(examined: Examined, page: str) -> Path:
 
 def _print(diagnosis: Diagnosis | FolderDiagnosis) -> None:
     """The findings of a run, or one line for each run of a folder."""
-    from trimtab.advise.diagnosis import FolderDiagnosis
     from trimtab.show.findings import print_findings, print_folder
 
     if isinstance(diagnosis, FolderDiagnosis):
@@ -116,21 +123,39 @@ def _print(diagnosis: Diagnosis | FolderDiagnosis) -> None:
         print(f"next: {diagnosis.command}")
 
 
-def _cheatsheet(as_json: bool, page: str | None) -> int:
+def _cheatsheet(call: Call) -> None:
     from trimtab.advise.cheatsheet import CHEATSHEET
 
-    where = None if page is None else Path(page or "cheatsheet.html")
+    where = None if call.flags.page is None else Path(call.flags.page or "cheatsheet.html")
     if where is not None:
         from trimtab.show.page_files import write_page
         from trimtab.show.run_page import cheatsheet_page
 
         write_page(where, cheatsheet_page(CHEATSHEET), {})
-    if as_json:
+    if call.json:
         print_json({"symptoms": to_json(CHEATSHEET)} | ({"page": str(where)} if where else {}))
-        return 0
+        return
     from trimtab.show.findings import print_cheatsheet
 
     print_cheatsheet(CHEATSHEET)
     if where is not None:
         print(f"page: {where}")
-    return 0
+
+
+def _show(result: Diagnosis | FolderDiagnosis, call: Call) -> None:
+    _print(result)
+
+
+@operation("doctor", Diagnose, _show, flags=DoctorFlags, command=_command)
+def diagnose(options: Diagnose) -> Diagnosis | FolderDiagnosis:
+    """Judge a run's records by every rule that applies to them.
+
+    Returns:
+        The findings, the most pressing first, and the next thing to try; of a folder, those of every run.
+    """
+    if isinstance(options.run, str | PathLike):
+        return examine(options.run, dict(options.hyperparameters or {})).diagnosis
+    if options.hyperparameters:
+        problem = "a run of this library knows its own; leave them out"
+        raise ConfigError("hyperparameters", options.hyperparameters, problem)
+    return diagnosis.diagnose(run_of(options.run))

@@ -3,51 +3,70 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trimtab.config import ConfigError
 from trimtab.core.answers import print_json
+from trimtab.core.fields import option
+from trimtab.core.options import Options
 from trimtab.core.terminal import new_console
 from trimtab.core.wording import nearest
-from trimtab.operations.shared import Output, filled, parser
+from trimtab.operations.declaration import Call, operation
 
 if TYPE_CHECKING:
     from trimtab.envs import CatalogueRow
 
 
-def envs(argv: list[str]) -> int:
-    command_parser = parser("envs", Output)
-    command_parser.add_argument(
-        "filter", nargs="?", default="", help="only ids or families that contain this, with their spaces"
-    )
-    command_parser.add_argument("--backend", default=None, help="only this backend")
-    arguments = command_parser.parse(argv)
-    from trimtab.envs import BACKENDS, list_environments
+@dataclass(frozen=True)
+class Envs(Options):
+    """Which environments to list."""
 
-    if arguments.backend not in (None, *BACKENDS):
-        close = nearest(arguments.backend, BACKENDS) or BACKENDS
-        raise ConfigError("backend", arguments.backend, f"no such backend; nearest: {', '.join(close)}")
-    if ":" in arguments.filter:
-        raise ConfigError("filter", arguments.filter, f"not listed here; `trimtab plan {arguments.filter}` shows it")
-    fragment = arguments.filter.lower()
-    rows = [
-        row
-        for row in list_environments()
-        if (fragment in row.env_id.lower() or fragment in row.family.lower())
-        and arguments.backend in (None, row.backend)
-    ]
-    if filled(Output, arguments).json:
+    filter: str = option("", position=True, nargs="?")
+    """Only ids or families that contain this, with their spaces."""
+    backend: str | None = None
+    """Only those of this backend (default: all)."""
+
+    def __post_init__(self) -> None:
+        from trimtab.envs import BACKENDS
+
+        if self.backend not in (None, *BACKENDS):
+            close = nearest(self.backend, BACKENDS) or BACKENDS
+            raise ConfigError("backend", self.backend, f"no such backend; nearest: {', '.join(close)}")
+        if ":" in self.filter:
+            raise ConfigError("filter", self.filter, f"not listed here; `trimtab plan {self.filter}` shows it")
+
+
+def _show(rows: list[CatalogueRow], call: Call) -> None:
+    from trimtab.envs import list_environments
+
+    text = call.given.get("filter", "")
+    if call.json:
         print_json([row._asdict() for row in rows])
     elif not rows:
-        near = nearest(arguments.filter, (row.env_id for row in list_environments())) or [
-            "`trimtab envs` lists the families"
-        ]
-        raise ConfigError("filter", arguments.filter, f"no environment's name contains it; nearest: {', '.join(near)}")
-    elif fragment:
+        near = nearest(text, (row.env_id for row in list_environments())) or ["`trimtab envs` lists the families"]
+        raise ConfigError("filter", text, f"no environment's name contains it; nearest: {', '.join(near)}")
+    elif text:
         _print_environments(rows)
     else:
         _print_families(rows)
-    return 0
+
+
+@operation("envs", Envs, _show)
+def envs(options: Envs) -> list[CatalogueRow]:
+    """List environments, and why one is not available.
+
+    Returns:
+        One row for each environment and backend.
+    """
+    from trimtab.envs import list_environments
+
+    fragment = options.filter.lower()
+    return [
+        row
+        for row in list_environments()
+        if (fragment in row.env_id.lower() or fragment in row.family.lower()) and options.backend in (None, row.backend)
+    ]
 
 
 def _print_families(rows: list[CatalogueRow]) -> None:

@@ -15,27 +15,33 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import yaml
 
 from trimtab.config.settings import Settings
 from trimtab.core import reading, trust
-from trimtab.core.fields import ConfigError, base_of, choices_of, declaration, element_of, optional, types_of, words_of
+from trimtab.core.fields import (
+    ConfigError,
+    Place,
+    base_of,
+    choices_of,
+    declaration,
+    element_of,
+    optional,
+    types_of,
+    words_of,
+)
+from trimtab.core.options import NOT_GIVEN
 from trimtab.core.wording import nearest, plain
 
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 
 
-class Described(Exception):
-    """Raised instead of parsing, by a parser that was only asked to be shown; it carries the parser."""
-
-
 class Parser(argparse.ArgumentParser):
     """argparse whose errors are one line and exit with code 2."""
 
-    describing = False  # only show the parser of a command: completion and the documentation read it
     before_help: Callable[[Parser, list[str]], None] | None = None  # may add what is known from the other words
 
     def error(self, message: str) -> NoReturn:
@@ -46,8 +52,6 @@ class Parser(argparse.ArgumentParser):
         return _joined(argv, switches)
 
     def parse(self, argv: list[str]) -> argparse.Namespace:
-        if Parser.describing:
-            raise Described(self)
         trust.trust_named(*(word for word in argv if not os.path.lexists(word)))  # what the user names here
         words = self._spelled([_dashed(a) for a in argv])
         if self.before_help and {"-h", "--help"} & set(words):
@@ -178,33 +182,27 @@ def _dashed(argument: str) -> str:
     return name.replace("_", "-") + equals + value
 
 
-def add_fields(group: argparse._ArgumentGroup, cls: type, only: Collection[str] | None = None) -> None:
-    """An option for every field of a dataclass, or only some; options not given are absent from the namespace."""
-    for item in dataclasses.fields(cls):
-        if only is None or item.name in only:
-            group.add_argument(*_names(item), **_argument(cls, item))
-
-
 def add_options(parser: Parser, cls: type) -> None:
     """The options that a dataclass declares, in a group for each class of its hierarchy, and by position.
 
     Options that are not given are absent from the namespace.
     """
+    items = {item.name: item for item in dataclasses.fields(cls)}
     for declaring, names in declared_by_class(cls).items():
         group = parser.add_argument_group(_title(declaring))
-        for item in (item for item in dataclasses.fields(cls) if item.name in names):
+        for item in map(items.__getitem__, names):
             (parser if _is_position(item) else group).add_argument(*_names(item), **_argument(cls, item))
 
 
 def add_settings(parser: Parser, cls: type) -> None:
     """The fields of a run that a dataclass takes, in groups."""
     group = parser.add_argument_group("run")
-    deferred = {item.name for item in dataclasses.fields(cls) if item.metadata.get("deferred")}
+    again = {item.name: item for item in dataclasses.fields(cls) if not item.metadata.get("deferred")}
     for item in dataclasses.fields(Settings):
         if heading := declaration(item).group:
             group = parser.add_argument_group(heading)
-        if item.name in deferred:
-            group.add_argument(*_names(item), **_argument(Settings, item))
+        owner = (cls, again[item.name]) if item.name in again else (Settings, item)
+        group.add_argument(*_names(item), **_argument(*owner))
 
 
 def declared_by_class(cls: type, hidden: bool = False) -> dict[type, list[str]]:
@@ -213,6 +211,7 @@ def declared_by_class(cls: type, hidden: bool = False) -> dict[type, list[str]]:
     Fields of `if_given(base)` belong to that base; the fields of a run have groups of their own.
     """
     shown = {item.name for item in dataclasses.fields(cls) if hidden or declaration(item).word.shown}
+    shown -= {item.name for item in dataclasses.fields(Settings)} if has_settings(cls) else set()
     found: dict[type, list[str]] = {}
     for base in cls.__mro__:
         complete = vars(base).get("complete", base)
@@ -223,6 +222,11 @@ def declared_by_class(cls: type, hidden: bool = False) -> dict[type, list[str]]:
         if own:
             found[complete] = own
     return found
+
+
+def has_settings(cls: type) -> bool:
+    """Whether the options make a configuration."""
+    return any(vars(base).get("complete") is Settings for base in cls.__mro__)
 
 
 def _title(cls: type) -> str:
@@ -247,12 +251,8 @@ def _argument(cls: type, item: dataclasses.Field) -> dict[str, Any]:
     """How argparse reads an option."""
     declared, kind = declaration(item), types_of(cls)[item.name]
     word, choices, base = declared.word, choices_of(kind), base_of(kind)
-    text = " ".join(
-        [field_help(cls).get(item.name, ""), *(f"{name}: {what}." for name, what in declared.explained.items())]
-    )
-    position = _is_position(item)
-    text = re.sub(r"; in Python.*", ".", text)
-    text = text if position else _with_default(text, item.default)
+    position, text = _is_position(item), re.sub(r"; in Python.*", ".", help_of(cls, item))
+    text = text if position else _with_default(text, _default_of(cls, item))
     made: dict[str, Any] = {"default": argparse.SUPPRESS, "help": text.replace("%", "%%")}
     if not position:
         made["dest"] = item.name
@@ -265,10 +265,24 @@ def _argument(cls: type, item: dataclasses.Field) -> dict[str, Any]:
     elif base is tuple:
         made |= {"nargs": "*", "metavar": "N" if element_of(kind) is int else "NAME"}
     else:
-        words = choices or [getattr(base, "__name__", "value").upper(), *words_of(kind)]
+        words = choices or ["PATH" if optional(kind)[0] == Place else base.__name__.upper(), *words_of(kind)]
         made["metavar"] = word.metavar or "|".join(words)
     nargs = word.nargs or ("*" if word.pairs else None)
     return made | {name: value for name, value in (("nargs", nargs), ("const", word.const)) if value is not None}
+
+
+def help_of(cls: type, item: dataclasses.Field) -> str:
+    """The help of an option: the string below its field, and what its choices mean where they are registered."""
+    explained = declaration(item).explained.items()
+    return " ".join([field_help(cls).get(item.name, ""), *(f"{name}: {what}." for name, what in explained)])
+
+
+def _default_of(cls: type, item: dataclasses.Field) -> Any:
+    """The default of an option; of one for which it matters whether it is given, that of its complete class."""
+    if item.default is not NOT_GIVEN:
+        return item.default
+    complete = [vars(base)["complete"] for base in cls.__mro__ if "complete" in vars(base)]
+    return next(own.default for one in complete for own in dataclasses.fields(one) if own.name == item.name)
 
 
 def _with_default(text: str, default: Any) -> str:

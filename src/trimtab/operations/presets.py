@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from trimtab import presets as preset_files
 from trimtab.core.answers import print_json
+from trimtab.core.fields import option
+from trimtab.core.options import Options
 from trimtab.core.terminal import new_console
-from trimtab.operations.shared import Output, filled, parser
+from trimtab.operations.declaration import Call, operation
 
 
-def presets(argv: list[str]) -> int:
-    command_parser = parser("presets", Output)
-    command_parser.add_argument("preset", nargs="?", help="print this preset; or list those with this in their name")
-    arguments = command_parser.parse(argv)
-    preset = preset_files.full_name(arguments.preset or "")
-    listed = [name for name in preset_files.names() if preset.lower() in name.lower()]
-    if filled(Output, arguments).json:
+@dataclass(frozen=True)
+class Presets(Options):
+    """Which presets to list."""
+
+    preset: str | None = option(None, position=True, nargs="?")
+    """The preset to print; or list those with this in their name."""
+
+
+def _show(listed: list[str], call: Call) -> None:
+    preset = preset_files.full_name(call.given.get("preset", ""))
+    if call.json:
         chosen = [preset] if preset in listed or not listed else listed
         about = [{"preset": n, "fields": preset_files.load(n), "origin": preset_files.origin(n)} for n in chosen]
         print_json(about[0] if preset in chosen else about)
@@ -24,7 +31,17 @@ def presets(argv: list[str]) -> int:
         print(preset_files.text(preset), end="")
     else:
         _print_list(listed)
-    return 0
+
+
+@operation("presets", Presets, _show)
+def presets(options: Presets) -> list[str]:
+    """List presets.
+
+    Returns:
+        Names of presets.
+    """
+    preset = preset_files.full_name(options.preset or "")
+    return [name for name in preset_files.names() if preset.lower() in name.lower()]
 
 
 def _print_list(names: list[str]) -> None:

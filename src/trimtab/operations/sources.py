@@ -52,7 +52,7 @@ class Configured(Overrides, Options):
 
     source: Source | None = field(kw_only=False, metadata=written(nargs="?", metavar="env", read=EnvironmentId))
     """Environment id; in Python also a preset, a YAML file, a run's directory, a Config or a Run."""
-    preset: str | None = option(None, metavar="NAME")
+    preset: str | None = option(None, metavar="NAME", read=str)
     """Preset to start from (default: the environment's own; none: no preset)."""
     config: Place | None = option(None, metavar="FILE")
     """YAML file of fields; they override the preset's, and the other options override them."""
@@ -67,6 +67,11 @@ class Configured(Overrides, Options):
                 raise ConfigError("env_id", fields["env_id"], problem)
             fields["env_id"] = str(self.source)
         return fields
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether the configuration comes from a command line: an environment's id or nothing, a preset, a file."""
+        return self.source is None or isinstance(self.source, EnvironmentId)
 
     @property
     def file(self) -> dict[str, Any]:
@@ -92,13 +97,24 @@ class Configured(Overrides, Options):
             The configuration. An unknown field, preset or environment raises ConfigError with the nearest.
         """
         fields = self.fields | changes
-        if self.source is None or isinstance(self.source, EnvironmentId):
-            preset = presets.chosen(self.file, fields, preset=self.preset)
+        if self.is_typed:
+            named = self.preset or (None if base is None else "none")
+            preset = presets.chosen(self.file, fields, preset=named)
             layers = (presets.load(preset) if preset else {}, base or {}, self.file, fields)
             if not any("env_id" in layer for layer in layers):
                 raise UserError("name an environment, for example: trimtab train CartPole-v1")
             return presets.layered(self.file, fields, preset=preset or "none", base=base)
+        assert self.source is not None
         return _of_source(self.source, self.preset, self.file, fields, env)
+
+    def own_sizes(self) -> tuple[int, int]:
+        """N and T without the fields that were given: the preset's or file's, else the defaults."""
+        if self.is_typed:
+            preset = self.chosen_preset
+            fields = (presets.load(preset) if preset else {}) | self.file
+            return fields.get("num_envs", Config.num_envs), fields.get("num_steps", Config.num_steps)
+        assert self.source is not None
+        return _of_source(self.source, self.preset, self.file, {}, None).split
 
 
 def _of_source(

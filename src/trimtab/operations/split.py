@@ -3,89 +3,83 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from trimtab.config import Config, ConfigError
 from trimtab.core.answers import print_json
-from trimtab.operations import flags
-from trimtab.operations.shared import (
-    Output,
-    as_typed,
-    filled,
-    layered_config,
-    numbered,
-    own_sizes,
-    parser,
-    refuse_two_environments,
-)
+from trimtab.core.fields import Place, option
+from trimtab.core.options import given, if_given
+from trimtab.operations.declaration import Call, operation
+from trimtab.operations.sources import Configured, describe_preset
+from trimtab.operations.studying import Studying
+from trimtab.studies.split_result import SplitResult
+from trimtab.studies.split_study import Split, SplitOptions, effort, longest, refuse_other_fields, shortened
+from trimtab.training.run import Run, load
 
 if TYPE_CHECKING:
-    from trimtab.studies.split_result import SplitResult
+    Effort = SplitOptions
+else:
+    Effort = if_given(SplitOptions)
 
 
-def split(argv: list[str]) -> int:
-    from trimtab.studies.split_study import Split, SplitOptions, effort, longest, shortened
-    from trimtab.studies.study_engine import ExecutionOptions, run_study
+@dataclass(frozen=True)
+class SplitSpec(Effort, Configured, Studying):
+    """What to split."""
 
-    command_parser = parser("split", SplitOptions, Output, ExecutionOptions, Config)
-    command_parser.add_argument("env", nargs="?", help="environment id (default: that of --run or --config)")
-    command_parser.add_argument(
-        "--batch", metavar="B", help="samples per iteration, N × T in every split (default: as it has)"
-    )
-    command_parser.add_argument(
-        "--preset", metavar="NAME", help="preset to start from (default: the environment's own)"
-    )
-    command_parser.add_argument("--config", metavar="FILE", help="YAML file of fields, over the preset")
-    command_parser.add_argument("--run-dir", metavar="DIR", help="where results go (default: runs/split-ENV-K)")
-    arguments = command_parser.parse(argv)
-    if arguments.env is not None:
-        refuse_two_environments(arguments)
-        arguments.env_id = arguments.env
-    for name in ("num_envs", "num_steps"):
-        if hasattr(arguments, name):
-            raise ConfigError(name, getattr(arguments, name), "is what a split varies; use --splits")
-    options, output = effort(flags.values(SplitOptions, arguments)), filled(Output, arguments)
-    run = _config_of_run(arguments, options.run) if options.run else None
-    own = (run.num_envs, run.num_steps) if run else own_sizes(arguments)
-    batch = flags.parse("batch", int, arguments.batch) if arguments.batch else math.prod(own)
-    num_envs, num_steps = longest(batch, options.splits)
-    if run:
-        config = run.replace(num_envs=num_envs, num_steps=num_steps)
-    else:
-        arguments.num_envs, arguments.num_steps = str(num_envs), str(num_steps)
-        config = layered_config(arguments)
-    if not hasattr(arguments, "total_timesteps"):
-        config = shortened(config, batch, options.quick)
-    study = Split(config, batch, own[0], options, command := as_typed("split", argv))
-    out = Path(arguments.run_dir) if arguments.run_dir else numbered(f"split-{config.env_id.replace('/', '-')}")
-    return finish_split(
-        run_study(study, out, filled(ExecutionOptions, arguments), command, output.quiet or output.json), output
-    )
+    batch: int | None = option(None, metavar="B")
+    """Samples per iteration, N × T in every split (default: as the configuration has)."""
+    run_dir: Place | None = option(None, metavar="DIR")
+    """Directory of the results (default: runs/split-ENV-K)."""
 
 
-def finish_split(result: SplitResult, output: Output) -> int:
-    if output.json:
+def _show(result: SplitResult, call: Call) -> None:
+    show_split(result, call.json)
+
+
+def show_split(result: SplitResult, as_json: bool) -> None:
+    """Print which splits are eliminated, why, and which remain."""
+    if as_json:
         print_json(result)
+        return
+    from trimtab.show.split_tables import print_split
+
+    print_split(result)
+
+
+@operation("split", SplitSpec, _show, before_help=describe_preset)
+def split(options: SplitSpec) -> SplitResult:
+    """How should a batch be split into environments × steps?
+
+    Returns:
+        Which splits are eliminated, why, and which remain; `.sentence` says it.
+    """
+    fields = options.fields
+    for name in ("num_envs", "num_steps"):
+        if name in fields:
+            raise ConfigError(name, fields[name], "is what a split varies; use splits (--splits)")
+    probed = {"run": str(options.source.path)} if isinstance(options.source, Run) else {}
+    chosen = effort(given(options, SplitOptions) | probed)
+    own = _config_of_run(options, chosen.run, fields) if chosen.run else None
+    sizes = own.split if own else options.own_sizes()
+    batch = math.prod(sizes) if options.batch is None else options.batch
+    num_envs, num_steps = longest(batch, chosen.splits)
+    if own:
+        length = fields.get("total_timesteps", own.total_timesteps)
+        config = own.replace(num_envs=num_envs, num_steps=num_steps, total_timesteps=length)
     else:
-        from trimtab.show.split_tables import print_split
+        config = options.configuration(num_envs=num_envs, num_steps=num_steps)
+    if "total_timesteps" not in fields:
+        config = shortened(config, batch, chosen.quick)
+    study = Split(config, batch, sizes[0], chosen, options.source_command("split"))
+    return options.carry_out(study, f"split-{config.env_id}", options.run_dir)
 
-        print_split(result)
-    return 0
 
-
-def _config_of_run(arguments, path: str) -> Config:
-    """A run's own configuration: what is probed is also what is trained. Only its length may be another."""
-    from trimtab.studies.split_study import refuse_other_fields
-    from trimtab.training.run import load
-
+def _config_of_run(options: SplitSpec, path: str, fields: dict[str, Any]) -> Config:
+    """A run's own configuration: what is probed is also what is trained."""
     config = load(path).config
-    refuse_other_fields(config, path, flags.values(Config, arguments))
+    refuse_other_fields(config, path, fields)
     for name in ("preset", "config"):
-        if getattr(arguments, name):
-            raise ConfigError(
-                name, getattr(arguments, name), "a run brings its own configuration; leave out one of them"
-            )
-    return config.replace(
-        total_timesteps=flags.values(Config, arguments).get("total_timesteps", config.total_timesteps)
-    )
+        if value := getattr(options, name):
+            raise ConfigError(name, value, "a run brings its own configuration; leave out one of them")
+    return config

@@ -2,41 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
+from typing import Any, Literal
 
 from trimtab.config import ConfigError
 from trimtab.core.answers import print_json
+from trimtab.core.fields import Need, Place, option
+from trimtab.core.options import Options, part
 from trimtab.core.wording import nearest
-from trimtab.operations.flags import Parser
-from trimtab.operations.shared import Output, as_typed, filled, numbered, parser
+from trimtab.experiments import catalogue
+from trimtab.experiments.source_study import Declared
+from trimtab.operations.declaration import Call, Operation, Output, new_parser, operation
+from trimtab.operations.flags import Parser, add_options
+from trimtab.operations.studying import Studying
+from trimtab.studies.seeds_study import SeedsResult
+from trimtab.studies.source_result import SourceResult
+from trimtab.studies.split_result import SplitResult
 from trimtab.studies.study_engine import ExecutionOptions
 from trimtab.studies.study_result import StudyResult
+from trimtab.studies.tune_result import TuneResult
+
+SIZE = Need(lambda flags: not flags.quick, "a study is quick or full, not both")
 
 
-@dataclass
-class SizeFlags:
+@dataclass(frozen=True)
+class StudyRun(Studying):
+    """What to run."""
+
+    name: str
+    """Study, as `trimtab study list` names it."""
+    run_dir: Place | None = option(None, metavar="DIR")
+    """Directory of the results (default: runs/study-NAME-K)."""
+    _: KW_ONLY
+    size: Literal["quick", "default", "full"] = option("default", shown=False)
+    """A first answer in minutes (quick), or the source's own scale, for a cluster (full)."""
+    only: str | None = None
+    """Only these environments, separated by commas (study learning; default: all)."""
+    seed: int = 1
+    """The first of its seeds."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.name not in catalogue.DECLARED:
+            near = ", ".join(nearest(self.name, catalogue.DECLARED) or catalogue.DECLARED)
+            raise ConfigError("study", self.name, f"no such study; nearest: {near}")
+        choosers = [kind for kind, study in catalogue.DECLARED.items() if "only" in {f.name for f in fields(study)}]
+        if self.only is not None and self.name not in choosers:
+            problem = f"study {self.name} cannot be run in part; nearest: {', '.join(choosers)}"
+            raise ConfigError("only", self.only, problem)
+
+    def declared(self) -> Any:
+        """The study."""
+        words = None if self.only is None else tuple(w.strip() for w in self.only.split(",") if w.strip())
+        command = self.source_command("study")
+        chosen: dict[str, Any] = {} if words is None else {"only": words}
+        return catalogue.DECLARED[self.name](size=self.size, seed=self.seed, command=command, **chosen)
+
+
+@dataclass(frozen=True)
+class SizeFlags(Options):
     """How large."""
 
     quick: bool = False
     """A first answer in minutes."""
-    full: bool = False
+    full: bool = option(False, SIZE)
     """The source's own scale, for a cluster."""
-    only: str | None = None
-    """Only these environments, separated by commas (study learning)."""
     plan: bool = False
     """Only say what it would cost: runs, environment steps, and hours by a short calibration on this machine."""
-    seed: int = 1
-    """The first of its seeds."""
-    run_dir: str | None = None
-    """Where results go (default: runs/study-NAME-K)."""
 
 
-def study(argv: list[str]) -> int:
-    verbs = {"list": _list, "run": _run, "show": _show, "claims": _claims}
-    if Parser.describing:
-        _described(verbs).parse(argv)
+@dataclass(frozen=True)
+class StudyList(Options):
+    """Which list."""
+
+
+@dataclass(frozen=True)
+class ListFlags(Options):
+    """How to list."""
+
+    names: bool = False
+    """Only the names, one a line."""
+
+
+@dataclass(frozen=True)
+class StudyShow(Options):
+    """What to show."""
+
+    dir: Place
+    """Directory of a study."""
+
+
+@dataclass(frozen=True)
+class StudyClaims(Options):
+    """Whose claims to show."""
+
+    dirs: tuple[str, ...] = option((), position=True, nargs="*", metavar="DIR")
+    """Directories of studies, or that hold some (default: runs)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for place in self.dirs:
+            if not Path(place).is_dir():
+                raise ConfigError("claims", place, "is not a directory")
+
+
+@dataclass(frozen=True)
+class ClaimsFlags(Options):
+    """Page."""
+
+    page: str | None = option(None, metavar="FILE")
+    """Also write the table as a page (default: not written)."""
+
+
+def main(argv: list[str]) -> int | None:
+    """Do what a verb and its words say."""
+    verbs = _verbs()
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: trimtab study list | run NAME [--quick|--full] [--plan] | show DIR | claims [DIR ...]\n")
         print("The sources' experiments as studies, each with the claims it judges by a rule declared beforehand.")
@@ -44,40 +125,31 @@ def study(argv: list[str]) -> int:
     if argv[0] not in verbs:
         near = ", ".join(nearest(argv[0], verbs) or verbs)
         raise ConfigError("study", argv[0], f"must be one of {', '.join(verbs)}; nearest: {near}")
-    return verbs[argv[0]](argv[1:])
+    return verbs[argv[0]].run(argv[1:])
 
 
-def _described(verbs: Collection[str]) -> Parser:
-    """What completion and the documentation see: the verbs and the options of all of them."""
-    command_parser = parser("study", SizeFlags, Output, ExecutionOptions)
-    command_parser.add_argument("verb", metavar="|".join(verbs), help="what to do")
-    _add_names(command_parser)
-    _add_page(command_parser)
-    return command_parser
+def parser() -> Parser:
+    """What completion and the documentation see: the verbs, and the options of all of them."""
+    made = new_parser("study")
+    made.add_argument("verb", metavar="|".join(_verbs()), help="What to do.")
+    for cls in (StudyRun, SizeFlags, ListFlags, ClaimsFlags, Output):
+        add_options(made, cls)
+    return made
 
 
-def _add_names(command_parser: Parser) -> None:
-    command_parser.add_argument("--names", action="store_true", help="only the names, one a line")
+def _verbs() -> dict[str, Operation]:
+    functions: tuple[Any, ...] = (list_studies, study, show_results, claims)
+    return {function.operation.name.split()[1]: function.operation for function in functions}
 
 
-def _add_page(command_parser: Parser) -> None:
-    command_parser.add_argument("--page", metavar="FILE", help="also write the table as a page")
-
-
-def _list(argv: list[str]) -> int:
-    command_parser = parser("study list", Output)
-    _add_names(command_parser)
-    arguments = command_parser.parse(argv)
-    output = filled(Output, arguments)
-    from trimtab.experiments.catalogue import DECLARED
-
-    if arguments.names:
-        print("\n".join(DECLARED))
-        return 0
-    if output.json:
+def _show_list(studies: list[type[Declared]], call: Call) -> None:
+    if call.flags.names:
+        print("\n".join(study.kind for study in studies))
+        return
+    if call.json:
         about = lambda s: {"name": s.kind, "summary": s.summary, "source": s.source, "claims": [c.id for c in s.claims]}
-        print_json([about(study) for study in DECLARED.values()])
-        return 0
+        print_json([about(study) for study in studies])
+        return
     from trimtab.experiments.ledger import print_studies
 
     print_studies()
@@ -85,108 +157,98 @@ def _list(argv: list[str]) -> int:
         "\n`trimtab study run NAME --quick` for a first answer. Without --quick a study of the sources takes up to half"
         "\nan hour on two cores, paper/invariance and paper/table5 (they share runs) an hour or two; --plan says more."
     )
-    return 0
 
 
-def _run(argv: list[str]) -> int:
-    command_parser = parser(
-        "study run",
-        SizeFlags,
-        Output,
-        ExecutionOptions,
-        positional="name",
-        help="study, as `trimtab study list` names it",
-    )
-    arguments = command_parser.parse(argv)
-    size, output, where = filled(SizeFlags, arguments), filled(Output, arguments), filled(ExecutionOptions, arguments)
-    from trimtab.experiments.catalogue import DECLARED
-    from trimtab.experiments.source_study import Size
-    from trimtab.studies.study_engine import run_study
+@operation("study list", StudyList, _show_list, flags=ListFlags)
+def list_studies(options: StudyList) -> list[type[Declared]]:
+    """List the studies.
 
-    if arguments.name not in DECLARED:
-        near = ", ".join(nearest(arguments.name, DECLARED) or DECLARED)
-        raise ConfigError("study", arguments.name, f"no such study; nearest: {near}")
-    if size.quick and size.full:
-        raise ConfigError("full", True, "a study is quick or full, not both")
-    name: Size = "quick" if size.quick else "full" if size.full else "default"
-    command = as_typed("study run", argv)
-    declaration = DECLARED[arguments.name](
-        size=name, seed=size.seed, command=command, **_chosen(arguments.name, size.only)
-    )
-    if size.plan:
+    Returns:
+        The studies, in order.
+    """
+    return list(catalogue.DECLARED.values())
+
+
+def _run(declared: Operation, call: Call) -> int | None:
+    """The command can also say what a study would cost."""
+    flags = call.flags
+    options: StudyRun = call.options(size="quick" if flags.quick else "full" if flags.full else "default")
+    if flags.plan:
         from trimtab.experiments.costs import cost_of, print_cost
 
-        cost = cost_of(declaration, where)
-        print_json(cost.as_dict()) if output.json else print_cost(cost)
+        cost = cost_of(options.declared(), part(options, ExecutionOptions))
+        print_json(cost.as_dict()) if call.json else print_cost(cost)
         return 0
-    out = Path(size.run_dir) if size.run_dir else numbered(f"study-{arguments.name.replace('/', '-')}")
-    return finish_study(run_study(declaration, out, where, command, output.quiet or output.json), output)
+    return show_study(declared.function(options), call.json)
 
 
-def _chosen(name: str, only: str | None) -> dict[str, tuple[str, ...]]:
-    """The argument for the environments that were asked for, of studies that let one choose."""
-    from trimtab.experiments.catalogue import DECLARED
-
-    if only is None:
-        return {}
-    choosers = [kind for kind, study in DECLARED.items() if "only" in {f.name for f in fields(study)}]
-    if name not in choosers:
-        raise ConfigError("only", only, f"study {name} cannot be run in part; nearest: {', '.join(choosers)}")
-    return {"only": tuple(word.strip() for word in only.split(",") if word.strip())}
+def _show(result: StudyResult, call: Call) -> int:
+    return show_study(result, call.json)
 
 
-def _show(argv: list[str]) -> int:
-    arguments = parser("study show", Output, positional="dir", help="directory of a study").parse(argv)
-    from trimtab.experiments import catalogue
+@operation("study run", StudyRun, _show, flags=SizeFlags, command=_run)
+def study(options: StudyRun) -> StudyResult:
+    """Run a study of the sources at one of its sizes; `trimtab study list` names them.
 
-    return finish_study(catalogue.read_answer(Path(arguments.dir)), filled(Output, arguments))
+    Returns:
+        The verdicts on its claims; `.sentence` says the answer.
+    """
+    return options.carry_out(options.declared(), f"study-{options.name}", options.run_dir)
 
 
-def _claims(argv: list[str]) -> int:
-    command_parser = parser("study claims", Output)
-    command_parser.add_argument(
-        "dirs", nargs="*", metavar="DIR", help="directories of studies, or that hold some (default: runs)"
-    )
-    _add_page(command_parser)
-    arguments = command_parser.parse(argv)
-    from trimtab.experiments.ledger import claims_page, gathered, print_ledger
+@operation("study show", StudyShow, _show)
+def show_results(options: StudyShow) -> StudyResult:
+    """Read the answer of a finished study.
 
-    for place in arguments.dirs:
-        if not Path(place).is_dir():
-            raise ConfigError("claims", place, "is not a directory")
-    rows = gathered([Path(d) for d in arguments.dirs] or [Path("runs")])
-    if arguments.page:
+    Returns:
+        The answer.
+    """
+    return catalogue.read_answer(Path(options.dir))
+
+
+def _show_claims(rows: list[dict[str, Any]], call: Call) -> None:
+    from trimtab.experiments.ledger import claims_page, print_ledger
+
+    page = call.flags.page
+    if page:
         from trimtab.core.writing import write_atomically
 
-        write_atomically(Path(arguments.page), claims_page(rows, Path(arguments.page).parent).encode())
-    if filled(Output, arguments).json:
+        write_atomically(Path(page), claims_page(rows, Path(page).parent).encode())
+    if call.json:
         print_json(rows)
-    else:
-        print_ledger(rows)
-        if arguments.page:
-            print(f"page: {arguments.page}")
-    return 0
+        return
+    print_ledger(rows)
+    if page:
+        print(f"page: {page}")
 
 
-def finish_study(answer: StudyResult, output: Output) -> int:
-    """Show the answer of a study as its own command does."""
+@operation("study claims", StudyClaims, _show_claims, flags=ClaimsFlags)
+def claims(options: StudyClaims) -> list[dict[str, Any]]:
+    """Collect the verdicts of studies on their claims.
+
+    Returns:
+        One row for each claim.
+    """
+    from trimtab.experiments.ledger import gathered
+
+    return gathered([Path(place) for place in options.dirs] or [Path("runs")])
+
+
+def show_study(answer: StudyResult, as_json: bool) -> int:
+    """Show the answer of a study as its own command does; returns an exit code."""
     from trimtab.operations import split, train, tune
-    from trimtab.studies.seeds_study import SeedsResult
-    from trimtab.studies.source_result import SourceResult
-    from trimtab.studies.split_result import SplitResult
-    from trimtab.studies.tune_result import TuneResult
 
     if isinstance(answer, SeedsResult):
-        return train.finish_seeds(answer, output)
+        return train.show_seeds(answer, as_json)
     if isinstance(answer, SplitResult):
-        return split.finish_split(answer, output)
-    if isinstance(answer, TuneResult):
-        return tune.finish_tuning(answer, output)
-    assert isinstance(answer, SourceResult)
-    if output.json:
+        split.show_split(answer, as_json)
+    elif isinstance(answer, TuneResult):
+        tune.show_tuning(answer, as_json)
+    elif as_json:
         print_json(answer)
-        return 0
-    from trimtab.experiments.ledger import print_answer
+    else:
+        assert isinstance(answer, SourceResult)
+        from trimtab.experiments.ledger import print_answer
 
-    print_answer(answer)
+        print_answer(answer)
     return 0

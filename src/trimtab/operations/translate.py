@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,52 +11,57 @@ import yaml
 
 from trimtab.config import ConfigError
 from trimtab.core.answers import print_json
+from trimtab.core.fields import Place, option, written
+from trimtab.core.options import Options
 from trimtab.libraries import LIBRARIES
-from trimtab.operations.shared import Output, filled, parser
+from trimtab.libraries.common import translation as translating
+from trimtab.libraries.common.library import Library
+from trimtab.libraries.common.options import Translated
+from trimtab.operations.declaration import Call, operation
 
 
-def translate(argv: list[str]) -> int:
-    command_parser = parser("translate", Output)
-    command_parser.add_argument(
-        "library", help=f"a library ({', '.join(LIBRARIES)}), or a file of hyperparameters of one of them"
-    )
-    command_parser.add_argument(
-        "fields", nargs="*", metavar="FIELD=VALUE", help="hyperparameters: n_steps=2048, num-steps=128 or --num-envs 4"
-    )
-    command_parser.add_argument(
-        "--file", metavar="FILE", help="YAML file of hyperparameters, under the ones given here"
-    )
-    command_parser.add_argument(
-        "--env-id", metavar="ID", help="environment id; in a file of several, whose hyperparameters"
-    )
-    command_parser.add_argument("--no-defaults", action="store_true", help="leave out what the library does by default")
-    arguments, words = command_parser.parse_with_words(argv, foreign=True)
-    from trimtab.libraries.common import translation as translating
+@dataclass(frozen=True)
+class Translate(Options):
+    """What to translate."""
 
-    given = translating.parse_hyperparameters([*arguments.fields, *words])
-    file = arguments.file
-    if arguments.library not in LIBRARIES and Path(arguments.library).is_file():
-        if file is not None:
-            raise ConfigError("file", file, f"{arguments.library} is a file too; give one of them")
-        file, library = arguments.library, translating.library_of_file(arguments.library)
-    else:
-        library = translating.library_named(arguments.library)
-    values = translating.read_settings(library, file, arguments.env_id) if file else {}
-    translation = translating.translate(library.name, values | given, not arguments.no_defaults)
-    config = translation.config(arguments.env_id)
-    fields = ({"env_id": arguments.env_id} if arguments.env_id else {}) | translation.fields
-    if filled(Output, arguments).json:
-        about = {"library": library.name, "fields": fields, "notes": translation.notes}
-        print_json(about | {"left_out": translation.left_out, "derived": config.derived()})
-        return 0
-    for note in translation.notes:
+    library: str = field(metadata=written({"Libraries": ", ".join(LIBRARIES)}))
+    """The library, or a file of hyperparameters of one."""
+    fields: Mapping[str, Any] = field(
+        default_factory=dict, metadata=written(position=True, pairs=True, metavar="FIELD=VALUE")
+    )
+    """Hyperparameters by their names there: n_steps=2048, num-steps=128 or --num-envs 4; in Python a mapping."""
+    _: KW_ONLY
+    defaults: bool = option(True, flag="--no-defaults")
+    """Also carry over what the library does by default (--no-defaults: only what is given)."""
+    file: Place | None = option(None, metavar="FILE")
+    """YAML file of hyperparameters; the ones given here override it (default: none)."""
+    env_id: str | None = option(None, metavar="ID")
+    """Environment id; in a file for several environments, whose hyperparameters to take (default: none)."""
+
+    def source(self) -> tuple[Library, Place | None]:
+        """The library, and the file of its hyperparameters."""
+        if self.library in LIBRARIES or not Path(self.library).is_file():
+            return translating.library_named(self.library), self.file
+        if self.file is not None:
+            raise ConfigError("file", self.file, f"{self.library} is a file too; give one of them")
+        return translating.library_of_file(self.library), self.library
+
+
+def _show(result: Translated, call: Call) -> None:
+    options: Translate = call.options()
+    config = result.config(options.env_id)
+    fields = ({"env_id": options.env_id} if options.env_id else {}) | result.fields
+    if call.json:
+        about = {"library": options.source()[0].name, "fields": fields, "notes": result.notes}
+        print_json(about | {"left_out": result.left_out, "derived": config.derived()})
+        return
+    for note in result.notes:
         print(f"# {note}")
-    for name, why in translation.left_out.items():
+    for name, why in result.left_out.items():
         print(f"# not carried over: {name} ({why})")
     print(yaml.safe_dump(fields, sort_keys=False), end="")
-    if not arguments.no_defaults:
+    if options.defaults:
         _print_rest(config.as_dict(), fields)
-    return 0
 
 
 def _print_rest(values: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -63,3 +70,15 @@ def _print_rest(values: dict[str, Any], fields: dict[str, Any]) -> None:
     other = {"minibatch_size": "num_minibatches", "num_minibatches": "minibatch_size"}
     print("# all other fields, so that no preset is applied")
     print(yaml.safe_dump({n: v for n, v in rest.items() if other.get(n) not in fields}, sort_keys=False), end="")
+
+
+@operation("translate", Translate, _show, foreign=True)
+def translate(options: Translate) -> Translated:
+    """Translate hyperparameters of another library to the fields here; `.config(env_id)` makes a Config of them.
+
+    Returns:
+        Fields here, remarks on what differs, and options without a counterpart.
+    """
+    library, file = options.source()
+    values = translating.read_settings(library, file, options.env_id) if file else {}
+    return translating.translate(library.name, values | dict(options.fields), options.defaults)

@@ -2,42 +2,51 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from trimtab.config import Config
 from trimtab.core.answers import print_json
-from trimtab.operations.shared import Output, add_source, as_typed, config_from, filled, numbered, parser
-
-if TYPE_CHECKING:
-    from trimtab.studies.tune_result import TuneResult
-
-
-def tune(argv: list[str]) -> int:
-    from trimtab.studies.study_engine import ExecutionOptions, run_study
-    from trimtab.studies.tune_study import Tune, TuneOptions, shortened
-
-    command_parser = parser("tune", TuneOptions, Output, ExecutionOptions, Config)
-    add_source(command_parser)
-    command_parser.add_argument("--run-dir", metavar="DIR", help="where results go (default: runs/tune-ENV-K)")
-    arguments = command_parser.parse(argv)
-    options, output = filled(TuneOptions, arguments), filled(Output, arguments)
-    config = config_from(arguments)
-    own_steps = config.total_timesteps
-    if not hasattr(arguments, "total_timesteps"):
-        config = shortened(config)
-    study = Tune(config, options, command := as_typed("tune", argv), own_steps)
-    out = Path(arguments.run_dir) if arguments.run_dir else numbered(f"tune-{config.env_id.replace('/', '-')}")
-    return finish_tuning(
-        run_study(study, out, filled(ExecutionOptions, arguments), command, output.quiet or output.json), output
-    )
+from trimtab.core.fields import Place, option
+from trimtab.core.options import part
+from trimtab.operations.declaration import Call, operation
+from trimtab.operations.sources import Configured, describe_preset
+from trimtab.operations.studying import Studying
+from trimtab.studies.tune_result import TuneResult
+from trimtab.studies.tune_study import Tune, TuneOptions, shortened
 
 
-def finish_tuning(result: TuneResult, output: Output) -> int:
-    if output.json:
+@dataclass(frozen=True)
+class TuneSpec(TuneOptions, Configured, Studying):
+    """What to tune."""
+
+    run_dir: Place | None = option(None, metavar="DIR")
+    """Directory of the results (default: runs/tune-ENV-K)."""
+
+
+def _show(result: TuneResult, call: Call) -> None:
+    show_tuning(result, call.json)
+
+
+def show_tuning(result: TuneResult, as_json: bool) -> None:
+    """Print the best configuration, and how it compares with the start."""
+    if as_json:
         print_json(result)
-    else:
-        from trimtab.show.tune_page import print_tuning
+        return
+    from trimtab.show.tune_page import print_tuning
 
-        print_tuning(result)
-    return 0
+    print_tuning(result)
+
+
+@operation("tune", TuneSpec, _show, before_help=describe_preset)
+def tune(options: TuneSpec) -> TuneResult:
+    """Tune by the playbook, one field at a time, and compare the best with the start on new seeds.
+
+    Returns:
+        The trials, the comparison, and the configuration that was tuned.
+    """
+    config = options.configuration()
+    own_steps = config.total_timesteps
+    if "total_timesteps" not in options.fields:
+        config = shortened(config)
+    command = options.source_command("tune")
+    study = Tune(config, part(options, TuneOptions), command, own_steps)
+    return options.carry_out(study, f"tune-{config.env_id}", options.run_dir)

@@ -22,6 +22,7 @@ from trimtab.config import Config, ConfigError
 from trimtab.core import reading
 from trimtab.core.estimate import UNRESOLVED, Estimate, unresolved
 from trimtab.core.fields import divisors
+from trimtab.core.options import Options
 from trimtab.core.writing import write_parquet
 from trimtab.envs import choose
 from trimtab.envs.own_environments import refuse_of_this_program
@@ -56,8 +57,8 @@ MORE = 2  # seeds that a round adds to every split in question
 MOST_SEEDS = 64  # of a split, where time is what is limited
 
 
-@dataclass(frozen=True)
-class SplitOptions:
+@dataclass(frozen=True, kw_only=True)
+class SplitOptions(Options):
     """How much effort to spend."""
 
     splits: str | None = None

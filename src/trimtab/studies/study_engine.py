@@ -25,7 +25,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from trimtab.core import reading, trust
 from trimtab.core.errors import RunError, UnreadableFile
+from trimtab.core.fields import Place, option
 from trimtab.core.json_values import to_json
+from trimtab.core.options import Options
 from trimtab.core.writing import write_json
 from trimtab.studies.executor import Executor, Queue, executor
 from trimtab.studies.job import Job
@@ -87,15 +89,15 @@ class Study(Generic[R]):
         """Write the page and the figures into the study's directory."""
 
 
-@dataclass(frozen=True)
-class ExecutionOptions:
-    """Where and how a study runs; nothing here changes its answer."""
+@dataclass(frozen=True, kw_only=True)
+class ExecutionOptions(Options):
+    """Where jobs run; the results do not depend on it."""
 
     on: str = "local"
     """Where jobs run: local (a warm process per core), inline (this process), ray or ray:ADDRESS."""
     workers: int | None = None
     """Jobs that run at the same time (default: one per core, or per CPU of the Ray cluster)."""
-    store: str | None = None
+    store: Place | None = option(None, metavar="DIR")
     """Directory of finished jobs, shared between studies (default: the study's own)."""
 
 
@@ -145,12 +147,12 @@ def trust_if_ours(spec: dict[str, Any]) -> bool:
     return ours
 
 
-def resume_study(study: Study[R], out: Path, where: ExecutionOptions, store: str | None, quiet: bool = True) -> R:
+def resume_study(study: Study[R], out: Path, where: ExecutionOptions, store: Place | None, quiet: bool = True) -> R:
     """Continue a study in its directory from its finished jobs."""
     return _execute(study, out, executor(where.on, where.workers), where.store or store, quiet)
 
 
-def _execute(study: Study[R], out: Path, doer: Executor, store: str | None, quiet: bool) -> R:
+def _execute(study: Study[R], out: Path, doer: Executor, store: Place | None, quiet: bool) -> R:
     try:
         with _ending_on_request(), _timed(out):
             answer, outcomes = _drive(study, out, doer, Store(Path(store) if store else out / "store"), quiet)

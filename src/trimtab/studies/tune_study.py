@@ -23,6 +23,7 @@ from trimtab.advise.diagnosis import diagnose, tally
 from trimtab.config import Config, ConfigError
 from trimtab.core.errors import RunError
 from trimtab.core.estimate import Estimate
+from trimtab.core.options import Options
 from trimtab.core.wording import nearest
 from trimtab.core.writing import write_atomically
 from trimtab.envs import Continuous, choose, look
@@ -79,8 +80,8 @@ PHASES: dict[str, dict[str, Values]] = {
 }
 
 
-@dataclass(frozen=True)
-class TuneOptions:
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions(Options):
     """How much effort to spend."""
 
     phases: str | None = None

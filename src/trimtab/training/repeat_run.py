@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.config.device_shares import with_devices
-from trimtab.core.json_values import to_json
+from trimtab.core.json_values import JsonMapping, to_json
 from trimtab.core.writing import numbered_path
 from trimtab.training import device
 from trimtab.training.loop import resume, train
@@ -28,8 +28,8 @@ class Difference:
     now: float | list[str] | None
 
 
-@dataclass(frozen=True)
-class Repetition:
+@dataclass(frozen=True, eq=False)
+class Repetition(JsonMapping):
     """A run and its repetition, compared."""
 
     identical: bool

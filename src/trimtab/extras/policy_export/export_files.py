@@ -15,7 +15,7 @@ from jaxtyping import Float, Shaped
 
 from trimtab.config import ConfigError
 from trimtab.core.errors import MissingPackage, RunError
-from trimtab.core.json_values import to_json
+from trimtab.core.json_values import JsonMapping, to_json
 from trimtab.core.writing import write_atomically, write_json
 from trimtab.training import standalone_numpy
 from trimtab.training.numpy_policy import Policy, policy_of
@@ -55,8 +55,8 @@ class _ExportFormat:
     packages: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _ExportReport:
+@dataclass(frozen=True, eq=False)
+class ExportReport(JsonMapping):
     """What was written, and how far it is from the original."""
 
     run: str
@@ -71,7 +71,7 @@ class _ExportReport:
     largest_output: float
 
 
-def export(run: RunDir, to: str, out: Path, step: int | None = None, force: bool = False) -> _ExportReport:
+def export(run: RunDir, to: str, out: Path, step: int | None = None, force: bool = False) -> ExportReport:
     """Write the policy of a checkpoint and check it.
 
     Args:
@@ -96,7 +96,7 @@ def export(run: RunDir, to: str, out: Path, step: int | None = None, force: bool
     written = FORMATS[to].write(policy, out, str(original.observations.dtype))
     example = out / "policy.py"
     write_atomically(example, FORMATS[to].example.read_bytes())
-    report = _ExportReport(
+    report = ExportReport(
         run=str(run.path),
         step=policy.step,
         env_id=policy.env_id,
