@@ -29,7 +29,9 @@ from rich.table import Table
 ROOT = Path(__file__).parent.parent
 TRAIN = ("--preset", "none", "--checkpoints", "4", "--quiet", "--run-dir", "run")
 SMALL = ("--num-envs", "4", "--num-steps", "32", "--total-timesteps", "1024", "--hidden-sizes", "16")
-VOLATILE = ("seconds", "compile_seconds", "fps", "aggregate_fps", "interval", "elapsed")  # of printed JSON
+VOLATILE = (  # of printed JSON: what depends on the time a command took
+    *("seconds", "compile_seconds", "fps", "aggregate_fps", "interval", "elapsed", "steps/s", "clock", "work", "time"),
+)
 JSON_FLAG = "--json"
 
 
@@ -51,6 +53,12 @@ def _training(name: str, env_id: str, *flags: str) -> Case:
     return Case(f"train-{name}", (("train", env_id, *TRAIN, *SMALL, *flags),))
 
 
+def _asking(name: str, *command: str) -> Case:
+    """One command about a small run, which both trees train themselves; its JSON is compared."""
+    train = ("train", "CartPole-v1", *TRAIN, *SMALL, "--eval-every", "0")
+    return Case(f"command-{name}", (train, (*command, JSON_FLAG)))
+
+
 def _resuming(name: str, env_id: str, *flags: str) -> Case:
     """This tree continues the other's run from its middle; the other tree's own run, uninterrupted, is the standard."""
     train = ("train", env_id, *TRAIN, *SMALL, *flags)
@@ -62,6 +70,9 @@ NORMALIZED = ("--norm-obs", "true", "--norm-reward", "true", "--norm-value", "po
 STALE = ("--staleness", "2", "--staleness-loss", "recent", "--target-kl", "0.01")
 WATCHED = ("--eval-every", "512", "--eval-episodes", "3", "--probe-every", "2")
 EPISODES = ("--algo", "reinforce", "--baseline", "false", "--time-limit", "32", "--num-minibatches", "1")
+
+STUDY = ("CartPole-v1", "--preset", "none", *SMALL[4:], "--on", "inline", "--run-dir", "study", "--eval-every", "0")
+FEW = ("--replicates", "8", "--num-steps", "16", "--correlations", "false")
 
 CASES = (
     _training("ppo-cartpole", "CartPole-v1", *WATCHED),
@@ -77,6 +88,28 @@ CASES = (
     _training("host", "CartPole-v1", "--backend", "gymnasium", "--arch", "detach", "--eval-every", "512"),
     _training("devices", "CartPole-v1", "--devices", "2", "--norm-obs", "true", "--norm-reward", "true"),
     _training("host-devices", "CartPole-v1", "--devices", "2", "--backend", "gymnasium"),
+    _asking("probe", "probe", "run", *FEW, "--at", "last", "--gae-lambda", "0.5", "1.0"),
+    _asking("doctor", "doctor", "run"),
+    _asking("show", "show", "run"),
+    _asking("eval", "eval", "run", "--episodes", "3", "--seed", "7"),
+    _asking("rescale", "rescale", "run", "--num-envs", "8", "--skip", "max_grad_norm", "--out", "config.yaml"),
+    _asking("plan", "plan", "Pendulum-v1", "--num-envs", "16", "--minibatch-size", "64"),
+    _asking("translate", "translate", "sb3", "n_steps=64", "--learning-rate", "1e-3", "--env-id", "CartPole-v1"),
+    _asking("repeat", "repeat", "run", "--run-dir", "again"),
+    _asking("export", "export", "run", "--to", "numpy"),
+    Case(
+        "command-compare",
+        (
+            ("train", "CartPole-v1", *TRAIN, *SMALL, "--eval-every", "0"),
+            ("train", "CartPole-v1", *TRAIN[:-1], "other", *SMALL, "--gamma", "0.9", "--eval-every", "0"),
+            ("compare", "run", "other", JSON_FLAG),
+        ),
+    ),
+    Case("command-split", (("split", *STUDY, "--batch", "64", "--quick", "--seeds", "1", "--points", "1", JSON_FLAG),)),
+    Case(
+        "command-tune",
+        (("tune", *STUDY, "--phases", "learning_rate", "--seeds", "1", "--final-seeds", "2", JSON_FLAG),),
+    ),
     _resuming("ppo", "CartPole-v1", *WATCHED, *NORMALIZED),
     _resuming("ppg-ewma", "Pendulum-v1", *PHASIC, "--algo", "ppg-ewma"),
     _resuming("stale", "CartPole-v1", *STALE),

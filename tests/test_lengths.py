@@ -190,7 +190,7 @@ def test_the_command_line_lengthens_and_starts(runs, capsys):
         assert says in loop._describe_schedules(moved.replace(total_timesteps=128), moved, 64)
     for line, says in {
         "resume r --total-timesteps 64": "128 are done already; nearest: 128",
-        "train --from r --take-optimizer --seeds 2": "seeds='2'",
+        "train --from r --take-optimizer --seeds 2": "seeds=2",
         "train CartPole-v1 --take-optimizer": "give --from RUN",
         "train --from nowhere": "not a run directory",
     }.items():

@@ -30,12 +30,17 @@ class Options:
         cls: Any = type(self)
         kinds = fields.types_of(cls)
         items = (item for item in dataclasses.fields(self) if not item.metadata.get("deferred"))
-        names = [item.name for item in items if getattr(self, item.name) is not NOT_GIVEN]
+        names = [item.name for item in items if not self._has_no_value(item)]
         for name in names:
             object.__setattr__(self, name, fields.as_declared(fields.base_of(kinds[name]), getattr(self, name)))
         fields.check_types(self, names)
         fields.check_ranges(self)
         fields.check_needs(self)
+
+    def _has_no_value(self, item: dataclasses.Field) -> bool:
+        """Whether an option was not given, or was given without a value."""
+        value = getattr(self, item.name)
+        return value is NOT_GIVEN or (isinstance(value, str) and value == fields.declaration(item).word.const)
 
 
 def part(options: Any, cls: type[T]) -> T:

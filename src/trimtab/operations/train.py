@@ -34,7 +34,7 @@ else:
 
 HOSTS = Need(lambda flags: flags.hosts, "needs --hosts; leave it out, or add that")
 STARTS = Need(
-    lambda options: options.start_from is not None, "there is no run to take it from; give start_from (--from)"
+    lambda options: options.start_from is not None, "there is no run to take it from; give --from RUN (start_from)"
 )
 
 
