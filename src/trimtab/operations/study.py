@@ -12,7 +12,7 @@ from trimtab.core.fields import Need, Place, option
 from trimtab.core.options import Options, part
 from trimtab.core.wording import nearest
 from trimtab.experiments import catalogue
-from trimtab.experiments.source_study import Declared
+from trimtab.experiments.source_study import SourceStudy
 from trimtab.operations.declaration import Call, Operation, Output, new_parser, operation
 from trimtab.operations.flags import Parser, add_options
 from trimtab.operations.studying import Studying
@@ -142,7 +142,7 @@ def _verbs() -> dict[str, Operation]:
     return {function.operation.name.split()[1]: function.operation for function in functions}
 
 
-def _show_list(studies: list[type[Declared]], call: Call) -> None:
+def _show_list(studies: list[type[SourceStudy]], call: Call) -> None:
     if call.flags.names:
         print("\n".join(study.kind for study in studies))
         return
@@ -160,7 +160,7 @@ def _show_list(studies: list[type[Declared]], call: Call) -> None:
 
 
 @operation("study list", StudyList, _show_list, flags=ListFlags)
-def list_studies(options: StudyList) -> list[type[Declared]]:
+def list_studies(options: StudyList) -> list[type[SourceStudy]]:
     """List the studies.
 
     Returns:
