@@ -27,7 +27,7 @@ KINDS |= DECLARED
 
 
 def read(out: Path) -> dict[str, Any]:
-    """What a study's directory says was asked."""
+    """The request of a study, from its directory."""
     spec = reading.read_json_object(out / SPEC)
     schema, kind, store = spec.get("schema"), spec.get("kind"), spec.get("store")
     if schema != study.SCHEMA or not isinstance(kind, str) or kind not in KINDS:
@@ -51,7 +51,7 @@ def read_answer(out: Path) -> StudyResult:
 
 
 def resume(out: Path, where: ExecutionOptions = DEFAULT_EXECUTION, quiet: bool = True) -> StudyResult:
-    """Do what is left of a study. The store that its file names is used only if this user made the study."""
+    """Resume a study. The store that its file names is used only if this user made the study."""
     spec = read(out)
     ours, store = study.trust_if_ours(spec), spec["store"] if where.store is None else None
     if store is not None and not ours:

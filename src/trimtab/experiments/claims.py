@@ -31,7 +31,7 @@ def judge_all(
 ) -> Verdict:
     """The verdict on a claim of several parts, each judged by the common rule: all of them are needed.
 
-    Every part holds: holds. One does not: does not hold. Else one depends: depends. Else not resolved.
+    Every part holds: holds. One does not: does not hold. Else one depends: depends. Else inconclusive.
     """
     words = [_word(part, least) for part in parts]
     weakest: tuple[Word, ...] = ("does not hold", "depends", UNDECIDED, "holds")
@@ -116,7 +116,7 @@ def needed(part: Sequence[EffectEstimate], least: float = 0.0) -> tuple[float, s
 
 
 def _alone(e: EffectEstimate, least: float) -> float:
-    """Seeds at which this effect would be told from `least` with a probability of at least 80%.
+    """Seeds at which this effect would differ from `least` with a probability of at least 80%.
 
     Intervals shrink with the root of the number. Where it is small, Student's t already asks for more than a normal
     distribution does for that probability, (1.96 + 0.84) standard errors; else the rest is added.

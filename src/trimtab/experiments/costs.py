@@ -36,7 +36,7 @@ Kind = tuple[str, str]  # a suite or environment, and an algorithm: what costs a
 
 
 @dataclass(frozen=True)
-class CostRow:
+class _CostRow:
     """Jobs of one shape: their environment steps, and the hours they take one after another."""
 
     what: str
@@ -58,7 +58,7 @@ class Cost:
     workers: int
     hours_with_workers: float
     machine: dict[str, Any]
-    rows: tuple[CostRow, ...]
+    rows: tuple[_CostRow, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -96,15 +96,15 @@ def _config_of(job: Job) -> Config | None:
     return next((config for need in job.needs if (config := _config_of(need)) is not None), None)
 
 
-def _row(what: str, jobs: list[Job], speeds: _Speeds) -> CostRow:
+def _row(what: str, jobs: list[Job], speeds: _Speeds) -> _CostRow:
     config, steps = _config_of(jobs[0]), sum(job.steps for job in jobs)
     seconds, how = speeds.step(config) if config is not None else (speeds.usual(), "as others")
     if not isinstance(jobs[0], Train):
         how = "as a step of its run" if steps else "computed, not counted"
     planned = [job.seconds_planned for job in jobs if job.seconds_planned is not None]
     if len(planned) == len(jobs):
-        return CostRow(what, len(jobs), steps, sum(planned) / 3600, "as long as asked")
-    return CostRow(what, len(jobs), steps, seconds * steps / 3600, how)
+        return _CostRow(what, len(jobs), steps, sum(planned) / 3600, "as long as asked")
+    return _CostRow(what, len(jobs), steps, seconds * steps / 3600, how)
 
 
 # Calibration -----------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def print_cost(cost: Cost) -> None:
     shown, rest = cost.rows[:SHOWN], cost.rows[SHOWN:]
     if rest:
         jobs, steps, hours = (sum(getattr(row, name) for row in rest) for name in ("jobs", "steps", "hours"))
-        shown += (CostRow(f"{len(rest)} other shapes", jobs, steps, hours, ""),)
+        shown += (_CostRow(f"{len(rest)} other shapes", jobs, steps, hours, ""),)
     for row in shown:
         table.add_row(row.what, f"{row.jobs:,}", f"{row.steps:,}", duration(3600 * row.hours), row.speed)
     console = new_console()

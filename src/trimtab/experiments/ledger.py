@@ -22,7 +22,7 @@ GROUPS = {"The post and its draft": "post", "The paper": "paper", "The notes": "
 
 
 @dataclass(frozen=True)
-class Judged:
+class _Judged:
     """A verdict, the size of the study that gave it, and the directory of that study."""
 
     verdict: Verdict
@@ -35,12 +35,12 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class ClaimRow:
+class _ClaimRow:
     """A claim, a study that judges it, and its verdict from the newest finished study of that kind, if any."""
 
     claim: Claim
     study: str
-    judged: Judged | None = None
+    judged: _Judged | None = None
 
     @property
     def verdict(self) -> Verdict | None:
@@ -53,7 +53,7 @@ class ClaimRow:
         return about | {"study": self.study, "verdict": self.judged.as_dict() if self.judged else None}
 
 
-def gathered(places: Iterable[Path]) -> list[ClaimRow]:
+def gathered(places: Iterable[Path]) -> list[_ClaimRow]:
     """A row for every claim of every study: its verdict from the newest finished study of that kind, if any."""
     folders = [f for place in places for f in (place, *sorted(place.glob("*"))) if (f / RESULT).is_file()]
     answers = []
@@ -68,11 +68,11 @@ def gathered(places: Iterable[Path]) -> list[ClaimRow]:
     return judged_rows(answers)
 
 
-def judged_rows(answers: Iterable[SourceResult]) -> list[ClaimRow]:
+def judged_rows(answers: Iterable[SourceResult]) -> list[_ClaimRow]:
     """A row for every claim of every study: its verdict from the last of the answers that has one."""
-    latest = {(v.id, answer.study): Judged(v, answer.size, answer.run) for answer in answers for v in answer.verdicts}
+    latest = {(v.id, answer.study): _Judged(v, answer.size, answer.run) for answer in answers for v in answer.verdicts}
     rows = [
-        ClaimRow(claim, study.kind, latest.get((claim.id, study.kind)))
+        _ClaimRow(claim, study.kind, latest.get((claim.id, study.kind)))
         for study in DECLARED.values()
         for claim in study.claims
     ]
@@ -105,13 +105,13 @@ def _ranges(ids: list[str]) -> str:
     return " ".join(f"{run[0]}–{run[-1]}" if len(run) > 2 else " ".join(run) for run in runs)
 
 
-def counted(rows: Sequence[ClaimRow]) -> str:
+def counted(rows: Sequence[_ClaimRow]) -> str:
     """How many claims are judged, and how."""
     judged = [row.verdict for row in rows if row.verdict]
     return f"{len(judged)} of {len(rows)} claims judged" + (f": {verdicts.tally(judged)}" if judged else "")
 
 
-def print_ledger(rows: Sequence[ClaimRow]) -> None:
+def print_ledger(rows: Sequence[_ClaimRow]) -> None:
     """A claim in two or three lines, for eighty columns: what it says, what was measured, what would resolve it."""
     grid = _grid()
     for row in rows:
@@ -159,7 +159,7 @@ def print_answer(answer: SourceResult) -> None:
     console.print(f"\npage: {answer.page}", soft_wrap=True)
 
 
-def claims_page(rows: Sequence[ClaimRow], beside: Path) -> str:
+def claims_page(rows: Sequence[_ClaimRow], beside: Path) -> str:
     """The table of all claims as a page that lies in `beside`: by source, what is judged first."""
     from trimtab.show.blocks import Block, Bullets, Claims, Decision, Folded, Heading, Next, Page, Paragraph
     from trimtab.show.html_page import render
@@ -185,7 +185,7 @@ def claims_page(rows: Sequence[ClaimRow], beside: Path) -> str:
     return render(Page("Claims of the sources, and what was measured", decision, evidence, details=details))
 
 
-def _link(row: ClaimRow, beside: Path) -> tuple[str, str] | None:
+def _link(row: _ClaimRow, beside: Path) -> tuple[str, str] | None:
     """To the page of the study, from where the table lies."""
     target = Path(row.judged.place or "") / "page.html" if row.judged else None
     if row.judged is None or target is None or not target.is_file():

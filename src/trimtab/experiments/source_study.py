@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
 
 import polars as pl
 
@@ -65,13 +65,20 @@ class SourceStudy(Study[SourceResult], Generic[T]):
     result: ClassVar[type[SourceResult]] = SourceResult
     summary: ClassVar[str]  # one line for the list
     source: ClassVar[str]  # figures, tables or sections of the sources
-    tables: ClassVar[type[Tables]]  # its T
+    tables: ClassVar[type[Tables]] = Tables  # the class of its tables, T
     claims: ClassVar[tuple[Claim, ...]] = ()
+    leads: ClassVar[tuple[str, ...]] = ()  # the claims whose verdicts make the answer
     different: ClassVar[str] = ""  # from the source's setting; shown with claims that do not hold
     grows: ClassVar[bool] = False  # published results stay on its page beside new ones
     size: Size = "default"
     seed: int = 1
     command: str = ""
+
+    def __init_subclass__(cls) -> None:
+        """The class of the tables is the parameter of the base: `class Bias(SourceStudy[_Tables])`."""
+        super().__init_subclass__()
+        parameters = [a for base in cls.__dict__.get("__orig_bases__", ()) for a in get_args(base)]
+        cls.tables = next((a for a in parameters if isinstance(a, type) and issubclass(a, Tables)), cls.tables)
 
     @property
     def title(self) -> str:
@@ -106,9 +113,10 @@ class SourceStudy(Study[SourceResult], Generic[T]):
     def figures(self, tables: T) -> dict[str, Figure]:
         """Figures by name, the most important first."""
 
-    @abstractmethod
     def answer(self, tables: T, verdicts: list[Verdict]) -> str:
-        """The result, in a sentence or two."""
+        """The result, in a sentence or two: by default the sentences of the verdicts that it `leads` with."""
+        sentences = {verdict.id: verdict.sentence for verdict in verdicts}
+        return " ".join(sentences[claim] for claim in self.leads)
 
     def notes(self) -> list[str]:
         """What differs from the source's setting, and what was inferred."""

@@ -19,8 +19,8 @@ from trimtab.training.resource_estimates import checkpoint_iterations
 from trimtab.training.run_dir import RunDir
 
 BROKEN = (
-    "A run whose numbers stop being finite counts with its curve up to there and with the return it began with from "
-    "there on; other failures are left out and listed."
+    "A run whose numbers stop being finite counts with its curve until then, and with its initial return afterwards; "
+    "runs that failed for other reasons are excluded and listed."
 )
 
 

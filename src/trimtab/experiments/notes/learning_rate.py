@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import polars as pl
 
@@ -33,29 +32,26 @@ N8 = Claim(
     "of what the base configuration learns above an untrained policy, is above 0 beyond Welch's interval over seeds: "
     f"no more than {LOST:.0%} is lost.",
 )
-DIFFERENT = (
-    "The notes name no environment and no base, and sweep again beyond 4 ×. Here the base batch is small (4 × 32) and "
-    "every batch gets as many environment steps, so 4 × the batch takes a quarter of the gradient steps."
-)
 
 
 @dataclass(frozen=True)
-class RateTables(Tables):
+class _Tables(Tables):
     """The area under the learning curve of every run, by environment, factor of the batch and rule."""
 
     learning: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class LearningRate(SourceStudy[RateTables]):
+class LearningRate(SourceStudy[_Tables]):
     """PPO at 1 to 16 times a small batch, the learning rate unchanged, by the square root, and in proportion."""
 
-    kind: ClassVar[str] = "notes/learning-rate"
-    summary: ClassVar[str] = "Should the learning rate grow with the batch?"
-    source: ClassVar[str] = "notes: 2) Core optimizer sweep"
-    tables: ClassVar[type[Tables]] = RateTables
-    claims: ClassVar[tuple[Claim, ...]] = (N8,)
-    different: ClassVar[str] = DIFFERENT
+    kind = "notes/learning-rate"
+    summary = "Should the learning rate grow with the batch?"
+    source = "notes: 2) Core optimizer sweep"
+    claims = (N8,)
+    different = (
+        "The notes name no environment and no base, and sweep again beyond 4 ×. Here the base batch is small (4 × 32) "
+        "and every batch gets as many environment steps, so 4 × the batch takes a quarter of the gradient steps."
+    )
 
     @property
     def environments(self) -> tuple[str, ...]:
@@ -74,14 +70,14 @@ class LearningRate(SourceStudy[RateTables]):
     def jobs(self) -> list[Train]:
         return [run for runs in self._runs().values() for run in runs]
 
-    def measure(self, outcomes: Outcomes) -> RateTables:
+    def measure(self, outcomes: Outcomes) -> _Tables:
         tables = [
             areas_of(runs, outcomes, environment=env_id, factor=factor, rule=rule)
             for (env_id, factor, rule), runs in self._runs().items()
         ]
-        return RateTables(pl.concat(table for table in tables if len(table)))
+        return _Tables(pl.concat(table for table in tables if len(table)))
 
-    def judge(self, tables: RateTables) -> list[Verdict]:
+    def judge(self, tables: _Tables) -> list[Verdict]:
         parts: dict[int, list[EffectEstimate]] = {factor: [] for factor in FACTORS if factor <= HOLDS}
         shares = []
         for environment in self.environments:
@@ -97,8 +93,8 @@ class LearningRate(SourceStudy[RateTables]):
         measured = f"area above an untrained policy, minus {1 - LOST:.0%} of the base's"
         return [judge_all(N8, measured, list(parts.values()), sentence)]
 
-    def figures(self, tables: RateTables) -> dict[str, Figure]:
-        caption = "At 1: nothing lost by the larger batch. Which rule stays there longest?"
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
+        caption = "At 1 the larger batch loses nothing. See which rule stays at 1 for the largest batches."
         return {"rules": Figure(self._rules_chart(tables.learning), caption)}
 
     def _rules_chart(self, table: pl.DataFrame) -> Chart:
@@ -125,7 +121,7 @@ class LearningRate(SourceStudy[RateTables]):
             zero=False,
         )
 
-    def answer(self, tables: RateTables, verdicts: list[Verdict]) -> str:
+    def answer(self, tables: _Tables, verdicts: list[Verdict]) -> str:
         return f"Linear scaling holds up to 4 ×: {verdicts[0].word}. {verdicts[0].sentence}"
 
     def notes(self) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import polars as pl
 
@@ -49,31 +48,29 @@ N7 = Claim(
     "more; at least 10 samples per policy output, against fewer; 8 × 128 against 1 × 1024, whose minibatches have one "
     "environment.",
 )
-DIFFERENT = (
-    "The notes name no environment and give ranges for problems that run for long. Here one learning rate serves every "
-    "size, so more minibatches are more gradient steps in the same training, and on these easy problems that learns "
-    "faster."
-)
 
 
 @dataclass(frozen=True)
-class NotesMinibatchTables(Tables):
+class _Tables(Tables):
     """Areas under learning curves by split and number of minibatches, and variances of minibatch gradients by size."""
 
     learning: pl.DataFrame
     noise: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class NotesMinibatch(SourceStudy[NotesMinibatchTables]):
+class NotesMinibatch(SourceStudy[_Tables]):
     """PPO over numbers of minibatches, the batch and everything else the same."""
 
-    kind: ClassVar[str] = "notes/minibatch"
-    summary: ClassVar[str] = "How many minibatches?"
-    source: ClassVar[str] = "notes: Batch size, rules of thumb"
-    tables: ClassVar[type[Tables]] = NotesMinibatchTables
-    claims: ClassVar[tuple[Claim, ...]] = (N4, N7)
-    different: ClassVar[str] = DIFFERENT
+    kind = "notes/minibatch"
+    summary = "How many minibatches?"
+    source = "notes: Batch size, rules of thumb"
+    claims = (N4, N7)
+    leads = ("N4",)
+    different = (
+        "The notes name no environment and give ranges for problems that run for long. Here one learning rate serves "
+        "every size, so more minibatches are more gradient steps in the same training, and on these easy problems "
+        "that learns faster."
+    )
 
     @property
     def environments(self) -> tuple[str, ...]:
@@ -98,7 +95,7 @@ class NotesMinibatch(SourceStudy[NotesMinibatchTables]):
     def jobs(self) -> list[Job]:
         return [*(run for runs in self._runs().values() for run in runs), *self._noise()]
 
-    def measure(self, outcomes: Outcomes) -> NotesMinibatchTables:
+    def measure(self, outcomes: Outcomes) -> _Tables:
         areas = [
             areas_of(runs, outcomes, environment=env_id, split=split, minibatches=count, minibatch=BATCH // count)
             for (env_id, split, count), runs in self._runs().items()
@@ -107,20 +104,20 @@ class NotesMinibatch(SourceStudy[NotesMinibatchTables]):
         batches = pl.col("quantity").is_in(["batch_variance", "sample_variance"])
         shown = noise.filter((pl.col("way") == "shuffled samples") | batches)
         keys = ["environment", "seed", "quantity", "way", "size"]
-        return NotesMinibatchTables(
+        return _Tables(
             learning=pl.concat(table for table in areas if len(table)),
             noise=shown.group_by(keys, maintain_order=True).agg(pl.col("value").mean()),
         )
 
     # Verdicts ------------------------------------------------------------------------------------------------
 
-    def judge(self, tables: NotesMinibatchTables) -> list[Verdict]:
+    def judge(self, tables: _Tables) -> list[Verdict]:
         return [self._sizes(tables), self._thresholds(tables.learning)]
 
     def _learning(self, name: str, effect: Estimate) -> EffectEstimate:
         return EffectEstimate(name, effect, SEEDS[self.size])
 
-    def _sizes(self, tables: NotesMinibatchTables) -> Verdict:
+    def _sizes(self, tables: _Tables) -> Verdict:
         noise = [
             over_seeds(f"{environment}, noise of 16 over 256", here, _log_noise)
             for (environment,), here in tables.noise.group_by("environment", maintain_order=True)
@@ -162,17 +159,14 @@ class NotesMinibatch(SourceStudy[NotesMinibatchTables]):
 
     # What is shown -------------------------------------------------------------------------------------------
 
-    def figures(self, tables: NotesMinibatchTables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         return {
             "learning": Figure(
                 _learning_chart(tables.learning),
-                "A hill: too few and too many minibatches both learn less. The rule's range is 4 to 32.",
+                "A hill means that too few and too many minibatches both learn less. The rule says 4 to 32.",
             ),
-            "noise": Figure(_noise_chart(tables.noise), "A line that falls until the batch's own noise is left."),
+            "noise": Figure(_noise_chart(tables.noise), "The line falls to the noise of the whole batch."),
         }
-
-    def answer(self, tables: NotesMinibatchTables, verdicts: list[Verdict]) -> str:
-        return verdicts[0].sentence
 
     def notes(self) -> list[str]:
         return [

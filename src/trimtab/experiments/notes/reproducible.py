@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import polars as pl
 
@@ -45,16 +45,14 @@ class RepeatTables(Tables):
     repeats: pl.DataFrame
 
 
-@dataclass(frozen=True)
 class Reproducible(SourceStudy[RepeatTables]):
     """One configuration per kind of environment and algorithm, each run twice."""
 
-    kind: ClassVar[str] = "notes/reproducible"
-    summary: ClassVar[str] = "Do two runs alike give identical curves?"
-    source: ClassVar[str] = "notes: rules of thumb; ground rules"
-    tables: ClassVar[type[Tables]] = RepeatTables
-    claims: ClassVar[tuple[Claim, ...]] = (N5,)
-    different: ClassVar[str] = (
+    kind = "notes/reproducible"
+    summary = "Do two runs of one configuration give identical curves?"
+    source = "notes: rules of thumb; ground rules"
+    claims = (N5,)
+    different = (
         "The notes compare graphs by eye, where a difference in the last digit cannot be seen; here every metric of "
         "every iteration is compared bit for bit, on one machine."
     )
@@ -94,7 +92,7 @@ class Reproducible(SourceStudy[RepeatTables]):
         return [Verdict(N5, word, "1: every metric identical", evidence, sentence, needed)]
 
     def figures(self, tables: RepeatTables) -> dict[str, Figure]:
-        caption = "How many numbers were compared; orange would be a pair of runs that differ."
+        caption = "The number of values compared. A pair of runs that differ is orange."
         return {"repeats": Figure(_repeats_chart(tables.repeats), caption)}
 
     def answer(self, tables: RepeatTables, verdicts: list[Verdict]) -> str:

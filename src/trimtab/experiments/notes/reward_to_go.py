@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import polars as pl
 
@@ -38,33 +37,31 @@ N3 = Claim(
     "The logarithm of the variance with reward to go over that with the run's own learned baseline (exact) is above 0 "
     "beyond the interval over seeds; by environment and stage of training.",
 )
-DIFFERENT = (
-    "The notes name no environment. Here variances are exact on finite MDPs with episodes of at most 100 steps and "
-    "γ = 1. FrozenLake has one reward, at the end, so there the reward to go is the whole return; and as a baseline a "
-    "critic that has not learned yet adds variance."
-)
 
 
 WHOLE, TO_GO, BASELINE = "whole return", "reward to go", "learned baseline"
 
 
 @dataclass(frozen=True)
-class VarianceTables(Tables):
+class _Tables(Tables):
     """The exact variance of an episode's gradient by environment, seed, stage and estimator."""
 
     variances: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class RewardToGo(SourceStudy[VarianceTables]):
+class RewardToGo(SourceStudy[_Tables]):
     """Exact variances of episode gradients along REINFORCE runs on finite MDPs."""
 
-    kind: ClassVar[str] = "notes/reward-to-go"
-    summary: ClassVar[str] = "What do reward to go and baselines save?"
-    source: ClassVar[str] = "notes: 3) Variance reduction"
-    tables: ClassVar[type[Tables]] = VarianceTables
-    claims: ClassVar[tuple[Claim, ...]] = (N2, N3)
-    different: ClassVar[str] = DIFFERENT
+    kind = "notes/reward-to-go"
+    summary = "What do reward to go and baselines save?"
+    source = "notes: 3) Variance reduction"
+    claims = (N2, N3)
+    leads = ("N2", "N3")
+    different = (
+        "The notes name no environment. Here variances are exact on finite MDPs with episodes of at most 100 steps "
+        "and γ = 1. FrozenLake has one reward, at the end, so there the reward to go is the whole return; and as a "
+        "baseline a critic that has not learned yet adds variance."
+    )
 
     @property
     def environments(self) -> tuple[str, ...]:
@@ -75,17 +72,17 @@ class RewardToGo(SourceStudy[VarianceTables]):
         configs = [_episodic(env_id, STEPS[self.size], seed) for env_id in self.environments for seed in seeds]
         return [EpisodicVariance(Train(config, CHECKPOINTS), tuple(sorted(_stages(config)))) for config in configs]
 
-    def measure(self, outcomes: Outcomes) -> VarianceTables:
+    def measure(self, outcomes: Outcomes) -> _Tables:
         table = returned(self.jobs(), outcomes)
         stages = {e: _stages(_episodic(e, STEPS[self.size], self.seed)) for e in self.environments}
         places = [(e, step, name) for e, names in stages.items() for step, name in names.items()]
         names = pl.DataFrame(places, schema=["environment", "step", "stage"], orient="row")
         if table.is_empty():
-            return VarianceTables(table)
+            return _Tables(table)
         named = table.join(names, on=["environment", "step"], how="left", maintain_order="left")
-        return VarianceTables(named.select("environment", "seed", "stage", pl.exclude("environment", "seed", "stage")))
+        return _Tables(named.select("environment", "seed", "stage", pl.exclude("environment", "seed", "stage")))
 
-    def judge(self, tables: VarianceTables) -> list[Verdict]:
+    def judge(self, tables: _Tables) -> list[Verdict]:
         return [
             self._against(N2, tables.variances, WHOLE, TO_GO),
             self._against(N3, tables.variances, TO_GO, BASELINE),
@@ -100,7 +97,7 @@ class RewardToGo(SourceStudy[VarianceTables]):
         sentence = f"Variance with {above} over that with {below}: {', '.join(ratios)}."
         return judge(claim, f"log variance ratio, {above} over {below}", evidence, sentence)
 
-    def figures(self, tables: VarianceTables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         chart = self._estimators_chart(tables.variances)
         return {"variances": Figure(chart, "Left of 1: less variance than with whole returns. Read down each stage.")}
 
@@ -120,9 +117,6 @@ class RewardToGo(SourceStudy[VarianceTables]):
             "Computed from the transition table; geometric mean over seeds with its 95% interval.",
             log=True,
         )
-
-    def answer(self, tables: VarianceTables, verdicts: list[Verdict]) -> str:
-        return " ".join(verdict.sentence for verdict in verdicts)
 
     def notes(self) -> list[str]:
         return [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import polars as pl
 
@@ -37,32 +36,29 @@ N6 = Claim(
     "those with the fewest environments is above 0; the load (share of all cores that this process uses) at the "
     f"smallest N with {GAIN:.0%} of the best throughput, minus {LOADED:.0%}, is above 0.",
 )
-DIFFERENT = (
-    "The notes think of environments that load the CPU beside a network on a GPU; here both are compiled into one "
-    "program that uses one thread, so one run cannot load all cores; and other work may have shared the machine."
-)
 
 
 PARTS = {"environment_share": "environment", "policy_share": "policy", "update_share": "update"}
 
 
 @dataclass(frozen=True)
-class ThroughputTables(Tables):
+class _Tables(Tables):
     """Steps per second, load and shares of time by environment, N and repeat."""
 
     throughput: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class NotesThroughput(SourceStudy[ThroughputTables]):
+class NotesThroughput(SourceStudy[_Tables]):
     """Steps per second over N, on compiled and on Python environments."""
 
-    kind: ClassVar[str] = "notes/throughput"
-    summary: ClassVar[str] = "How many environments are fast?"
-    source: ClassVar[str] = "notes: 1) Max out data pipeline; Phase A"
-    tables: ClassVar[type[Tables]] = ThroughputTables
-    claims: ClassVar[tuple[Claim, ...]] = (N6,)
-    different: ClassVar[str] = DIFFERENT
+    kind = "notes/throughput"
+    summary = "How many environments are needed for full speed?"
+    source = "notes: 1) Max out data pipeline; Phase A"
+    claims = (N6,)
+    different = (
+        "The notes think of environments that load the CPU beside a network on a GPU; here both are compiled into one "
+        "program that uses one thread, so one run cannot load all cores; and other work may have shared the machine."
+    )
 
     def jobs(self) -> list[Throughput]:
         from trimtab.training.device import cores, processor
@@ -80,16 +76,16 @@ class NotesThroughput(SourceStudy[ThroughputTables]):
         host = common.replace(env_id="CartPole-v1", backend="gymnasium")
         return [*(compiled[:1] if self.size == "quick" else compiled), host]
 
-    def measure(self, outcomes: Outcomes) -> ThroughputTables:
+    def measure(self, outcomes: Outcomes) -> _Tables:
         rows = []
         for job in self.jobs():
             outcome = outcomes[job.identity]
             compiled = BACKENDS[choose(job.config.env_id, job.config.backend)].compiled
             name = f"{job.config.env_id} ({'compiled' if compiled else 'Python'})"
             rows += [{"environment": name} | row for row in outcome.result.get("found", []) if outcome.done]
-        return ThroughputTables(pl.DataFrame(rows))
+        return _Tables(pl.DataFrame(rows))
 
-    def judge(self, tables: ThroughputTables) -> list[Verdict]:
+    def judge(self, tables: _Tables) -> list[Verdict]:
         gains, loads, phrases = [], [], []
         for (environment,), here in tables.throughput.group_by("environment", maintain_order=True):
             chosen, best = enough(here), fastest(here)
@@ -104,15 +100,15 @@ class NotesThroughput(SourceStudy[ThroughputTables]):
         measured = "log gain in steps/s; load minus 80% where throughput levels off"
         return [judge_all(N6, measured, [gains, loads], f"{'; '.join(phrases)}.")]
 
-    def figures(self, tables: ThroughputTables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         table = tables.throughput
         return {
-            "speed": Figure(speed_chart(table), "Where the line turns flat, more environments stop paying."),
+            "speed": Figure(speed_chart(table), "Where the line is flat, more environments do not help."),
             "load": Figure(_load_chart(table), "The notes expect the flat part to begin at 80 to 90%."),
-            "shares": Figure(_shares_chart(table), "What is largest is what to speed up."),
+            "shares": Figure(_shares_chart(table), "The largest part is the one to speed up."),
         }
 
-    def answer(self, tables: ThroughputTables, verdicts: list[Verdict]) -> str:
+    def answer(self, tables: _Tables, verdicts: list[Verdict]) -> str:
         return f"Throughput rises until the processor is loaded: {verdicts[0].word}. {verdicts[0].sentence}"
 
     def notes(self) -> list[str]:

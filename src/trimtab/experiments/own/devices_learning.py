@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import polars as pl
 
@@ -24,7 +23,7 @@ COLUMNS = ["env_id", "devices", "seed", *MEASURES]
 
 
 @dataclass(frozen=True)
-class DeviceTables(Tables):
+class _Tables(Tables):
     """Differences between two devices and one, returns of every run, and learning curves."""
 
     differences: pl.DataFrame
@@ -32,14 +31,12 @@ class DeviceTables(Tables):
     curves: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class Devices(SourceStudy[DeviceTables]):
+class Devices(SourceStudy[_Tables]):
     """Presets on one device and on two, with seeds of their own: only what is random differs between them."""
 
-    kind: ClassVar[str] = "devices-learning"
-    summary: ClassVar[str] = "Does a run learn as well on two devices as on one?"
-    source: ClassVar[str] = "this library's `--devices`"
-    tables: ClassVar[type[Tables]] = DeviceTables
+    kind = "devices-learning"
+    summary = "Does a run learn as well on two devices as on one?"
+    source = "this library's `--devices`"
 
     @property
     def seeds(self) -> int:
@@ -53,7 +50,7 @@ class Devices(SourceStudy[DeviceTables]):
     def jobs(self) -> list[Train]:
         return [run for devices in COUNTS for env_id in STEPS for run in self.trained(env_id, devices)]
 
-    def measure(self, outcomes: Outcomes) -> DeviceTables:
+    def measure(self, outcomes: Outcomes) -> _Tables:
         rows, curves = [], []
         for job in self.jobs():
             outcome, config = outcomes[job.identity], job.config
@@ -62,12 +59,12 @@ class Devices(SourceStudy[DeviceTables]):
                 series = f"{config.env_id} {config.devices} device" + ("s" if config.devices > 1 else "")
                 curves.append((series, config.seed, outcome.path))
         returns = pl.DataFrame(rows, schema=COLUMNS, orient="row")
-        return DeviceTables(_differences(returns), returns, learning_frame(curves))
+        return _Tables(_differences(returns), returns, learning_frame(curves))
 
-    def figures(self, tables: DeviceTables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         return curves_by_environment(tables.curves, STEPS)
 
-    def answer(self, tables: DeviceTables, verdicts: list[Verdict]) -> str:
+    def answer(self, tables: _Tables, verdicts: list[Verdict]) -> str:
         words = []
         for row in tables.differences.filter(measure=MEASURES["area"]).iter_rows(named=True):
             apart = f"{row['difference']:+.3g} [{row['lo']:+.3g}, {row['hi']:+.3g}]"

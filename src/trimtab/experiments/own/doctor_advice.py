@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import polars as pl
 
@@ -71,20 +71,18 @@ class _Round:
 
 
 @dataclass(frozen=True)
-class AdviceTables(Tables):
+class _Tables(Tables):
     """A row for every case and round: what was taken, what the doctor says, returns and what they gained."""
 
     rounds: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class Advice(SourceStudy[AdviceTables]):
+class Advice(SourceStudy[_Tables]):
     """Cases, and the doctor's first suggestion taken again and again."""
 
-    kind: ClassVar[str] = "doctor-advice"
-    summary: ClassVar[str] = "Does it help to do what the doctor says?"
-    source: ClassVar[str] = "this library's own doctor"
-    tables: ClassVar[type[Tables]] = AdviceTables
+    kind = "doctor-advice"
+    summary = "Does following the advice of the doctor help?"
+    source = "this library's own doctor"
 
     @property
     def _sizes(self) -> tuple[int, int]:
@@ -125,11 +123,11 @@ class Advice(SourceStudy[AdviceTables]):
         returns = [o.result["ep_rew_mean"] for o in finished if o.result["ep_rew_mean"] is not None]
         findings = diagnose(load(finished[0].path)).findings
         first = next((f for f in findings if f.verdict in ("act", "watch") and f.change), None)
-        advice = f"{first.check}: {first.seen}" if first else "nothing stands out"
+        advice = f"{first.check}: {first.seen}" if first else "no finding"
         words = ", ".join(f"{name} {plain(value)}" for name, value in attempt.changes.items()) or "nothing"
         return _Round(attempt.case, number, words, advice, returns), first.change if first else None
 
-    def measure(self, rounds: Sequence[_Round]) -> AdviceTables:
+    def measure(self, rounds: Sequence[_Round]) -> _Tables:
         starts = {r.case: r.returns for r in rounds if r.number == 0}
         rows = []
         for r in rounds:
@@ -137,13 +135,13 @@ class Advice(SourceStudy[AdviceTables]):
             about = {"case": r.case, "round": r.number, "taken": r.taken, "says": r.says}
             gains = {f"gain_{name}": value for name, value in gain.as_dict().items()}
             rows.append(about | stats.mean_interval(r.returns).as_dict() | gains)
-        return AdviceTables(pl.DataFrame(rows, infer_schema_length=None).drop("gain_resolved"))
+        return _Tables(pl.DataFrame(rows, infer_schema_length=None).drop("gain_resolved"))
 
-    def figures(self, tables: AdviceTables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         caption = "Every round is shown, also those that made things worse."
-        return {"rounds": Figure(rounds_chart(tables.rounds), caption)}
+        return {"rounds": Figure(_rounds_chart(tables.rounds), caption)}
 
-    def answer(self, tables: AdviceTables, verdicts: list[Verdict]) -> str:
+    def answer(self, tables: _Tables, verdicts: list[Verdict]) -> str:
         """What all suggestions together gained in each case, and in how many that is resolved."""
         ends = tables.rounds.group_by("case", maintain_order=True).last()
         untouched = ends.filter(round=0)["case"]
@@ -155,11 +153,11 @@ class Advice(SourceStudy[AdviceTables]):
         words += [f"{case}: nothing suggested" for case in untouched]
         return (
             f"Of {len(gains)} cases with a suggestion to take, {better} end better than they began and "
-            f"{worse} worse; the rest are not told apart. Gains in return: {'; '.join(words)}."
+            f"{worse} worse; the others show no significant difference. Gains in return: {'; '.join(words)}."
         )
 
 
-def rounds_chart(table: pl.DataFrame) -> Chart:
+def _rounds_chart(table: pl.DataFrame) -> Chart:
     """Return after each round of following advice, a panel for each case."""
     import altair as alt
 

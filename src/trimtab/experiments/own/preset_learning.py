@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import polars as pl
 
@@ -29,7 +29,7 @@ RETURNS = ["env_id", "algo", "seed", "steps", "value", "first", "act"]  # act: w
 
 
 @dataclass(frozen=True)
-class LearningTables(Tables):
+class _Tables(Tables):
     """A line for every preset, the presets that were not run, the final return of every run, and curves."""
 
     summary: pl.DataFrame
@@ -39,14 +39,13 @@ class LearningTables(Tables):
 
 
 @dataclass(frozen=True)
-class Learning(SourceStudy[LearningTables]):
+class Learning(SourceStudy[_Tables]):
     """Every preset on its seeds; `only` chooses environments."""
 
-    kind: ClassVar[str] = "learning"
-    summary: ClassVar[str] = "Do the shipped presets learn?"
-    source: ClassVar[str] = "this library's presets, beside published results of PPO"
-    tables: ClassVar[type[Tables]] = LearningTables
-    grows: ClassVar[bool] = True  # a row takes up to hours
+    kind = "learning"
+    summary = "Do the shipped presets learn?"
+    source = "this library's presets, beside published results of PPO"
+    grows = True  # a row takes up to hours
     only: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -79,7 +78,7 @@ class Learning(SourceStudy[LearningTables]):
         most = max((row.seeds for row in self.rows), default=0)
         return [job for k in range(most) for row in self.rows for job in self._measuring(row)[k : k + 1]]
 
-    def measure(self, outcomes: Outcomes) -> LearningTables:
+    def measure(self, outcomes: Outcomes) -> _Tables:
         rows, curves = [], []
         for row in self.rows:
             for run, job in zip(self.trained(row), self._measuring(row)):
@@ -93,7 +92,7 @@ class Learning(SourceStudy[LearningTables]):
                 curves.append((row.name, run.config.seed, trained.path))
         return _summarized(pl.DataFrame(rows, schema=RETURNS, orient="row"), self.rows, learning_frame(curves))
 
-    def joined(self, tables: LearningTables, published: LearningTables) -> LearningTables:
+    def joined(self, tables: _Tables, published: _Tables) -> _Tables:
         """Seeds that were published join those of now; rows of which only the summary was published stay."""
         returns = tables.returns
         if len(published.returns):
@@ -110,10 +109,10 @@ class Learning(SourceStudy[LearningTables]):
         left = joined.not_run.join(summary, on=NAME, how="anti")
         return replace(joined, summary=summary.with_columns(pl.col(pl.String).fill_null("")), not_run=left)
 
-    def figures(self, tables: LearningTables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         return curves_by_environment(tables.curves, dict.fromkeys(row.env_id for row in self.rows))
 
-    def answer(self, tables: LearningTables, verdicts: list[Verdict]) -> str:
+    def answer(self, tables: _Tables, verdicts: list[Verdict]) -> str:
         summary = tables.summary
         if summary.is_empty():
             return "Nothing was trained."
@@ -145,14 +144,14 @@ class Learning(SourceStudy[LearningTables]):
         ]
 
 
-def _summarized(returns: pl.DataFrame, rows: Sequence[Row], curves: pl.DataFrame) -> LearningTables:
+def _summarized(returns: pl.DataFrame, rows: Sequence[Row], curves: pl.DataFrame) -> _Tables:
     """Final returns, what they come to row by row, and which rows are missing."""
     lines = []
     for row in rows:
         mine = returns.filter(env_id=row.env_id, algo=row.algo, steps=row.config.steps)
         if len(mine):
             lines.append(_line(row, mine))
-    return LearningTables(pl.DataFrame(lines, infer_schema_length=None), _not_run(returns), returns, curves)
+    return _Tables(pl.DataFrame(lines, infer_schema_length=None), _not_run(returns), returns, curves)
 
 
 def _line(row: Row, mine: pl.DataFrame) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -30,7 +30,7 @@ REFERENCE = 900_000  # where the reference's seeds begin
 
 
 @dataclass(frozen=True)
-class ReliabilityTables(Tables):
+class _Tables(Tables):
     """What became of every split in every repetition, how often, and the reference."""
 
     fates: pl.DataFrame
@@ -38,14 +38,12 @@ class ReliabilityTables(Tables):
     reference: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class Reliability(SourceStudy[ReliabilityTables]):
-    """Quick splits of three environments, repeated; what they rule out is held against many seeds of every split."""
+class Reliability(SourceStudy[_Tables]):
+    """Quick splits of three environments, repeated; what they eliminate is compared with many seeds of every split."""
 
-    kind: ClassVar[str] = "split-reliability"
-    summary: ClassVar[str] = "Does the answer of `trimtab split --quick` move with the seed?"
-    source: ClassVar[str] = "this library's own split"
-    tables: ClassVar[type[Tables]] = ReliabilityTables
+    kind = "split-reliability"
+    summary = "Does the answer of `trimtab split --quick` depend on the seed?"
+    source = "this library's own split"
 
     @property
     def _sizes(self) -> tuple[int, int]:
@@ -80,7 +78,7 @@ class Reliability(SourceStudy[ReliabilityTables]):
         answers = [(env_id, k, _answer(split, outcomes)) for env_id, k, split in self.repetitions()]
         return answers, {env_id: _answer(split, outcomes) for env_id, split in self.references().items()}
 
-    def measure(self, results: Any) -> ReliabilityTables:
+    def measure(self, results: Any) -> _Tables:
         answers, references = results
         rows = []
         for env_id, k, answer in answers:
@@ -91,13 +89,13 @@ class Reliability(SourceStudy[ReliabilityTables]):
                 rows.append((env_id, k, split, fate, split in answer.recommended_set, wrong))
         names = ["env_id", "repetition", "split", "fate", "kept", "wrong"]
         fates = pl.DataFrame(rows, schema=names, orient="row")
-        return ReliabilityTables(fates, _summary(fates), _reference(references))
+        return _Tables(fates, _summary(fates), _reference(references))
 
-    def figures(self, tables: ReliabilityTables) -> dict[str, Figure]:
-        caption = "Each column is one repetition with seeds of its own. A row that changes colour moves with the seed."
-        return {"fates": Figure(fates_chart(tables.fates), caption)}
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
+        caption = "Each column is one repetition with seeds of its own. A row that changes colour depends on the seed."
+        return {"fates": Figure(_fates_chart(tables.fates), caption)}
 
-    def answer(self, tables: ReliabilityTables, verdicts: list[Verdict]) -> str:
+    def answer(self, tables: _Tables, verdicts: list[Verdict]) -> str:
         fates = tables.fates
         out = fates.filter(~pl.col("kept"))
         wrong, overlap = int(fates["wrong"].sum()), _overlapping(fates)
@@ -178,7 +176,7 @@ def _reference(references: dict[str, SplitResult]) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def fates_chart(fates: pl.DataFrame) -> Chart:
+def _fates_chart(fates: pl.DataFrame) -> Chart:
     """What became of every split in every repetition, a panel for each environment."""
     import altair as alt
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from trimtab.experiments.claims import Claim, Verdict, judge, judge_all
 from trimtab.experiments.figures import Figure
 from trimtab.experiments.paper import suite
@@ -22,14 +19,13 @@ class _Comparison(Batches[ScoreTables]):
         return self.scores(outcomes)
 
 
-@dataclass(frozen=True)
 class Linear(_Comparison):
     """Adam's step size divided by c instead of √c."""
 
-    kind: ClassVar[str] = "paper/linear"
-    summary: ClassVar[str] = "Adam's step size: square root rule or linear?"
-    source: ClassVar[str] = "Fig. 5, 16, Appendix D"
-    claims: ClassVar[tuple[Claim, ...]] = (
+    kind = "paper/linear"
+    summary = "Adam's step size: square root rule or linear?"
+    source = "Fig. 5, 16, Appendix D"
+    claims = (
         Claim(
             "H12",
             "the square root rule beats the linear one",
@@ -84,14 +80,13 @@ class Linear(_Comparison):
         }
 
 
-@dataclass(frozen=True)
 class Betas(_Comparison):
     """Adam's β raised to the power 1/c."""
 
-    kind: ClassVar[str] = "paper/betas"
-    summary: ClassVar[str] = "Does it help to adjust Adam's β to the batch?"
-    source: ClassVar[str] = "Fig. 6, Appendix E"
-    claims: ClassVar[tuple[Claim, ...]] = (
+    kind = "paper/betas"
+    summary = "Does it help to adjust Adam's β to the batch?"
+    source = "Fig. 6, Appendix E"
+    claims = (
         Claim(
             "H13",
             "raising Adam's betas to the power 1/c does not help",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import polars as pl
@@ -49,23 +48,21 @@ H16 = Claim(
 
 
 @dataclass(frozen=True)
-class StepTables(Tables):
+class _Tables(Tables):
     """Root mean squares and distances by size of minibatch, and noise scales, of every environment, stage and seed."""
 
     steps: pl.DataFrame
     noise: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class Adam(SourceStudy[StepTables]):
+class Adam(SourceStudy[_Tables]):
     """Gradients of minibatches of many sizes at frozen policies."""
 
-    kind: ClassVar[str] = "paper/adam"
-    summary: ClassVar[str] = "How do steps change with the minibatch?"
-    source: ClassVar[str] = "section 3.1, Appendix D"
-    tables: ClassVar[type[Tables]] = StepTables
-    claims: ClassVar[tuple[Claim, ...]] = (H15, H16)
-    different: ClassVar[str] = (
+    kind = "paper/adam"
+    summary = "How do steps change with the minibatch?"
+    source = "section 3.1, Appendix D"
+    claims = (H15, H16)
+    different = (
         "The paper argues for any network and component by component; here the gradients are those of small dense "
         "networks on compiled games, and the root mean square is over all components."
     )
@@ -82,7 +79,7 @@ class Adam(SourceStudy[StepTables]):
     def jobs(self) -> list[GradientSteps]:
         return [job for _, job in self._stages()]
 
-    def measure(self, outcomes: Outcomes) -> StepTables:
+    def measure(self, outcomes: Outcomes) -> _Tables:
         rows, scales = [], []
         for stage, job in self._stages():
             outcome, config = outcomes[job.identity], job.config
@@ -93,9 +90,9 @@ class Adam(SourceStudy[StepTables]):
             scales.append(about | {"noise_scale": scale, "minibatch": config.minibatch})
             for n, square, apart in zip(SIZES, result["square"], result["apart"]):
                 rows.append(about | {"size": n, "rms": math.sqrt(square), "apart": apart})
-        return StepTables(pl.DataFrame(rows), pl.DataFrame(scales))
+        return _Tables(pl.DataFrame(rows), pl.DataFrame(scales))
 
-    def judge(self, tables: StepTables) -> list[Verdict]:
+    def judge(self, tables: _Tables) -> list[Verdict]:
         half = _half(tables.noise)
         slopes, distances, slope_words, distance_words = [], [], [], []
         for (environment, stage), rows in tables.steps.group_by("environment", "stage", maintain_order=True):
@@ -117,14 +114,14 @@ class Adam(SourceStudy[StepTables]):
             judge(H16, measured_distance, distances, f"Distances as a share of the noise: {distance_text}."),
         ]
 
-    def answer(self, tables: StepTables, verdicts: list[Verdict]) -> str:
+    def answer(self, tables: _Tables, verdicts: list[Verdict]) -> str:
         root, steps = verdicts
         return (
             f"The root mean square gradient falls as 1/√n well below the noise scale: {root.word}. Two SGD steps end "
             f"where one of twice the size and step size does, within its noise: {steps.word}."
         )
 
-    def figures(self, tables: StepTables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         from trimtab.experiments.paper import paper_figures
 
         marks = _marks(tables.noise)
@@ -150,8 +147,7 @@ class Adam(SourceStudy[StepTables]):
                     "α grows with n; at the configured minibatch a step is as long as Adam's. Band: seeds.",
                     ["distance"],
                 ),
-                "Far below 1 the two cannot be told apart for all the noise there is; the distance grows in "
-                "proportion to n, because α does.",
+                "Far below 1 the noise hides the difference; the distance grows in proportion to n, because α does.",
             ),
         }
 
@@ -183,7 +179,7 @@ def _half(noise: pl.DataFrame) -> int:
 
 
 def _samples(scale: float) -> str:
-    return f"{scale:,.0f} samples" if math.isfinite(scale) else "not resolved"
+    return f"{scale:,.0f} samples" if math.isfinite(scale) else "inconclusive"
 
 
 def _lines(steps: pl.DataFrame, column: str, series: str) -> pl.DataFrame:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import polars as pl
 
@@ -84,7 +83,7 @@ def _overhead(config: Config) -> float:
 
 
 @dataclass(frozen=True)
-class EwmaTables(Tables):
+class _Tables(Tables):
     """Scores, differences of pairs, how far iterations move policies, what the EWMA costs, and curves."""
 
     finals: pl.DataFrame
@@ -94,16 +93,14 @@ class EwmaTables(Tables):
     curves: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class Ewma(Trained[EwmaTables]):
+class Ewma(Trained[_Tables]):
     """All four algorithms at the largest batch."""
 
-    kind: ClassVar[str] = "paper/ewma"
-    summary: ClassVar[str] = "Do PPO-EWMA and PPG-EWMA beat PPO and PPG?"
-    source: ClassVar[str] = "Fig. 4, 17, section 5.3"
-    tables: ClassVar[type[Tables]] = EwmaTables
-    claims: ClassVar[tuple[Claim, ...]] = (H10, H11)
-    full_seeds: ClassVar[int] = 4  # the paper's
+    kind = "paper/ewma"
+    summary = "Do PPO-EWMA and PPG-EWMA beat PPO and PPG?"
+    source = "Fig. 4, 17, section 5.3"
+    claims = (H10, H11)
+    full_seeds = 4  # the paper's
 
     def _config(self, name: str, environment: str) -> Config:
         make = suite.phasic if name in (PPG, PPG_EWMA) else suite.clipped
@@ -123,12 +120,12 @@ class Ewma(Trained[EwmaTables]):
         early = number(moved.head(max(1, round(EARLY * len(moved)))).mean())
         return {"fps": outcome.result["fps"], "early_kl": early}
 
-    def measure(self, outcomes: Outcomes) -> EwmaTables:
+    def measure(self, outcomes: Outcomes) -> _Tables:
         scores = self.scores(outcomes)
         finals, curves = scores.finals, scores.curves
         if self.size == "full":
             curves = pl.concat([curves, *(reference(name, "algorithm") for name in (PPO, PPG))], how="diagonal")
-        return EwmaTables(finals, _differences(finals), _change(finals), self._costs(finals), curves)
+        return _Tables(finals, _differences(finals), _change(finals), self._costs(finals), curves)
 
     def _costs(self, finals: pl.DataFrame) -> pl.DataFrame:
         """What the EWMA costs: counted for the paper's hyperparameters and for these, and measured."""
@@ -142,7 +139,7 @@ class Ewma(Trained[EwmaTables]):
         names = ["algorithm", "claimed", "counted_paper", "counted_here", "time", "time_lo", "time_hi"]
         return pl.DataFrame(rows, schema=names, orient="row")
 
-    def judge(self, tables: EwmaTables) -> list[Verdict]:
+    def judge(self, tables: _Tables) -> list[Verdict]:
         groups = Groups(tables.finals, "algorithm")
         parts, words = [], []
         for better, base in PAIRS:
@@ -167,13 +164,13 @@ class Ewma(Trained[EwmaTables]):
         measured = "half a percentage point − |counted − claimed|"
         return judge_all(H11, measured, evidence, f"{'; '.join(words)}.")
 
-    def answer(self, tables: EwmaTables, verdicts: list[Verdict]) -> str:
+    def answer(self, tables: _Tables, verdicts: list[Verdict]) -> str:
         gain, cost = verdicts
         return (
             f"That the EWMA variants are better: {gain.word}. That the EWMA costs what the paper counts: {cost.word}."
         )
 
-    def figures(self, tables: EwmaTables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         from trimtab.experiments.paper import paper_figures as paper
 
         order = labels_in(tables.curves, "algorithm")
@@ -183,8 +180,8 @@ class Ewma(Trained[EwmaTables]):
             ppo = [PPO, PPO_EWMA, *SMALLER_PAIR[::-1]]
             small["smaller_steps"] = Figure(
                 paper.mean_curves(_of(tables.curves, ppo), "algorithm", ppo, "PPO and PPO-EWMA, two step sizes"),
-                "Is it the size of the steps? At the larger one PPO-EWMA is ahead at first; watch whether it stays "
-                "there, and whether it does with smaller steps.",
+                "Does the step size explain it? At the larger one PPO-EWMA leads at first; see whether it keeps "
+                "the lead, and whether it does with smaller steps.",
             )
         return {
             "differences": Figure(

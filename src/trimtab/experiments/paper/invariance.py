@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import polars as pl
 
@@ -87,7 +86,7 @@ H9 = Claim(
 
 
 @dataclass(frozen=True)
-class InvarianceTables(Tables):
+class _Tables(Tables):
     """Scores, losses by the smallest batch, how much estimates of the advantages' deviation oscillate, and curves."""
 
     finals: pl.DataFrame
@@ -97,15 +96,13 @@ class InvarianceTables(Tables):
     curves: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class Invariance(Batches[InvarianceTables]):
+class Invariance(Batches[_Tables]):
     """Batch size-invariance and the four ablations."""
 
-    kind: ClassVar[str] = "paper/invariance"
-    summary: ClassVar[str] = "Is one environment as good as a large batch?"
-    source: ClassVar[str] = "Fig. 2, 3, 10 to 15"
-    tables: ClassVar[type[Tables]] = InvarianceTables
-    claims: ClassVar[tuple[Claim, ...]] = (H4, H5, H6, H7, H9)
+    kind = "paper/invariance"
+    summary = "Is one environment as good as a large batch?"
+    source = "Fig. 2, 3, 10 to 15"
+    claims = (H4, H5, H6, H7, H9)
 
     def variants(self) -> tuple[str, ...]:
         return (ADJUSTED, *ABLATIONS)
@@ -118,10 +115,10 @@ class Invariance(Batches[InvarianceTables]):
 
     # What is measured ----------------------------------------------------------------------------------------
 
-    def measure(self, outcomes: Outcomes) -> InvarianceTables:
+    def measure(self, outcomes: Outcomes) -> _Tables:
         scores: ScoreTables = self.scores(outcomes)
         factors, series = self._deviations(outcomes)
-        return InvarianceTables(
+        return _Tables(
             finals=scores.finals,
             differences=_differences(scores.finals, self.batches),
             oscillation=factors,
@@ -153,7 +150,7 @@ class Invariance(Batches[InvarianceTables]):
 
     # What follows --------------------------------------------------------------------------------------------
 
-    def judge(self, tables: InvarianceTables) -> list[Verdict]:
+    def judge(self, tables: _Tables) -> list[Verdict]:
         groups = grouped(tables.finals)
         return [
             self._invariant(groups),
@@ -235,7 +232,7 @@ class Invariance(Batches[InvarianceTables]):
     def _effect(self, groups: Groups, variant: str, num_envs: int) -> Estimate:
         return together(groups, effect(variant, self.batches[0], num_envs)).effect
 
-    def answer(self, tables: InvarianceTables, verdicts: list[Verdict]) -> str:
+    def answer(self, tables: _Tables, verdicts: list[Verdict]) -> str:
         words = {v.claim.id: v.word for v in verdicts}
         finals = tables.finals.filter(pl.col("variant") == ADJUSTED)
         means = finals.group_by("num_envs").agg(pl.col("score").mean()).sort("num_envs", descending=True)
@@ -245,7 +242,7 @@ class Invariance(Batches[InvarianceTables]):
             f"the step size alone costs most at every batch size: {words['H5']}."
         )
 
-    def figures(self, tables: InvarianceTables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         from trimtab.experiments.paper import paper_figures
 
         finals, curves = tables.finals, tables.curves
@@ -279,8 +276,7 @@ class Invariance(Batches[InvarianceTables]):
             ),
             "differences": Figure(
                 paper_figures.by_environment(tables.differences, "Largest − smallest batch, score", "variant"),
-                "Figure 3: right of 0 the small batch is worse. All adjustments should stand at 0 in every "
-                "environment.",
+                "Figure 3: right of 0 the small batch is worse. All adjustments should lie at 0 in every environment.",
             ),
             "deviations": Figure(
                 paper_figures.deviations(_labelled(tables.deviations), order),

@@ -147,7 +147,7 @@ def effect_table(frame: pl.DataFrame, threshold: float) -> Chart:
     words = base.mark_text(fontSize=12, color="#20262e").encode(text="words:N")
     chart = alt.layer(cells, words).properties(width=WIDTH - 80, height=ROW * len(ablations))
     subtitle = f"Effect size (Z); filled: Z above {threshold:.2f}, the 0.1% level after Bonferroni over 16 hypotheses."
-    return style.themed(chart, "What leaving out an adjustment costs at smaller batches", subtitle)
+    return style.themed(chart, "The cost of leaving out an adjustment, at smaller batches", subtitle)
 
 
 def grid(frame: pl.DataFrame, subtitle: str) -> Chart:
@@ -186,7 +186,7 @@ def against_distance(
     edges = alt.Chart(pl.DataFrame({"nats": list(marks)})).mark_rule(color=GREY, opacity=0.5).encode(x="nats:Q")
     chart = alt.layer(_no_difference("y"), edges, points).properties(width=WIDTH, height=HEIGHT + 60)
     subtitle = "Means over seeds; medians of KL over training; lines: the bounds named above."
-    return style.themed(chart, "What distance from the data costs", subtitle)
+    return style.themed(chart, "The cost of a policy that is far from its data", subtitle)
 
 
 def deviations(frame: pl.DataFrame, order: Sequence[str]) -> Chart:

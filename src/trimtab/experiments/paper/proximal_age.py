@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import polars as pl
@@ -41,21 +40,19 @@ def _banding(grid: Sequence[np.ndarray], side: int) -> float:
 
 
 @dataclass(frozen=True)
-class GridTables(Tables):
+class _Tables(Tables):
     """A row for every run, with its place in the grid."""
 
     finals: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class ProximalAge(Trained[GridTables]):
+class ProximalAge(Trained[_Tables]):
     """A grid over the centre of mass of the proximal EWMA and the KL coefficient, at the smallest batch."""
 
-    kind: ClassVar[str] = "paper/proximal-age"
-    summary: ClassVar[str] = "Penalty or age of the proximal policy?"
-    source: ClassVar[str] = "Fig. 18, Appendix H"
-    tables: ClassVar[type[Tables]] = GridTables
-    claims: ClassVar[tuple[Claim, ...]] = (
+    kind = "paper/proximal-age"
+    summary = "Penalty or age of the proximal policy?"
+    source = "Fig. 18, Appendix H"
+    claims = (
         Claim(
             "H14",
             "halving the centre of mass is undone by doubling the KL coefficient, locally",
@@ -64,7 +61,7 @@ class ProximalAge(Trained[GridTables]):
             "equal product than along them, beyond the bootstrap interval over seeds",
         ),
     )
-    full_seeds: ClassVar[int] = 2  # the paper's
+    full_seeds = 2  # the paper's
 
     @property
     def factor(self) -> float:
@@ -84,10 +81,10 @@ class ProximalAge(Trained[GridTables]):
                     cells.append(Cell(environment, labels, base.replace(prox_com=com, kl_coef=kl_coef)))
         return cells
 
-    def measure(self, outcomes: Outcomes) -> GridTables:
-        return GridTables(self.scores(outcomes).finals)
+    def measure(self, outcomes: Outcomes) -> _Tables:
+        return _Tables(self.scores(outcomes).finals)
 
-    def judge(self, tables: GridTables) -> list[Verdict]:
+    def judge(self, tables: _Tables) -> list[Verdict]:
         side = int(number(tables.finals["row"].max()) or 0) + 1
         groups = Groups(tables.finals, "row", "column")
         evidence, words = [], []
@@ -103,10 +100,10 @@ class ProximalAge(Trained[GridTables]):
         measured = "mean squared difference across − along diagonals, normalized return²"
         return [judge(self.claims[0], measured, evidence, sentence)]
 
-    def answer(self, tables: GridTables, verdicts: list[Verdict]) -> str:
+    def answer(self, tables: _Tables, verdicts: list[Verdict]) -> str:
         return f"A stronger penalty makes up for a younger proximal policy: {verdicts[0].word}. {verdicts[0].sentence}"
 
-    def figures(self, tables: GridTables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         from trimtab.experiments.paper import paper_figures
 
         keys = ["environment", "com", "kl_coef"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import polars as pl
 
@@ -91,7 +91,7 @@ def _summary(groups: Groups, name: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class PublishedTables(Tables):
+class _Tables(Tables):
     """Statistics of pairs of algorithms, means of each, final returns, and the published curves."""
 
     comparisons: pl.DataFrame
@@ -100,30 +100,28 @@ class PublishedTables(Tables):
     curves: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class Published(SourceStudy[PublishedTables]):
+class Published(SourceStudy[_Tables]):
     """PPO against PPG on published Procgen curves."""
 
-    kind: ClassVar[str] = "paper/published"
-    summary: ClassVar[str] = "Is PPG above PPO in the published curves?"
-    source: ClassVar[str] = "openai/phasic-policy-gradient; statistics of Appendix F"
-    tables: ClassVar[type[Tables]] = PublishedTables
+    kind = "paper/published"
+    summary = "Is PPG above PPO in the published curves?"
+    source = "openai/phasic-policy-gradient; statistics of Appendix F"
 
     def jobs(self) -> list[Job]:
         return []
 
-    def measure(self, outcomes: Outcomes) -> PublishedTables:
+    def measure(self, outcomes: Outcomes) -> _Tables:
         curves = _published()
         finals = _finals_of(curves)
         groups = _grouped(finals)
-        return PublishedTables(
+        return _Tables(
             comparisons=pl.DataFrame([_compared(groups, *pair) for pair in PAIRS]),
             summary=pl.DataFrame([_summary(groups, name) for name in TITLES.values()]),
             finals=finals,
             curves=curves,
         )
 
-    def figures(self, tables: PublishedTables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         from trimtab.experiments.paper import paper_figures
 
         better, worse = PAIRS[0]
@@ -147,7 +145,7 @@ class Published(SourceStudy[PublishedTables]):
             ),
         }
 
-    def answer(self, tables: PublishedTables, verdicts: list[Verdict]) -> str:
+    def answer(self, tables: _Tables, verdicts: list[Verdict]) -> str:
         row = tables.comparisons.row(0, named=True)
         return (
             f"On the published runs PPG ends {row['difference']:.2f} ({row['difference_lo']:.2f} to "

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import polars as pl
 
@@ -89,7 +88,7 @@ def stale(base: Config, staleness: int, loss: str) -> Config:
 
 
 @dataclass(frozen=True)
-class StalenessTables(Tables):
+class _Tables(Tables):
     """Scores, diagnostics by case, distances of policies from their data, and curves."""
 
     finals: pl.DataFrame
@@ -98,16 +97,14 @@ class StalenessTables(Tables):
     curves: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class Staleness(Trained[StalenessTables]):
+class Staleness(Trained[_Tables]):
     """Three losses over staleness, by how far an iteration moves the policy."""
 
-    kind: ClassVar[str] = "paper/staleness"
-    summary: ClassVar[str] = "Which loss can learn from stale data?"
-    source: ClassVar[str] = "Fig. 1, 7 to 9"
-    tables: ClassVar[type[Tables]] = StalenessTables
-    claims: ClassVar[tuple[Claim, ...]] = (H1, H2, H3)
-    full_seeds: ClassVar[int] = 4  # the paper's
+    kind = "paper/staleness"
+    summary = "Which loss can learn from stale data?"
+    source = "Fig. 1, 7 to 9"
+    claims = (H1, H2, H3)
+    full_seeds = 4  # the paper's
 
     @property
     def waits(self) -> dict[str, tuple[int, ...]]:
@@ -147,13 +144,13 @@ class Staleness(Trained[StalenessTables]):
         config = outcome.job.config
         return {"iterations": config.iterations, "epochs": config.update_epochs} | typical_metric(outcome, *WATCHED)
 
-    def measure(self, outcomes: Outcomes) -> StalenessTables:
+    def measure(self, outcomes: Outcomes) -> _Tables:
         scores = self.scores(outcomes)
-        return StalenessTables(scores.finals, _changes(scores.finals), _distances(scores.finals), scores.curves)
+        return _Tables(scores.finals, _changes(scores.finals), _distances(scores.finals), scores.curves)
 
     # What follows --------------------------------------------------------------------------------------------
 
-    def judge(self, tables: StalenessTables) -> list[Verdict]:
+    def judge(self, tables: _Tables) -> list[Verdict]:
         groups = Groups(tables.finals, "regime", "loss", "staleness")
         verdicts = [self._recent(groups), self._decoupled(groups), self._behavior(groups)]
         return explained(verdicts, f"{_why(tables.change, tables.distance)} {self.differs}")
@@ -203,7 +200,7 @@ class Staleness(Trained[StalenessTables]):
         by_regime = {regime: effects_in(regime) for regime in self.waits}
         return "; ".join(f"{regime} {evidence[0].effect}" for regime, evidence in by_regime.items() if evidence)
 
-    def answer(self, tables: StalenessTables, verdicts: list[Verdict]) -> str:
+    def answer(self, tables: _Tables, verdicts: list[Verdict]) -> str:
         words = {v.claim.id: v.word for v in verdicts}
         return (
             f"Stale data: weights by the recent policy are unstable: {words['H1']}; the decoupled loss loses little "
@@ -211,7 +208,7 @@ class Staleness(Trained[StalenessTables]):
             f"late: {words['H3']}. {_by_distance(tables.distance)}"
         )
 
-    def figures(self, tables: StalenessTables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         from trimtab.experiments.paper import paper_figures
 
         finals, change = tables.finals, tables.change
@@ -224,7 +221,7 @@ class Staleness(Trained[StalenessTables]):
                 over(
                     mean_scores(finals, "loss", "staleness", "regime"),
                     "score (normalized return)",
-                    "What waiting costs, by loss",
+                    "The cost of stale data, by loss",
                     "Mean over environments; bars: 95% intervals over seeds.",
                 ),
                 "Figure 1. In the paper recent falls first, behavior falls a little at once, "
@@ -240,7 +237,7 @@ class Staleness(Trained[StalenessTables]):
                 over(
                     _diagnostic(change, "importance_ess"),
                     "effective share of samples",
-                    "What is left of stale data under importance weights",
+                    "Effective share of stale data under importance weights",
                     "(Σw)² / Σw² over samples; median over training, mean over environments.",
                 ),
                 "Where this falls the decoupled and behavior losses learn from few samples with large weights. Under "
@@ -259,11 +256,11 @@ class Staleness(Trained[StalenessTables]):
                 over(
                     _diagnostic(change, "clip_fraction"),
                     "ratios clipped",
-                    "How much the proximal policy holds back",
+                    "How often the proximal policy clips the ratio",
                     "Share of samples outside the clip range; median over training, mean over environments.",
                 ),
                 "Under the behavior loss the range lies around an old policy, so more samples are outside from the "
-                "start: that is what holds learning back.",
+                "start, which slows learning.",
             ),
         }
         if finals["environment"].n_unique() > 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import polars as pl
 
@@ -49,7 +48,7 @@ SCHEMA = {name: TYPES[annotation] for name, annotation in _Row.__annotations__.i
 
 
 @dataclass(frozen=True)
-class Table5Tables(Tables):
+class _Tables(Tables):
     """Table 5, and the scores that it follows from."""
 
     table5: pl.DataFrame
@@ -97,34 +96,32 @@ def _seeds_for(environments: int, threshold: float = THRESHOLD) -> int:
     return 10_000
 
 
-@dataclass(frozen=True)
-class Table5(Batches[Table5Tables]):
+class Table5(Batches[_Tables]):
     """Hypothesis tests of the four ablations."""
 
-    kind: ClassVar[str] = "paper/table5"
-    summary: ClassVar[str] = "Which adjustments pass the paper's test?"
-    source: ClassVar[str] = "Table 5, Appendix F"
-    tables: ClassVar[type[Tables]] = Table5Tables
-    claims: ClassVar[tuple[Claim, ...]] = (
+    kind = "paper/table5"
+    summary = "Which adjustments pass the paper's test?"
+    source = "Table 5, Appendix F"
+    claims = (
         Claim(
             "H8",
             "every ablation is significant between the largest and the smallest batch",
             "Table 5",
             f"van Elteren's one-sided Z, environments as strata, is above {THRESHOLD:.2f} (0.1% after Bonferroni over "
             f"{HYPOTHESES}) for all four ablations: holds; for some: depends; for none although that could have been "
-            "seen: not resolved, unless an effect's interval, 95% for all four together, lies below 0: does not hold. "
-            "Where even complete separation could not reach the threshold: not resolved",
+            "seen: inconclusive, unless an effect's interval, 95% for all four together, lies below 0: does not hold. "
+            "Where even complete separation could not reach the threshold: inconclusive",
         ),
     )
 
     def variants(self) -> tuple[str, ...]:
         return (ADJUSTED, *ABLATIONS)
 
-    def measure(self, outcomes: Outcomes) -> Table5Tables:
+    def measure(self, outcomes: Outcomes) -> _Tables:
         finals = self.scores(outcomes).finals
-        return Table5Tables(_table5(finals, self.batches), finals)
+        return _Tables(_table5(finals, self.batches), finals)
 
-    def judge(self, tables: Table5Tables) -> list[Verdict]:
+    def judge(self, tables: _Tables) -> list[Verdict]:
         rows = [_Row(**row) for row in tables.table5.filter(num_envs=self.batches[-1]).iter_rows(named=True)]
         evidence = tuple(
             EffectEstimate(f"{row.ablation}: Z = {row.z:.2f}", Estimate(row.effect, row.lo, row.hi), row.seeds)
@@ -148,7 +145,7 @@ class Table5(Batches[Table5Tables]):
         needed = _needed(rows, attainable) if word == UNDECIDED else ""
         return [Verdict(self.claims[0], word, "effect size of Table 5, normalized return", evidence, sentence, needed)]
 
-    def answer(self, tables: Table5Tables, verdicts: list[Verdict]) -> str:
+    def answer(self, tables: _Tables, verdicts: list[Verdict]) -> str:
         table = tables.table5
         if not len(table):
             return "No ablation has runs that could be compared."
@@ -159,7 +156,7 @@ class Table5(Batches[Table5Tables]):
             f"seeds in {min(table['environments'])} environments)."
         )
 
-    def figures(self, tables: Table5Tables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         from trimtab.experiments.paper import paper_figures
 
         if not len(tables.table5):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -74,8 +74,7 @@ T = TypeVar("T", bound=Tables)
 class Trained(SourceStudy[T]):
     """A study of scores: subclasses name the cells."""
 
-    tables: ClassVar[type[Tables]] = ScoreTables
-    full_seeds: ClassVar[int] = suite.SEEDS
+    full_seeds = suite.SEEDS
 
     @property
     def differs(self) -> str:

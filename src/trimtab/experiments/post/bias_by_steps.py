@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import polars as pl
 
@@ -63,15 +62,10 @@ N1 = Claim(
     "Two parts, both needed, by environment, beyond the interval over seeds: the covariance term's share of the "
     "variance at 4 × 256 minus that at 256 × 4 is above 0; bias falls as T grows, as judged for P7.",
 )
-DIFFERENT = (
-    "The post argues this without measuring a bias. Here the critics are those of PPO part of the way through "
-    "training, with γ 0.99 and λ 0.95, so that a cut reaches 17 steps back; an exact critic would leave no bias at any "
-    "T, a useless one more."
-)
 
 
 @dataclass(frozen=True)
-class BiasTables(Tables):
+class _Tables(Tables):
     """Biases that are computed exactly, those that are sampled, and those of independent draws, by seed."""
 
     exact: pl.DataFrame
@@ -79,16 +73,19 @@ class BiasTables(Tables):
     draws: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class Bias(SourceStudy[BiasTables]):
+class Bias(SourceStudy[_Tables]):
     """Bias against T: exact on three finite MDPs, sampled on Pendulum and CartPole."""
 
-    kind: ClassVar[str] = "post/bias"
-    summary: ClassVar[str] = "Does bias fall as T grows?"
-    source: ClassVar[str] = "post: Effect of Batch Size on Bias; notes: n_envs and n_steps"
-    tables: ClassVar[type[Tables]] = BiasTables
-    claims: ClassVar[tuple[Claim, ...]] = (P7, P8, N1)
-    different: ClassVar[str] = DIFFERENT
+    kind = "post/bias"
+    summary = "Does bias fall as T grows?"
+    source = "post: Effect of Batch Size on Bias; notes: n_envs and n_steps"
+    claims = (P7, P8, N1)
+    leads = ("P7", "N1")
+    different = (
+        "The post argues this without measuring a bias. Here the critics are those of PPO part of the way through "
+        "training, with γ 0.99 and λ 0.95, so that a cut reaches 17 steps back; an exact critic would leave no bias "
+        "at any T, a useless one more."
+    )
 
     # Jobs ----------------------------------------------------------------------------------------------------
 
@@ -131,11 +128,11 @@ class Bias(SourceStudy[BiasTables]):
         count = REPLICATES[self.size]
         return [IndependentDraws(run, steps_at(run, (FIRST,)), *DRAWN, count) for run in self._sampled_runs()]
 
-    def measure(self, outcomes: Outcomes) -> BiasTables:
+    def measure(self, outcomes: Outcomes) -> _Tables:
         exact = gathered(self._exact(), outcomes, "exact.parquet")
         sampled = gathered(self._looks(), outcomes, "directions.parquet").filter(pl.col("quantity").is_in(KEPT))
         keys = ["environment", "seed", "step"]
-        return BiasTables(
+        return _Tables(
             exact=exact.select(*keys, "num_steps", "gae_lambda", "bias_sq", "true_grad_sq", "row_gap_sq"),
             sampled=sampled.select(*keys, "num_envs", "num_steps", "quantity", "value", "lo", "hi"),
             draws=returned(self._draws(), outcomes),
@@ -143,11 +140,11 @@ class Bias(SourceStudy[BiasTables]):
 
     # Verdicts ------------------------------------------------------------------------------------------------
 
-    def judge(self, tables: BiasTables) -> list[Verdict]:
+    def judge(self, tables: _Tables) -> list[Verdict]:
         falls = self._falls(tables)
         return [falls, self._same(tables), self._trade(tables.sampled, falls)]
 
-    def _falls(self, tables: BiasTables) -> Verdict:
+    def _falls(self, tables: _Tables) -> Verdict:
         exact = {e: over_seeds(f"{e} (exact)", own, _log_fall) for e, own in _by_environment(tables.exact)}
         sampled = [over_seeds(e, own, _sampled_fall) for e, own in _by_environment(tables.sampled)]
         factors = [f"{name} by a factor of {math.exp(e.effect.value):,.3g}" for name, e in exact.items()]
@@ -155,7 +152,7 @@ class Bias(SourceStudy[BiasTables]):
         measured = "log(bias² at T = 1 / at 512), exact; bias² at T = 4 minus at 256, in variances of a sample, sampled"
         return judge(P7, measured, [*exact.values(), *sampled], sentence)
 
-    def _same(self, tables: BiasTables) -> Verdict:
+    def _same(self, tables: _Tables) -> Verdict:
         exact, worst = [], 0.0
         for environment, here in _by_environment(tables.exact):
             gaps = here.filter(pl.col("row_gap_sq").is_not_null() & (pl.col("bias_sq") > 0))
@@ -166,7 +163,7 @@ class Bias(SourceStudy[BiasTables]):
         sampled = [over_seeds(e, own, left) for e, own in _by_environment(tables.draws)]
         sentence = (
             f"On finite MDPs the two expectations agree to {worst:.0e} of the squared bias. Where it is sampled, one "
-            "sample from each of many rows is held against whole rows."
+            "sample from each of many rows is compared with whole rows."
         )
         measured = f"{SAME:g} bias² minus the squared distance of the two biases (exact: over bias²)"
         return judge_all(P8, measured, [exact, sampled], sentence)
@@ -185,18 +182,18 @@ class Bias(SourceStudy[BiasTables]):
 
     # What is shown -------------------------------------------------------------------------------------------
 
-    def figures(self, tables: BiasTables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         figures = {
             "exact": Figure(
                 self._exact_chart(tables.exact),
                 "Lines that fall to the right: longer rows, less bias; where they level off, λ < 1 keeps the rest.",
             ),
             "sampled": Figure(
-                _sampled_chart(tables.sampled), "Means over seeds; an interval that holds 0 resolves no bias."
+                _sampled_chart(tables.sampled), "Means over seeds; where an interval contains 0, no bias is measured."
             ),
         }
         if len(tables.draws):
-            caption = "Rows and single draws should have the same bias, and their distance be 0."
+            caption = "Rows and single draws should have the same bias, at a distance of 0."
             figures["draws"] = Figure(_draws_chart(tables.draws), caption)
         return figures
 
@@ -218,10 +215,6 @@ class Bias(SourceStudy[BiasTables]):
             log_x=True,
             log_y=True,
         )
-
-    def answer(self, tables: BiasTables, verdicts: list[Verdict]) -> str:
-        falls, _, trade = verdicts
-        return f"{falls.sentence} {trade.sentence}"
 
     def notes(self) -> list[str]:
         return [

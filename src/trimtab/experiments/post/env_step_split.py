@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import polars as pl
 
@@ -79,31 +78,29 @@ P17 = Claim(
     "The logarithm of the variance at 4 × 512 over that at 8 × 256 (the same number of samples more, as steps or as "
     "environments) is above 0 beyond the interval over seeds; stage by stage.",
 )
-DIFFERENT = (
-    "The post looks at five batches of one run's buffer, of settings that it does not give; here many batches are "
-    "drawn afresh from frozen policies of several seeds, rows start out of step with each other, and γ 0.99, λ 0.95, "
-    "rates and normalization are CleanRL's."
-)
 
 
 @dataclass(frozen=True)
-class SplitTables(Tables):
+class _Tables(Tables):
     """The variance and its terms by stage, split and seed, and cosines between the means of batches i and j."""
 
     variance: pl.DataFrame
     batches: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class PostSplit(SourceStudy[SplitTables]):
+class PostSplit(SourceStudy[_Tables]):
     """Variance and agreement of batches at the post's splits, over training."""
 
-    kind: ClassVar[str] = "post/split"
-    summary: ClassVar[str] = "Few long or many short rows: what is noisier?"
-    source: ClassVar[str] = "post: Effect of Batch Size on Variance; heat maps of five batches at step 450,560"
-    tables: ClassVar[type[Tables]] = SplitTables
-    claims: ClassVar[tuple[Claim, ...]] = (P1, P2, P3, P6, P17)
-    different: ClassVar[str] = DIFFERENT
+    kind = "post/split"
+    summary = "Which is noisier: few long rows or many short rows?"
+    source = "post: Effect of Batch Size on Variance; heat maps of five batches at step 450,560"
+    claims = (P1, P2, P3, P6, P17)
+    leads = ("P3", "P1")
+    different = (
+        "The post looks at five batches of one run's buffer, of settings that it does not give; here many batches are "
+        "drawn afresh from frozen policies of several seeds, rows start out of step with each other, and γ 0.99, λ "
+        "0.95, rates and normalization are CleanRL's."
+    )
 
     @property
     def stages(self) -> dict[str, float]:
@@ -122,19 +119,19 @@ class PostSplit(SourceStudy[SplitTables]):
             for split, count in looked.items()
         ]
 
-    def measure(self, outcomes: Outcomes) -> SplitTables:
+    def measure(self, outcomes: Outcomes) -> _Tables:
         table = with_split(gathered(self.jobs(), outcomes, "directions.parquet"))
         table = pendulum_runs.with_stage(table, pendulum_runs.pendulum(self.size, self.seed), self.stages)
         terms = table.filter(pl.col("quantity").is_in(["variance", "individual", "covariance"]))
         keys = ["stage", "step", "split", "seed"]
-        return SplitTables(
+        return _Tables(
             variance=terms.select(*keys, "num_envs", "num_steps", "quantity", "value", "lo", "hi"),
             batches=pendulum_runs.batch_pairs(table, *keys),
         )
 
     # Verdicts ------------------------------------------------------------------------------------------------
 
-    def judge(self, tables: SplitTables) -> list[Verdict]:
+    def judge(self, tables: _Tables) -> list[Verdict]:
         return [
             self._large_covariance(tables.variance),
             self._ratio(P2, tables.variance, "individual", LONG, SHORTEST),
@@ -190,7 +187,7 @@ class PostSplit(SourceStudy[SplitTables]):
 
     # What is shown -------------------------------------------------------------------------------------------
 
-    def figures(self, tables: SplitTables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         return {
             "variance": Figure(
                 self._terms_chart(tables.variance),
@@ -198,7 +195,7 @@ class PostSplit(SourceStudy[SplitTables]):
             ),
             "five_batches": Figure(
                 _five_batches_chart(tables.batches),
-                "The post's picture, one seed. Redraw it with other batches and it changes: see the distribution.",
+                "The figure of the post, for one seed. Other batches give another picture: see the distribution.",
             ),
             "batches": Figure(
                 self._batches_chart(tables.batches),
@@ -207,7 +204,7 @@ class PostSplit(SourceStudy[SplitTables]):
             ),
             "share": Figure(
                 self._shares_chart(tables.variance),
-                "Points away from 0: neighbouring samples repeat (right) or cancel (left) each other.",
+                "Right of 0, neighbouring samples are positively correlated; left of 0, negatively.",
             ),
         }
 
@@ -247,16 +244,12 @@ class PostSplit(SourceStudy[SplitTables]):
         data = batches.select("value", panel="stage", kind=SPLIT_TEXT)
         return distributions(
             data.filter(pl.col("kind").is_in(splits)),
-            "Do batches of one policy pull the same way? All pairs of many",
+            "Do gradients of independent batches agree? All pairs of many batches",
             "Cosines between the mean gradients of independent batches: pairs of all batches, all seeds.",
             panels=list(self.stages),
             kinds=splits,
             columns=2,
         )
-
-    def answer(self, tables: SplitTables, verdicts: list[Verdict]) -> str:
-        covariance, _, variance, *_ = verdicts
-        return f"{variance.sentence} {covariance.sentence}"
 
     def notes(self) -> list[str]:
         return [
@@ -295,7 +288,7 @@ def _five_batches_chart(batches: pl.DataFrame) -> Chart:
     first = (pl.col("seed") == batches["seed"].min()) & (pl.col("i") < 5) & (pl.col("j") < 5)
     return heat_maps(
         batches.filter(first, stage=AT_SECOND).select(SPLIT_TEXT.alias("panel"), "i", "j", "value"),
-        "Do batches of one policy pull the same way? Five of them",
+        "Do gradients of independent batches agree? Five batches",
         "Cosines between the mean gradients of five independent batches of one seed. Blue agrees, red opposes.",
         panels=[LONG_TEXT, SHORT_TEXT],
     )

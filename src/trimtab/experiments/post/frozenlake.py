@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import polars as pl
 
@@ -64,14 +64,10 @@ D3 = Claim(
     "The logarithm of the variance of advantages at T = 4 over that at T = 32, both means over updates, is above 0 "
     "beyond the interval over seeds.",
 )
-DIFFERENT = (
-    "The draft shows single episodes and five batches of one run, of settings that it does not give; here many "
-    "episodes and batches of several seeds, slippery ice, one-hot states, γ 0.99, λ 0.95 and CleanRL's rates."
-)
 
 
 @dataclass(frozen=True)
-class FrozenLakeTables(Tables):
+class _Tables(Tables):
     """Cosines between batches, of batch 0, of episodes and along the first ones, and the variance of advantages."""
 
     alignments: pl.DataFrame
@@ -81,16 +77,18 @@ class FrozenLakeTables(Tables):
     advantages: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class FrozenLake(SourceStudy[FrozenLakeTables]):
+class FrozenLake(SourceStudy[_Tables]):
     """FrozenLake 8x8 trained as 4 × 32 and as 32 × 4."""
 
-    kind: ClassVar[str] = "post/frozenlake"
-    summary: ClassVar[str] = "Do gradients on FrozenLake agree?"
-    source: ClassVar[str] = "draft: episodes at updates 150 and 250; slider over updates 100 to 1500"
-    tables: ClassVar[type[Tables]] = FrozenLakeTables
-    claims: ClassVar[tuple[Claim, ...]] = (D1, D2, D3)
-    different: ClassVar[str] = DIFFERENT
+    kind = "post/frozenlake"
+    summary = "Do gradients on FrozenLake agree?"
+    source = "draft: episodes at updates 150 and 250; slider over updates 100 to 1500"
+    claims = (D1, D2, D3)
+    leads = ("D1", "D3")
+    different = (
+        "The draft shows single episodes and five batches of one run, of settings that it does not give; here many "
+        "episodes and batches of several seeds, slippery ice, one-hot states, γ 0.99, λ 0.95 and CleanRL's rates."
+    )
 
     def _runs(self, split: Split) -> list[Train]:
         changes: dict[str, Any] = {"learning_rate": 2.5e-4, "gamma": 0.99, "gae_lambda": 0.95, "ent_coef": 0.01}
@@ -125,7 +123,7 @@ class FrozenLake(SourceStudy[FrozenLakeTables]):
         splits = LENGTHS[::2] if self.size == "quick" else LENGTHS
         return [self._look(run, updates, split, 8) for run in self._runs(LONG) for split in splits if split != LONG]
 
-    def measure(self, outcomes: Outcomes) -> FrozenLakeTables:
+    def measure(self, outcomes: Outcomes) -> _Tables:
         look = lambda jobs: with_split(gathered(jobs, outcomes, "directions.parquet")).with_columns(
             update=pl.col("step") // 128
         )
@@ -137,7 +135,7 @@ class FrozenLake(SourceStudy[FrozenLakeTables]):
         chance = episodes.filter(quantity="trajectory_chance")["value"].alias("chance")
         shown = batches.filter(quantity="sample_batch_value", seed=self.seed)
         course = episodes.filter(quantity="trajectory_course", seed=self.seed)
-        return FrozenLakeTables(
+        return _Tables(
             alignments=others.select("seed", "split", "update", "replicate", "lag", "value"),
             batch_0=shown.select("split", "update", batch="replicate", sample="lag", value="value"),
             episodes=lengths.select("seed", "update", length="lag", value="value").with_columns(chance),
@@ -147,7 +145,7 @@ class FrozenLake(SourceStudy[FrozenLakeTables]):
 
     # Verdicts ------------------------------------------------------------------------------------------------
 
-    def judge(self, tables: FrozenLakeTables) -> list[Verdict]:
+    def judge(self, tables: _Tables) -> list[Verdict]:
         return [self._along(tables.episodes), self._others(tables.alignments), self._noise(tables.advantages)]
 
     def _along(self, episodes: pl.DataFrame) -> Verdict:
@@ -195,7 +193,7 @@ class FrozenLake(SourceStudy[FrozenLakeTables]):
 
     # What is shown -------------------------------------------------------------------------------------------
 
-    def figures(self, tables: FrozenLakeTables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         updates = sorted(set(tables.batch_0["update"]))
         frames = tuple((f"update {u:,}", against_others(tables.batch_0, u)) for u in updates)
         first = updates.index(FIRST_SHOWN) if FIRST_SHOWN in updates else 0
@@ -208,21 +206,20 @@ class FrozenLake(SourceStudy[FrozenLakeTables]):
             ),
             "spread": Figure(
                 _spreads_chart(tables.alignments),
-                "The same over many batches and seeds: a higher line spreads more.",
+                "The same over many batches and seeds. A higher line: cosines differ more between batches.",
             ),
             "course": Figure(
                 _courses_chart(tables.course),
                 "Dashed: what independent gradients, all as long, have with their own mean: 1/√L.",
             ),
             "episodes": Figure(
-                _episodes_chart(tables.episodes), "Points above the line: more alike than averaging makes them."
+                _episodes_chart(tables.episodes),
+                "Points above the line: more similar than by chance.",
             ),
-            "advantages": Figure(_advantages_chart(tables.advantages), "Noisier at small T would fall to the right."),
+            "advantages": Figure(
+                _advantages_chart(tables.advantages), "A line that falls to the right: small T is noisier."
+            ),
         }
-
-    def answer(self, tables: FrozenLakeTables, verdicts: list[Verdict]) -> str:
-        along, _, noise = verdicts
-        return f"{along.sentence} {noise.sentence}"
 
     def notes(self) -> list[str]:
         return [
@@ -322,7 +319,7 @@ def _episodes_chart(episodes: pl.DataFrame) -> Chart:
     line = alt.Chart(curve).mark_line(color="#23282f", strokeDash=[5, 4]).encode(x=x, y="value:Q")
     return style.themed(
         alt.layer(points, line).properties(width=520, height=260),
-        "Episodes against chance",
+        "Similarity within an episode, and what chance gives",
         "Each point an episode; dashed, 1/√L: the cosine that L independent gradients have with their own mean.",
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 import polars as pl
@@ -92,11 +91,6 @@ P15 = Claim(
     "At 4 × 256 and 16 × 64, over all pairs of many batches, the mean size of the cosine between batch means at λ = 0 "
     "minus that at λ = 1 is above 0 beyond the interval over seeds.",
 )
-DIFFERENT = (
-    "The post changes λ in one run, of settings that it does not give; here every λ is measured on the same samples of "
-    "policies that were trained with λ = 0.95, over many batches of several seeds, with γ 0.99 and CleanRL's rates and "
-    "normalization."
-)
 
 
 LAMBDA_TEXT = pl.format("λ = {}", "gae_lambda")
@@ -105,7 +99,7 @@ SPLITS = {LONG_NAME: LONG_TEXT, SHORT_NAME: SHORT_TEXT}
 
 
 @dataclass(frozen=True)
-class LambdaTables(Tables):
+class _Tables(Tables):
     """Numbers by split and λ, cosines between the means of batches i and j, and cosines of single pairs and samples."""
 
     numbers: pl.DataFrame
@@ -113,16 +107,19 @@ class LambdaTables(Tables):
     values: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class Lambda(SourceStudy[LambdaTables]):
+class Lambda(SourceStudy[_Tables]):
     """λ from 0 to 1 at the post's two splits, on the policies of its Pendulum runs."""
 
-    kind: ClassVar[str] = "post/lambda"
-    summary: ClassVar[str] = "What does λ do, for long and short rows?"
-    source: ClassVar[str] = "post: What role does GAE-λ play here? and its three figures"
-    tables: ClassVar[type[Tables]] = LambdaTables
-    claims: ClassVar[tuple[Claim, ...]] = (P10, P11, P12, P13, P14, P15)
-    different: ClassVar[str] = DIFFERENT
+    kind = "post/lambda"
+    summary = "What does λ change, for long and short rows?"
+    source = "post: What role does GAE-λ play here? and its three figures"
+    claims = (P10, P11, P12, P13, P14, P15)
+    leads = ("P10", "P14")
+    different = (
+        "The post changes λ in one run, of settings that it does not give; here every λ is measured on the same "
+        "samples of policies that were trained with λ = 0.95, over many batches of several seeds, with γ 0.99 and "
+        "CleanRL's rates and normalization."
+    )
 
     def jobs(self) -> list[Directions]:
         return [job for run in pendulum_runs.trained(self.size, self.seed) for job in self._looks(run)]
@@ -135,7 +132,7 @@ class Lambda(SourceStudy[LambdaTables]):
         replicates = {FAR_BELOW: count, BEYOND: 4 * count}
         return [*over, *(look(s, looked=0, gae_lambda=(OWN,), replicates=n) for s, n in replicates.items())]
 
-    def measure(self, outcomes: Outcomes) -> LambdaTables:
+    def measure(self, outcomes: Outcomes) -> _Tables:
         table = with_split(gathered(self.jobs(), outcomes, "directions.parquet"))
         quantity = pl.col("quantity")
         at_lag = lambda *names: quantity.is_in(names) & (pl.col("lag") == LAG)
@@ -144,7 +141,7 @@ class Lambda(SourceStudy[LambdaTables]):
         shown = quantity.is_in(["sample_own_value", "cosine_across_value"]) | at_lag("cosine_within_value")
         keys = ["seed", "split", "num_envs", "num_steps", "gae_lambda", "quantity"]
         numbers = table.filter(chosen).group_by(keys, maintain_order=True).agg(pl.col("value").mean())
-        return LambdaTables(
+        return _Tables(
             numbers=_per_sample(numbers),
             batches=pendulum_runs.batch_pairs(table, "seed", "split", "gae_lambda"),
             values=table.filter(shown).select("seed", "split", "gae_lambda", "quantity", "lag", "value"),
@@ -152,7 +149,7 @@ class Lambda(SourceStudy[LambdaTables]):
 
     # Verdicts ------------------------------------------------------------------------------------------------
 
-    def judge(self, tables: LambdaTables) -> list[Verdict]:
+    def judge(self, tables: _Tables) -> list[Verdict]:
         numbers = tables.numbers
         own_sizes = numbers.filter(quantity="sample_own_size")
         return [
@@ -221,22 +218,21 @@ class Lambda(SourceStudy[LambdaTables]):
 
     # What is shown -------------------------------------------------------------------------------------------
 
-    def figures(self, tables: LambdaTables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         return {
-            "variance": Figure(_variance_chart(tables.numbers), "Parallel lines: λ does the same to both."),
+            "variance": Figure(_variance_chart(tables.numbers), "Parallel lines: the same effect at both splits."),
             "bias": Figure(_bias_chart(tables.numbers), "It should fall to the right, and more for long rows."),
-            "lag_40": Figure(_far_chart(tables.values), "An outline right of the grey: still alike 40 steps later."),
+            "lag_40": Figure(
+                _far_chart(tables.values),
+                "An outline right of the grey one: still similar.",
+            ),
             "samples": Figure(_samples_chart(tables.values), "Look for mass moving towards 0 from λ = 0 to λ = 1."),
             "five_batches": Figure(
                 _five_batches_chart(tables.batches),
-                "The post's picture at 4 × 256, of one seed; what it shows of chance, see below.",
+                "The figure of the post at 4 × 256, for one seed. The next figure has many batches.",
             ),
             "batches": Figure(_batches_chart(tables.batches), "The same over all pairs of many batches and all seeds."),
         }
-
-    def answer(self, tables: LambdaTables, verdicts: list[Verdict]) -> str:
-        sentences = {v.claim.id: v.sentence for v in verdicts}
-        return f"{sentences['P10']} {sentences['P14']}"
 
     def notes(self) -> list[str]:
         return [
@@ -331,7 +327,7 @@ def _bias_chart(numbers: pl.DataFrame) -> Chart:
 
 
 def _far_chart(values: pl.DataFrame) -> Chart:
-    """Cosines of pairs 40 steps apart over those of strangers, at λ = 0 and 1."""
+    """Cosines of pairs 40 steps apart and across environments, at λ = 0 and 1."""
     kinds = {"cosine_within_value": "within trajectories, lag 40", "cosine_across_value": "across environments"}
     panels = {0.0: "λ = 0", 1.0: "λ = 1"}
     here = values.filter(pl.col("gae_lambda").is_in(panels) & pl.col("quantity").is_in(kinds), split=LONG_NAME)
@@ -341,7 +337,7 @@ def _far_chart(values: pl.DataFrame) -> Chart:
             pl.col("quantity").replace_strict(kinds, return_dtype=pl.String).alias("kind"),
             "value",
         ),
-        "Still alike 40 steps later, whatever λ?",
+        "Are gradients still similar 40 steps later?",
         "Cosines about the batch mean at 4 × 256, all seeds.",
         panels=list(panels.values()),
         kinds=list(kinds.values()),
@@ -369,7 +365,7 @@ def _five_batches_chart(batches: pl.DataFrame) -> Chart:
     here = batches.filter(first, pl.col("gae_lambda").is_in([0.0, 0.5, 0.95, 1.0]), split=LONG_NAME)
     return heat_maps(
         here.select(LAMBDA_TEXT.alias("panel"), "i", "j", "value"),
-        "Do batches of one policy pull the same way? Five of them, over λ",
+        "Do gradients of independent batches agree? Five batches, over λ",
         "Cosines between mean gradients of five independent batches of 4 × 256. Blue agrees, red opposes.",
     )
 
@@ -379,7 +375,7 @@ def _batches_chart(batches: pl.DataFrame) -> Chart:
     here = batches.filter(pl.col("gae_lambda").is_in(SHOWN) & pl.col("split").is_in(SPLITS))
     return distributions(
         here.select("value", panel=SPLIT_TEXT, kind=LAMBDA_TEXT),
-        "Do batches of one policy pull the same way? All pairs of many",
+        "Do gradients of independent batches agree? All pairs of many batches",
         "Cosines between the mean gradients of independent batches, all seeds.",
         panels=[LONG_TEXT, SHORT_TEXT],
         kinds=list(SHOWN.values()),

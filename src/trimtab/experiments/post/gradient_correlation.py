@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import polars as pl
 
@@ -40,14 +39,10 @@ P5 = Claim(
     "at each of lags 1, 5, 10 and 40; its standard deviation over checkpoints at lags 1 to 5, without the noise of the "
     "estimates, is larger within than across; its distance to the baseline is smaller at lag 40 than at lag 1.",
 )
-DIFFERENT = (
-    "The post looks at one run, of settings that it does not give; here every number is a mean over seeds and many "
-    "fresh batches, cosines are centred on the batch mean, and γ 0.99, λ 0.95, rates and normalization are CleanRL's."
-)
 
 
 @dataclass(frozen=True)
-class CorrelationTables(Tables):
+class _Tables(Tables):
     """Mean cosines by lag, covariance correlations by checkpoint and lag, and cosines of single pairs."""
 
     cosines: pl.DataFrame
@@ -55,16 +50,19 @@ class CorrelationTables(Tables):
     distributions: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class Correlation(SourceStudy[CorrelationTables]):
+class Correlation(SourceStudy[_Tables]):
     """Cosine and covariance correlation along trajectories of the post's Pendulum runs."""
 
-    kind: ClassVar[str] = "post/correlation"
-    summary: ClassVar[str] = "Are gradients along a trajectory correlated?"
-    source: ClassVar[str] = "post: figures at steps 399,360 and 450,560; note on covariance-based correlation"
-    tables: ClassVar[type[Tables]] = CorrelationTables
-    claims: ClassVar[tuple[Claim, ...]] = (P4, P5)
-    different: ClassVar[str] = DIFFERENT
+    kind = "post/correlation"
+    summary = "Are gradients along a trajectory correlated?"
+    source = "post: figures at steps 399,360 and 450,560; note on covariance-based correlation"
+    claims = (P4, P5)
+    leads = ("P4", "P5")
+    different = (
+        "The post looks at one run, of settings that it does not give; here every number is a mean over seeds and "
+        "many fresh batches, cosines are centred on the batch mean, and γ 0.99, λ 0.95, rates and normalization are "
+        "CleanRL's."
+    )
 
     @property
     def checkpoints(self) -> int:
@@ -86,7 +84,7 @@ class Correlation(SourceStudy[CorrelationTables]):
         counts = {"replicates": few, "looked": few // 2}
         return [pendulum_runs.directions(run, LONG, shares, self.size, bias=False, **counts) for run in runs]
 
-    def measure(self, outcomes: Outcomes) -> CorrelationTables:
+    def measure(self, outcomes: Outcomes) -> _Tables:
         config = pendulum_runs.pendulum(self.size, self.seed)
         looks = gathered(self._looks(), outcomes, "directions.parquet")
         looks = pendulum_runs.with_stage(looks, config, {AT_FIRST: FIRST, AT_SECOND: SECOND})
@@ -95,7 +93,7 @@ class Correlation(SourceStudy[CorrelationTables]):
         means = of(looks, "cosine", "_within", "_across")
         values = of(looks, "cosine", "_within_value", "_across_value")
         keys = ["stage", "step", "seed", "quantity", "lag"]
-        return CorrelationTables(
+        return _Tables(
             cosines=means.group_by(keys, maintain_order=True).agg(pl.col("value").mean()),
             covariances=_with_noise(of(courses, "covariance", "_within", "_across")),
             distributions=values.select("stage", "seed", "replicate", "quantity", "lag", "value"),
@@ -103,7 +101,7 @@ class Correlation(SourceStudy[CorrelationTables]):
 
     # Verdicts ------------------------------------------------------------------------------------------------
 
-    def judge(self, tables: CorrelationTables) -> list[Verdict]:
+    def judge(self, tables: _Tables) -> list[Verdict]:
         return [self._alike(tables.cosines), self._covariance(tables.covariances)]
 
     def _alike(self, cosines: pl.DataFrame) -> Verdict:
@@ -135,7 +133,7 @@ class Correlation(SourceStudy[CorrelationTables]):
 
     # What is shown -------------------------------------------------------------------------------------------
 
-    def figures(self, tables: CorrelationTables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         caption = (
             "If the orange outline lies right of the grey one, gradients of one trajectory share a direction. Pooled "
             f"over {pendulum_runs.SEEDS[self.size]} seeds and many batches."
@@ -149,7 +147,8 @@ class Correlation(SourceStudy[CorrelationTables]):
                 "checkpoints, as in the post.",
             ),
             "cosine": Figure(
-                _gaps_chart(tables.cosines), "Points right of 0: more alike within than across trajectories."
+                _gaps_chart(tables.cosines),
+                "Points right of 0: more similar within than across trajectories.",
             ),
         }
 
@@ -162,16 +161,12 @@ class Correlation(SourceStudy[CorrelationTables]):
         step = step_at(pendulum_runs.pendulum(self.size, self.seed), share, CHECKPOINTS)
         return distributions(
             pl.concat([data.with_columns(panel=pl.lit(name)) for name, data in panels.items()]),
-            f"Gradients of one trajectory against strangers, step {step:,}",
+            f"Gradients within one trajectory and across environments, step {step:,}",
             "Cosines about the batch mean of two gradients so many steps apart in one trajectory (outline), over those "
             "of pairs from different environments (grey).",
             panels=list(panels),
             kinds=[WITHIN, ACROSS],
         )
-
-    def answer(self, tables: CorrelationTables, verdicts: list[Verdict]) -> str:
-        alike, covariance = verdicts
-        return f"{alike.sentence} {covariance.sentence}"
 
     def notes(self) -> list[str]:
         return [
@@ -264,6 +259,6 @@ def _gaps_chart(cosines: pl.DataFrame) -> Chart:
     return effects(
         intervals(shown.with_columns(pl.col("row").cast(pl.String)), "row", column="gap"),
         "mean cosine within minus across",
-        "How much more alike, step by step and lag by lag",
+        "How much more similar gradients within a trajectory are, by step and lag",
         "Mean over seeds with its 95% interval.",
     )
