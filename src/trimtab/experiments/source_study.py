@@ -36,13 +36,13 @@ class Tables:
 
     @classmethod
     def of(cls, frames: Mapping[str, pl.DataFrame]) -> Self:
-        """The tables by name; one that an earlier version did not write is empty."""
+        """The tables by name; those that are not given are empty."""
         return cls(**{f.name: frames.get(f.name, pl.DataFrame()) for f in fields(cls)})
 
     @classmethod
     def read(cls, folder: Path) -> Self:
         """The tables that were written into a directory."""
-        return cls.of({file.stem: reading.read_parquet(file) for file in sorted(folder.glob("*.parquet"))})
+        return cls(**{f.name: reading.read_parquet(folder / f"{f.name}.parquet") for f in fields(cls)})
 
     def by_name(self) -> dict[str, pl.DataFrame]:
         return {f.name: getattr(self, f.name) for f in fields(self)}
