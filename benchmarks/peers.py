@@ -124,7 +124,7 @@ def probed(path: Path, env_id: str, split: tuple[int, int], folder: Path):
     import trimtab
 
     num_envs, num_steps = split
-    run = trimtab.adopt(path, env_id, folder, quiet=True, num_envs=num_envs, num_steps=num_steps, norm_adv="none")
+    run = trimtab.adopt(path, env_id, folder, quiet=True, num_envs=num_envs, num_steps=num_steps)
     return trimtab.probe(run, replicates=WINDOW, correlations=False, bias=False, save=False)
 
 
@@ -216,11 +216,11 @@ def costs() -> list[Cost]:
     torch.set_num_threads(1)
     cartpole = {"n_steps": 32, "batch_size": 256, "n_epochs": 20, "gae_lambda": 0.8, "gamma": 0.98}
     pendulum = {"n_steps": 1024, "batch_size": 64, "n_epochs": 10, "gae_lambda": 0.95, "gamma": 0.9}
-    images = {"n_steps": 128, "batch_size": 256, "n_epochs": 4}
+    images = {"n_steps": 32, "batch_size": 64, "n_epochs": 4}
     return [
         cost("CartPole-v1, 8 × 32", make_vec_env("CartPole-v1", 8, seed=1), "MlpPolicy", 320, **cartpole),
         cost("Pendulum-v1, 4 × 1024", make_vec_env("Pendulum-v1", 4, seed=1), "MlpPolicy", 40, **pendulum),
-        cost("images of Atari's size, 8 × 128", DummyVecEnv([Images] * 8), "CnnPolicy", 10, **images),
+        cost("images of Atari's size, 8 × 32", DummyVecEnv([Images] * 8), "CnnPolicy", 10, **images),
     ]
 
 

@@ -18,6 +18,10 @@ T, N = 12, 4
 TERMS = ("variance", "individual", "covariance", "grad_sq")
 
 
+def meter_cosines(report):
+    return [each.cosine.value for each in report.cosines]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("policy", [Dense, Conv, Words, Tokens, Recurrent, Gated])
 def test_terms_agree_with_one_backward_pass_for_each_sample(policy, dtype):
@@ -58,12 +62,25 @@ def test_little_memory_gives_the_same_numbers():
     module = Conv()
     x, a, advantages = batch(module, T, N)
     reports = []
-    for memory in (1 << 30, 1 << 10):
+    for memory in (1 << 30, 1 << 18, 1 << 10):
         meter = Meter(module, rows=N, memory=memory)
         meter.add(log_probabilities(module, x, a), advantages)
         reports.append(meter.report())
+    for place in (1, 2):
+        assert meter_cosines(reports[0]) == pytest.approx(meter_cosines(reports[place]), abs=1e-5)
     for name in TERMS:
         assert getattr(reports[0], name).value == pytest.approx(getattr(reports[1], name).value, rel=1e-4)
+
+
+def test_rows_of_some_environments_measure_the_batch_of_all():
+    module = Dense()
+    x, a, advantages = batch(module, T, N)
+    part, whole = Meter(module, rows=N, num_envs=8 * N), Meter(module, rows=N)
+    for meter in (part, whole):
+        meter.add(module(x, a), advantages)
+    found, wanted = part.report(), whole.report()
+    assert found.variance.value == pytest.approx(wanted.variance.value / 8) and found.num_envs == 8 * N
+    assert found.ess.value == pytest.approx(8 * wanted.ess.value) and found.step == 8 * wanted.step
 
 
 @pytest.mark.parametrize("order", ["time", "rows"])

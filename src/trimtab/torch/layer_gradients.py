@@ -6,14 +6,14 @@ so inner products of samples are products of two small inner products and no gra
     g_i · g_j = (x_i · x_j) (d_i · d_j)
 
 Where a layer is applied several times to one sample (positions of an image or a sequence) its gradient is a sum of
-outer products, which is held for some steps at a time.
+outer products, which is held for some steps at a time, and for as many steps back as there are lags.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -115,7 +115,7 @@ class OuterProducts(LayerGradients):
         return products
 
 
-@dataclass(frozen=True)
+@dataclass
 class Vectors(LayerGradients):
     """g_{m,t} held for some steps at a time.
 
@@ -132,6 +132,7 @@ class Vectors(LayerGradients):
     width: int
     held: int
     make: Callable[[int, int], Tensor]
+    _known_sums: Tensor | None = field(default=None, init=False, repr=False)
 
     @staticmethod
     def of(values: Tensor) -> Vectors:
@@ -146,7 +147,10 @@ class Vectors(LayerGradients):
         return gram(self._sums(budget))
 
     def _sums(self, budget: int) -> Tensor:
-        return sum(self.make(*ends).sum(1) for ends in self._chunks(budget, 0))
+        """`[rows, P]`, computed once."""
+        if self._known_sums is None:
+            self._known_sums = sum(self.make(*ends).sum(1) for ends in self._chunks(budget))
+        return self._known_sums
 
     def inner(self, lags: Sequence[int], mean: Tensor, budget: int = BUDGET) -> Inner:
         reach = max(lags, default=0)
@@ -154,22 +158,26 @@ class Vectors(LayerGradients):
         squares: list[Tensor] = []
         along: list[Tensor] = []
         products: list[list[Tensor]] = [[] for _ in lags]
-        for start, stop in self._chunks(budget, reach):
-            ahead = self.make(start, min(stop + reach, self.steps))
-            here = ahead[:, : stop - start]
+        recent, kept = mean.new_zeros(self.rows, 0, self.width), 0
+        for start, stop in self._chunks(budget):
+            here = self.make(start, stop)
+            recent, kept = torch.cat([recent, here], 1), recent.shape[1]
             sums = sums + here.sum(1)
             at = here.transpose(0, 1)
             positions = positions + (at @ at.transpose(1, 2)).sum(0, dtype=torch.float64)
             squares.append((here * here).sum(-1))
             along.append(here @ mean)
             for k, parts in zip(lags, products):
-                later = ahead[:, k : k + stop - start]
-                parts.append((later * here[:, : later.shape[1]]).sum(-1))
+                first = max(0, k - kept)  # of `here` that has a step k before it
+                earlier = recent[:, kept + first - k : max(0, recent.shape[1] - k)]
+                parts.append((here[:, first:] * earlier).sum(-1))
+            recent = recent[:, max(0, recent.shape[1] - reach) :]
         joined = [torch.cat(parts, 1) for parts in products]
+        self._known_sums = sums
         return Inner(gram(sums), positions, torch.cat(squares, 1), torch.cat(along, 1), tuple(joined))
 
-    def _chunks(self, budget: int, reach: int) -> Iterator[tuple[int, int]]:
-        size = max(1, budget // (self.rows * (self.width + self.held)) - reach)
+    def _chunks(self, budget: int) -> Iterator[tuple[int, int]]:
+        size = max(1, budget // (self.rows * (self.width + self.held)))
         for start in range(0, self.steps, size):
             yield start, min(start + size, self.steps)
 

@@ -42,6 +42,7 @@ class Meter:
         positions: int = POSITIONS,
         in_sequence: bool | None = None,
         minibatch_size: int | None = None,
+        num_envs: int | None = None,
         memory: int = 4 * BUDGET,
         seed: int = 0,
     ):
@@ -58,7 +59,10 @@ class Meter:
             in_sequence: whether samples of a row depend on each other; by default, whether the module has recurrent
                 or attention layers.
             minibatch_size: samples of a gradient step, to compare with the noise scale.
-            memory: bytes to hold at once on the module's device, beside the graph of the forward pass.
+            num_envs: environments of the training batch, where `add` gets the rows of some of them only.
+            memory: bytes to hold at once on the module's device, beside the graph of the forward pass; layers whose
+                gradients are not outer products (convolutions, normalization) also keep those of the last steps, as
+                many as the largest lag.
             seed: of the choices of rows and steps; PyTorch's and NumPy's global generators are not used.
         """
         if rows < 1 or order not in ("time", "rows"):
@@ -68,6 +72,7 @@ class Meter:
         self._lags, self._positions = tuple(sorted(lags)), positions
         self._in_sequence = self._recorder.in_sequence if in_sequence is None else in_sequence
         self._budget, self._minibatch = max(1, memory // 4), minibatch_size
+        self._num_envs = num_envs or rows
         self._rng = np.random.default_rng(seed)
         self._stream, self._cosines = IterationStream(window), deque[np.ndarray](maxlen=window)
         self._num_steps, self._step, self._count = 0, 0, 0
@@ -127,7 +132,7 @@ class Meter:
             found = measure(self._recorder, layout, logprob, advantages, lags, positions, self._budget)
         self._keep(layout, found, lags, episode_starts)
         self._count += 1
-        self._step = self._step + layout.rows * layout.steps if step is None else step
+        self._step = self._step + self._num_envs * layout.steps if step is None else step
 
     def _layout(self, logprob: Tensor, advantages: Tensor) -> Layout:
         """Rows and steps of a batch; a random choice of rows if there are many."""
@@ -172,10 +177,10 @@ class Meter:
         if not self._cosines:
             raise MeterError("add: no batch was measured yet")
         pooled = self._stream.pooled()
-        parts, noise = pooled.decompose(self._rows), pooled.noise_scale()
+        parts, noise = pooled.decompose(self._num_envs), pooled.noise_scale()
         return MeterReport(
             step=self._step,
-            num_envs=self._rows,
+            num_envs=self._num_envs,
             num_steps=self._num_steps,
             iterations=len(self._cosines),
             rows=pooled.statistics.num_rows,

@@ -72,14 +72,15 @@ def measure(
     chosen = layout.rows if layout.chosen is None else len(layout.chosen)
     parts = [*_layer_parts(recorder, layout, passes, grads)]
     parts += _loose_parts(recorder.loose(passes[0]), layout, logprob, weights, steps, grads)
-    _check(parts, grads, chosen, _tolerance(passes[0]))
     count = chosen * layout.steps
     total = torch.cat([mean for _, _, mean in parts]) / count
     if layout.in_sequence:
+        _check(parts, grads, chosen, _tolerance(passes[0]))
         return Iteration(
             _row_products(parts, chosen, layout.steps, budget), total, chosen, layout.steps, len(positions)
         )
     inner = [gradients.inner(lags, mean / count, budget) for gradients, _, mean in parts]
+    _check(parts, grads, chosen, _tolerance(passes[0]))
     return Iteration(_sum(inner), total, chosen, layout.steps, layout.steps)
 
 
