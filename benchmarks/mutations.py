@@ -354,6 +354,24 @@ MUTANTS = [
         "tests/gradient/test_groups.py",
     ),
     Mutant(
+        "progress of a larger batch ignores how noisy it is now",
+        "batch_sentence:BatchWorth.progress",
+        (("(1 + scale / self.batch) / (1 + ratio * scale / self.batch)", "1 / ratio"),),
+        "tests/gradient/test_meter_report.py",
+    ),
+    Mutant(
+        "twice the environments also halve what rows share",
+        "meter_report:MeterReport._envs_ratio",
+        (("pair * (2 * self.num_envs - 1) / (2 * self.num_envs)", "pair / 2"),),
+        "tests/gradient/test_meter_report.py",
+    ),
+    Mutant(
+        "rows that are needed grow with the width of the interval, not with its square",
+        "meter_report:MeterReport.rows_needed",
+        (("(1.1 * below / value) ** 2 - 1", "1.1 * below / value - 1"),),
+        "tests/gradient/test_meter_report.py",
+    ),
+    Mutant(
         "what varies within groups also counts as between",
         "groups:_Measured.result",
         (("self.parts.row_terms - np.array([t.excess for t in self.terms])", "self.parts.row_terms"),),

@@ -17,8 +17,8 @@ from trimtab.core.errors import MissingPackage
 
 if TYPE_CHECKING:
     from trimtab.gradient.meter_report import MeterReport
-    from trimtab.torch.errors import MeterError
     from trimtab.torch.meter import Meter
+    from trimtab.torch.meter_errors import MeterError
     from trimtab.torch.rsl_rl_meter import RslRlMeter
     from trimtab.torch.sb3_callback import SB3Callback
     from trimtab.torch.skrl_meter import SkrlMeter
@@ -30,7 +30,7 @@ except ImportError as error:
 
 _PUBLIC = {
     "Meter": "trimtab.torch.meter",
-    "MeterError": "trimtab.torch.errors",
+    "MeterError": "trimtab.torch.meter_errors",
     "MeterReport": "trimtab.gradient.meter_report",
     "RslRlMeter": "trimtab.torch.rsl_rl_meter",
     "SB3Callback": "trimtab.torch.sb3_callback",

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trimtab.torch.errors import MeterError
+from trimtab.torch.batch_layout import Layout
 from trimtab.torch.layer_gradients import LayerGradients, OuterProducts, Vectors, sums_of_outer_products
-from trimtab.torch.layout import Layout
+from trimtab.torch.meter_errors import MeterError
 from trimtab.torch.recording import Call
 from trimtab.torch.recurrent import replayed
 

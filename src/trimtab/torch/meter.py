@@ -15,9 +15,9 @@ from trimtab.gradient.bootstrap import MIN_ROWS, bootstrap_weights, resample, st
 from trimtab.gradient.meter_report import LagCosine, MeterReport
 from trimtab.gradient.streams import WINDOW, IterationStream
 from trimtab.gradient.variance import summed_gram_statistics
-from trimtab.torch.errors import MeterError
+from trimtab.torch.batch_layout import Layout
 from trimtab.torch.layer_gradients import BUDGET
-from trimtab.torch.layout import Layout
+from trimtab.torch.meter_errors import MeterError
 from trimtab.torch.recording import Recorder
 from trimtab.torch.sample_products import Iteration, cosine_sums, measure
 

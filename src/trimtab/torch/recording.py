@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trimtab.torch.errors import MeterError
+from trimtab.torch.meter_errors import MeterError
 
 WHOLE = (nn.RNNBase, nn.MultiheadAttention)  # that use parameters of their children, or call no children
 MIXING = (nn.modules.batchnorm._BatchNorm,)  # in training mode a sample's output depends on all samples

@@ -7,8 +7,8 @@ from typing import Any
 
 from trimtab.gradient.meter_report import MeterReport
 from trimtab.torch.adapters import MeterSchedule
-from trimtab.torch.errors import MeterError
 from trimtab.torch.meter import Meter
+from trimtab.torch.meter_errors import MeterError
 
 
 class RslRlMeter:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from trimtab.gradient.correlation import SMALLEST_NORM
-from trimtab.torch.errors import MeterError
+from trimtab.torch.batch_layout import Layout
 from trimtab.torch.layer_gradients import BUDGET, Inner, Vectors
 from trimtab.torch.layers import Parts, Recorded, gradients_of, not_adding_up
-from trimtab.torch.layout import Layout
+from trimtab.torch.meter_errors import MeterError
 from trimtab.torch.recording import Call, Recorder
 
 TOLERANCE, MIXED_TOLERANCE = 1e-2, 0.25

@@ -12,8 +12,8 @@ from torch import Tensor
 from trimtab.core.errors import MissingPackage
 from trimtab.gradient.meter_report import MeterReport
 from trimtab.torch.adapters import MeterSchedule
-from trimtab.torch.errors import MeterError
 from trimtab.torch.meter import Meter
+from trimtab.torch.meter_errors import MeterError
 
 try:
     from stable_baselines3.common.buffers import RolloutBuffer

@@ -9,8 +9,8 @@ import torch
 
 from trimtab.gradient.meter_report import MeterReport
 from trimtab.torch.adapters import MeterSchedule
-from trimtab.torch.errors import MeterError
 from trimtab.torch.meter import Meter
+from trimtab.torch.meter_errors import MeterError
 
 
 class SkrlMeter:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trimtab.torch.errors import MeterError
+from trimtab.torch.meter_errors import MeterError
 
 
 @dataclass(frozen=True)
