@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks.fuzz import files, kills, ledger
+from benchmarks.fuzz import configurations, files, kills, ledger
 from benchmarks.fuzz.ledger import Cases, Tally, Tool
 
 TOOLS: dict[str, Tool] = {
     "files": files.run,
     "commands": files.run_commands,
     "kills": kills.run,
+    "configurations": configurations.run,
+    "configurations by the command line": configurations.run_commands,
 }
 
 
