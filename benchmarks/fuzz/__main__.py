@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks.fuzz import configurations, files, kills, ledger
+from benchmarks.fuzz import configurations, disks, files, kills, ledger, ray_nodes, scale, stores
 from benchmarks.fuzz.ledger import Cases, Tally, Tool
 
 TOOLS: dict[str, Tool] = {
@@ -13,7 +13,14 @@ TOOLS: dict[str, Tool] = {
     "commands": files.run_commands,
     "kills": kills.run,
     "configurations": configurations.run,
-    "configurations by the command line": configurations.run_commands,
+    "configurations-by-command": configurations.run_commands,
+    "disks": disks.run,
+    "shared-store": stores.run_shared,
+    "many-jobs": stores.run_many,
+    "killed-studies": stores.run_killed,
+    "ray-nodes": ray_nodes.run,
+    "memory": scale.run_memory,
+    "view": scale.run_view,
 }
 
 

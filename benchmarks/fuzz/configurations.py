@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.fuzz.ledger import HASH, ROOT, Cases, Tally
-
 from trimtab.config import Config
 from trimtab.core.errors import UserError
 from trimtab.core.fields import base_of, choices_of, declared_of, optional, part_of, types_of
