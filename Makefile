@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PROCGEN_PACKAGES := libqt5gui5
 CHROMIUM_PACKAGES := chromium
 
-.PHONY: help demo test test-peers check setup debian bench envs learn results mutations calibrate calibrate-groups house quick lint docs dist clean
+.PHONY: help demo test test-peers check setup debian bench envs learn results fuzz soak mutations calibrate calibrate-groups house quick lint docs dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -82,9 +82,15 @@ results: setup  ## run every study of the sources at its quick size, and write t
 	done
 	$(BIN)/python docs/publish.py runs/results
 
-fuzz: setup  ## damage files, kill processes and draw random configurations for some minutes
-	$(BIN)/python -m benchmarks.fuzz files --seconds 120
-	$(BIN)/python -m benchmarks.fuzz commands --seconds 120
+FUZZED := files commands kills configurations
+FUZZ := $(BIN)/python -m benchmarks.fuzz
+fuzz: setup  ## damage files, kill processes and draw configurations for minutes; adds to docs/results/robustness.md
+	@for tool in $(FUZZED); do $(FUZZ) $$tool --seconds 120 || exit 1; done
+
+soak: setup  ## the same for hours, with bad disks, busy stores, lost Ray nodes, a million iterations and 5,000 runs
+	@for tool in shared-store many-jobs view; do $(FUZZ) $$tool --count 1 --seconds 3600 || exit 1; done
+	@for tool in $(FUZZED) configurations-by-command disks killed-studies ray-nodes; do $(FUZZ) $$tool --seconds 3600 || exit 1; done
+	$(FUZZ) memory --count 1 --seconds 7200
 
 mutations: setup  ## break estimators on purpose and see which test goes red
 	$(BIN)/python -m benchmarks.mutations

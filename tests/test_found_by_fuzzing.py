@@ -40,11 +40,21 @@ def test_a_link_to_no_model_beside_a_log_costs_the_model_only(files, target, cap
     assert "model.zip cannot be read" in captured.err and json.loads(captured.out)["findings"]
 
 
-@pytest.mark.parametrize("change", [{"store": 5}, {"asked": {}}, {"asked": {"config": {}, "count": 0}}])
+@pytest.mark.parametrize(
+    "change",
+    [{"store": 5}, {"asked": {}}, {"asked": {"config": {}, "count": 0}}, {"asked": {"config": {}, "count": 2**31}}],
+)
 def test_a_damaged_study_ends_in_one_line(files, change, capsys):
     study = Path("study/study.json")
     study.write_text(json.dumps(json.loads(study.read_text()) | change))
-    assert any(word in error_of(capsys, "resume", "study", "--on", "inline") for word in ("study.json", "seeds=0"))
+    error = error_of(capsys, "resume", "study", "--on", "inline")
+    assert "study.json" in error or "seeds=" in error
+
+
+def test_the_result_of_a_study_without_runs_is_shown(files, capsys):
+    Path("study/result.json").write_text(json.dumps({"runs": [], "failed": ["seed 1: diverged"]}))
+    assert main(["study", "show", "study"]) == 1
+    assert "failed: seed 1: diverged" in capsys.readouterr().err
 
 
 def test_a_study_that_names_no_store_keeps_its_jobs_itself(files, capsys):
@@ -92,6 +102,27 @@ def test_a_flipped_digit_in_an_outcome_is_found_and_the_job_done_again(files):
     del record[writing.DIGEST]  # as version 0.1.0 wrote it
     (place / "outcome.json").write_text(json.dumps(record))
     assert store.outcome(corpus.JOBS[2]).result == {"square": 4}
+
+
+def test_a_table_whose_digest_lost_its_name_is_damaged(files):
+    shard = Path("run/episodes/0000000000.parquet")
+    shard.write_bytes(shard.read_bytes().replace(writing.DIGEST.encode(), b"x" * len(writing.DIGEST)))
+    with pytest.raises(UserError, match="its checksum is damaged"):
+        reading.read_parquet(shard)
+
+
+def test_episodes_do_not_wait_in_memory_for_a_checkpoint_that_is_far_away(runs, monkeypatch):
+    """Memory grew by 3% in 200,000 iterations; the same episodes are now written in shards between checkpoints."""
+    from trimtab.training import loop
+
+    config = corpus.CONFIG.replace(env_id="FrozenLake-v1", total_timesteps=64 * 12, eval_every=0)
+    whole = loop.train(config, "whole", checkpoints=1)
+    monkeypatch.setattr(loop, "MOST_PENDING", 3)
+    parts = loop.train(config, "parts", checkpoints=1)
+    assert len(list(Path("parts/episodes").iterdir())) > len(list(Path("whole/episodes").iterdir()))
+    assert parts.episodes.equals(whole.episodes) and len(whole.episodes) > 20
+    first = loop.train(config, "halves", checkpoints=1, until=64 * 7)
+    assert loop.resume(first.path, checkpoints=1).episodes.equals(whole.episodes)
 
 
 def test_a_lone_sign_in_yaml_is_a_one_line_error():

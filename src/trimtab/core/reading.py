@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 import yaml
 
 from trimtab.core.errors import UnreadableFile, UserError, one_line
-from trimtab.core.writing import BLANK, DIGEST, IN_PARQUET, IN_SAFETENSORS, json_digest, place_of_digest
+from trimtab.core.writing import BLANK, DIGEST, IN_PARQUET, IN_SAFETENSORS, MARK, json_digest, place_of_digest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -376,9 +376,12 @@ def _refuse_damaged_table(file: BinaryIO, path: Path) -> None:
     length = int.from_bytes(file.read(4), "little")
     begin = max(0, end - min(length, MOST_TEXT))
     file.seek(begin)
-    at = place_of_digest(file.read(end - begin), IN_PARQUET)
+    footer = file.read(end - begin)
+    at = place_of_digest(footer, IN_PARQUET)
+    if at is None and MARK.encode() not in footer:
+        return  # of an earlier version, or another program's
     if at is None:
-        return
+        raise UnreadableFile(f"{path} cannot be read: damaged table (its checksum is damaged)")
     at += begin
     file.seek(0)
     digest = hashlib.sha256()

@@ -42,6 +42,7 @@ def write_json(path: Path, value: Any) -> None:
 # Files that carry a digest of themselves, which `core.reading` checks ----------------------------------------
 
 DIGEST = "sha256_of_file"  # the entry of a JSON object, or of the metadata of a Parquet table
+MARK = "has_digest"  # in a Parquet table too: damage to the name of the digest must not make it one without
 BLANK = "0" * 64  # in the place of the digest while it is computed
 IN_PARQUET, IN_SAFETENSORS = 2, 3  # bytes between the name of the digest and the digest
 
@@ -74,7 +75,7 @@ def write_json_with_digest(path: Path, value: Mapping[str, Any]) -> None:
 def write_parquet(path: Path, frame: pl.DataFrame, **metadata: str) -> None:
     """Write a table with key-value metadata in its footer, among it the digest of the file."""
     buffer = io.BytesIO()
-    frame.write_parquet(buffer, metadata={**metadata, DIGEST: BLANK})
+    frame.write_parquet(buffer, metadata={**metadata, MARK: "yes", DIGEST: BLANK})
     data = buffer.getvalue()
     write_atomically(path, _with_digest(data, place_of_digest(data, IN_PARQUET)))
 

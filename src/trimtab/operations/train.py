@@ -178,8 +178,9 @@ def show_seeds(answer: SeedsResult, as_json: bool) -> int:
             mean = "none" if s.ep_rew_mean is None else f"{s.ep_rew_mean:.4g}"
             table.add_row(str(s.seed), mean, f"{s.fps:,.0f}", Path(s.run).name)
         new_console().print(table)
-        print(f"all seeds together: {summaries[0].aggregate_fps:,.0f} steps/s    study: {answer.run}")
-        print(f"look at them: trimtab view {quote(str(Path(summaries[0].run).parent))}")
+        for first in summaries[:1]:
+            print(f"all seeds together: {first.aggregate_fps:,.0f} steps/s    study: {answer.run}")
+            print(f"look at them: trimtab view {quote(str(Path(first.run).parent))}")
     for failure in answer.failed:
         print(f"trimtab: failed: {failure}", file=sys.stderr)
     return 1 if answer.failed else 0

@@ -19,6 +19,8 @@ from trimtab.studies.study_engine import Study, Work
 from trimtab.studies.study_result import StudyResult
 from trimtab.training.records import RunSummary
 
+MOST_SEEDS = 10_000
+
 
 @dataclass(frozen=True)
 class SeedSummary(RunSummary):
@@ -63,8 +65,9 @@ class Seeds(Study[SeedsResult]):
     track: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.count, int) or self.count < 1:
-            raise ConfigError("seeds", self.count, "must be a whole number of at least 1; nearest: 1")
+        if not isinstance(self.count, int) or not 1 <= self.count <= MOST_SEEDS:
+            problem = f"must be a whole number from 1 to {MOST_SEEDS}"
+            raise ConfigError("seeds", self.count, f"{problem}; nearest: 1")
 
     @property
     def title(self) -> str:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from trimtab.training.engine_cache import EngineCache
 
 WINDOW = 100  # episodes in rollout/ep_rew_mean
+MOST_PENDING = 10_000  # iterations whose episodes are kept in memory until they are written
 
 
 class NonFinite(RunError):
@@ -436,14 +437,20 @@ class _Loop:
         step = iteration * self.config.batch + (t + 1) * self.config.num_envs
         columns = {"return": returns.astype(np.float64), "length": lengths.astype(np.int64)}
         self.pending.append({"step": step, "env": env} | columns)
+        if len(self.pending) >= MOST_PENDING:
+            self._write_episodes(iteration + 1)
 
-    def _checkpoint(self, state: State) -> None:
-        """Write episodes, buffers, and the checkpoint that relies on them."""
-        iteration = int(state.iteration)
+    def _write_episodes(self, iteration: int) -> None:
+        """Write the episodes before an iteration that are not on disk yet."""
         if self.pending:
             columns = {name: np.concatenate([part[name] for part in self.pending]) for name in self.pending[0]}
             self.run.write_episodes(self.pending_from, columns)
         self.pending, self.pending_from = [], iteration
+
+    def _checkpoint(self, state: State) -> None:
+        """Write episodes, buffers, and the checkpoint that relies on them."""
+        iteration = int(state.iteration)
+        self._write_episodes(iteration)
         earlier = [c.iteration for c in self.run.checkpoints() if c.sha256 and c.iteration < iteration]
         snapshot.save_buffers(self.run, self.config, state, max(earlier, default=0))
         tensors = snapshot.pack(self.engine.algorithm, state)
