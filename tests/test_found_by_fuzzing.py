@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -180,3 +181,49 @@ def test_archives_unpack_to_no_more_than_their_size_explains(tmp_path):
         archive.writestr("policy.pth", b"0" * 50_000_000)
     with pytest.raises(UserError, match="unpacks to more than"):
         reading.read_zip_member(tmp_path / "bomb.zip", "policy.pth", reading.MOST_BINARY)
+
+
+# Attempts against what SECURITY.md states ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [".lock", "metrics.jsonl", "evaluations.jsonl", "episodes", "checkpoints", "buffers"])
+def test_a_resume_does_not_write_through_links_out_of_a_run(files, name):
+    """`.lock` was emptied, logs were cut, and files beside the shards were removed, wherever a link led."""
+    outside = files / "outside"
+    if "." in name:
+        outside.write_text("precious\n" * 5000)
+    else:
+        outside.mkdir()
+        (outside / "precious.txt").write_text("precious")
+    run = RunDir.open("run")
+    place = run.path / name
+    if place.is_dir():
+        place.rename(files / "moved")
+    place.unlink(missing_ok=True)
+    place.symlink_to(outside)
+    with pytest.raises(UserError, match=f"{name} is a link to a place outside of the run"), run.writing():
+        run.rewind(run.checkpoints()[0])
+    assert (outside if "." in name else outside / "precious.txt").read_text().startswith("precious")
+
+
+def test_evaluations_and_probes_are_not_written_through_links_out_of_a_run(files):
+    from trimtab.gradient import measurements
+
+    outside, run = files / "outside.jsonl", RunDir.open("run")
+    outside.write_text("")
+    (run.path / "evaluated.jsonl").unlink()
+    (run.path / "evaluated.jsonl").symlink_to(outside)
+    with pytest.raises(UserError, match="outside of the run"):
+        run.keep_evaluation(run.evaluations()[0])
+    with pytest.raises(UserError, match="outside of the run"):
+        measurements.write(run.path, [SimpleNamespace(step=1, split="1x1")])
+    assert outside.read_text() == ""
+
+
+def test_links_within_a_run_are_followed(files):
+    run = RunDir.open("run")
+    (run.path / "episodes").rename(run.path / "elsewhere")
+    (run.path / "episodes").symlink_to("elsewhere")
+    with run.writing():
+        run.rewind(run.checkpoints()[0])
+    assert len(run.episodes())

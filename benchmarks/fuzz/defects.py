@@ -97,4 +97,9 @@ DEFECTS: tuple[tuple[str, str, str], ...] = (
         "they are written in shards in between",
         f"{FUZZ}::test_episodes_do_not_wait_in_memory_for_a_checkpoint_that_is_far_away",
     ),
+    (
+        "`resume` of a run with links out of it emptied, cut or removed files outside; `eval` and `probe` wrote there",
+        "refused before anything is written",
+        f"{FUZZ}::test_a_resume_does_not_write_through_links_out_of_a_run",
+    ),
 )

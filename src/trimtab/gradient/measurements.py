@@ -14,6 +14,7 @@ from trimtab.core.quantities import quantity as described
 from trimtab.core.writing import first_free, write_parquet
 from trimtab.gradient.anatomy import Anatomy, Directions, MinibatchEffects
 from trimtab.gradient.correlation import CosineCorrelation, CovarianceCorrelation
+from trimtab.training.run_dir import RunDir
 
 SCHEMA_VERSION = 1
 SCHEMA = {
@@ -138,6 +139,7 @@ def write(run_path: Path, anatomies: list[Anatomy]) -> Path:
     base = f"step{anatomies[0].step}-{anatomies[0].split}" + (
         "" if len(anatomies) == 1 else f"-and-{len(anatomies) - 1}-more"
     )
+    RunDir(run_path).refuse_links_out()
     folder = Path(run_path) / "probes"
     path = first_free(folder / f"{base}{'' if k == 1 else f'-{k}'}.parquet" for k in count(1))
     write_parquet(path, frame_of(anatomies), trimtab_schema=str(SCHEMA_VERSION))

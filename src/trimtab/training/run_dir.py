@@ -139,6 +139,7 @@ class RunDir:
     def writing(self) -> Iterator[None]:
         """Hold the run for writing; a second writer is refused. The lock ends with the process, whose id it holds."""
         self.path.mkdir(parents=True, exist_ok=True)
+        self.refuse_links_out()
         with open(self.lock, "a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -150,6 +151,20 @@ class RunDir:
             file.write(str(os.getpid()))
             file.flush()
             yield
+
+    def refuse_links_out(self) -> None:
+        """Raise where something that is written, cut or removed is a link to a place outside of the run.
+
+        A run may come from a stranger; what its links lead to is not theirs to change.
+        """
+        inside = self.path.resolve()
+        for name in (self.lock.name, *LOGS, "evaluated.jsonl", "episodes", "checkpoints", "buffers", "probes"):
+            path = self.path / name
+            if path.is_symlink() and not path.resolve().is_relative_to(inside):
+                raise RunError(
+                    f"{path} is a link to a place outside of the run, which is not written to; put what it leads to "
+                    "in its place"
+                )
 
     # Configuration and manifest --------------------------------------------------------------------------
 
@@ -203,6 +218,7 @@ class RunDir:
 
     def keep_evaluation(self, evaluation: Evaluation) -> None:
         """Record an evaluation of `trimtab eval`, unless the directory cannot be written."""
+        self.refuse_links_out()
         with suppress(OSError):
             self._append("evaluated.jsonl", [evaluation.as_dict()])
 
