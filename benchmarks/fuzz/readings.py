@@ -309,7 +309,14 @@ def rebuild(root: Path, place: Path) -> None:
             reading.read_parquet(table)
             (place / "probes").mkdir(exist_ok=True)
             shutil.copy(table, place / "probes" / table.name)
-    shutil.copytree(run.path / "checkpoints", place / "checkpoints", dirs_exist_ok=True, symlinks=True)
+    shutil.copytree(
+        run.path / "checkpoints", place / "checkpoints", dirs_exist_ok=True, symlinks=True, ignore=_special_files
+    )
+
+
+def _special_files(folder: str, names: list[str]) -> list[str]:
+    """Pipes, which cannot be copied."""
+    return [name for name in names if Path(folder, name).is_fifo()]
 
 
 def answers_as_undamaged(root: Path, words: tuple[str, ...]) -> None:
