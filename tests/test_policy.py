@@ -329,5 +329,5 @@ def test_observations_as_pictures():
 def test_what_no_one_draws_is_refused(tmp_path):
     environment = EnvironmentRecord(backend="native", observation=ObservationRecord((3,), "float32"))
     files = RunDir.create(tmp_path / "run", Config(env_id="Reacher-misc"), Manifest(environment=environment))
-    with pytest.raises(RunError, match="cannot be watched: Gymnasium does not draw it"):
+    with pytest.raises(RunError, match="cannot be watched: Gymnasium cannot draw it"):
         play_episodes._scene_of(trimtab.Run(files.path))
