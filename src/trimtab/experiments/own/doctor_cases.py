@@ -161,14 +161,20 @@ def _healthy() -> list[tuple[str, str, Config, Fault | None]]:
     return named
 
 
-def cases(healthy_seeds: int = 2, ill_seeds: int = 2) -> list[Case]:
-    """All cases; half of each group, drawn by a fixed seed, is for the design of the rules, the rest is held out."""
+def cases(design_seeds: int = 1, held_out_seeds: int = 2) -> list[Case]:
+    """All cases; half of each group, drawn by a fixed seed, is for the design of the rules, the rest is held out.
+
+    Args:
+        design_seeds: runs of each case that rules may be designed on.
+        held_out_seeds: runs of each case that is only counted.
+
+    Returns:
+        Cases in the order of their declaration.
+    """
     every = [*_healthy(), *_faulty()]
+    seeds: dict[Half, int] = {"design": design_seeds, "held-out": held_out_seeds}
     halves = _halves([(name, group) for name, group, _, _ in every])
-    return [
-        Case(name, group, config, ill_seeds if fault else healthy_seeds, halves[name], fault)
-        for name, group, config, fault in every
-    ]
+    return [Case(name, group, config, seeds[halves[name]], halves[name], fault) for name, group, config, fault in every]
 
 
 def _halves(named: Sequence[tuple[str, str]]) -> dict[str, Half]:
