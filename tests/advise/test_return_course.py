@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+from trimtab.advise.evidence import Evidence
 from trimtab.advise.return_course import course_of_episodes, course_of_means
+from trimtab.advise.rules import RULES
+from trimtab.config import Config
 
 DRAW = np.random.default_rng(0)
 
@@ -66,3 +69,11 @@ def test_rare_successes_are_no_collapse():
     means = np.zeros(40)
     means[20] = 0.01
     assert not course_of_means(means, 100 * np.arange(40)).collapsed
+
+
+def test_too_few_returns_say_how_many_are_needed():
+    [learning] = [rule for rule in RULES if rule.name == "learning"]
+    words = lambda **returns: learning.observe(Evidence(Config(), **returns)).seen
+    assert words(returns=np.arange(31.0), steps=np.arange(31)) == "only 31 episodes finished; 32 are needed"
+    assert words(mean_returns=np.arange(9.0), mean_episodes=10 * np.arange(9)).endswith("where 400 have finished")
+    assert words() == "no returns are recorded"

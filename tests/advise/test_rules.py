@@ -211,6 +211,8 @@ def test_advice_never_contradicts_itself(seed):
     level = pick(0.0, 50.0, -50.0)
     returns = np.linspace(100, 100 + level, 400) + draw.normal(0, 10, 400)
     config = {"anneal_lr": pick("constant", "adaptive"), "staleness": pick(0, 4), "num_envs": int(pick(1, 4))}
+    config |= {"learning_rate": pick(1e-5, 3e-4, 5e-2), "update_epochs": int(pick(1, 4, 50)), "gamma": pick(0.5, 0.99)}
+    config |= {"num_minibatches": int(pick(1, 4)), "ent_coef": pick(0.01, 1.0), "max_grad_norm": pick(None, 0.5)}
     seen = healthy(metrics=metrics, returns=returns, config=config, length=Length(pick(9.0, 90.0, 9000.0)))
     found = find(seen, observe(seen))
     words = " ".join(finding.advice for finding in found if finding.verdict in ("act", "watch"))

@@ -22,6 +22,7 @@ from trimtab.advise.remedies import (
     larger_batch,
     reduce_step,
 )
+from trimtab.advise.return_course import FEWEST_MEANS, WINDOW
 from trimtab.advise.rules import Observation, percent, rule
 from trimtab.config import Config
 from trimtab.core.estimate import Estimate
@@ -83,9 +84,7 @@ def _learning(evidence: Evidence) -> Observation:
     """
     course = evidence.course
     if course is None:
-        count = len(evidence.returns)
-        words = f"only {count} episodes finished; {4 * QUARTER} are needed" if count else "too few returns are recorded"
-        return Observation("unknown", words)
+        return Observation("unknown", _too_few(evidence))
     gain, all_returns = course.gain, evidence.mean_returns if course.of_means else evidence.returns
     seen = f"the {'mean ' * course.of_means}return changed by {gain.value:+.4g} ({gain.lo:+.3g} to {gain.hi:+.3g}) "
     seen += f"since the start, to {course.start + gain.value:.4g}"
@@ -102,6 +101,15 @@ def _learning(evidence: Evidence) -> Observation:
         return Observation("act", seen, meaning, remedies, *numbers)
     meaning = f"inconclusive: the interval contains 0; {_what_decides(evidence, gain, SMALLEST_GAIN * course.spread)}"
     return Observation("unknown", seen, meaning, (), *numbers)
+
+
+def _too_few(evidence: Evidence) -> str:
+    """How many episodes are needed to say whether returns rise."""
+    if count := len(evidence.returns):
+        return f"only {count} episodes finished; {4 * QUARTER} are needed"
+    if len(evidence.mean_returns):
+        return f"running means over {WINDOW} episodes are compared only where {FEWEST_MEANS * WINDOW} have finished"
+    return "no returns are recorded"
 
 
 def _gentler(evidence: Evidence) -> tuple[Remedy, ...]:
