@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -97,7 +97,7 @@ class _Results:
 
 
 @dataclass(frozen=True)
-class ValidationTables(Tables):
+class _Tables(Tables):
     """Counts by half and library, by rule and by fault; the advice that was followed; the findings behind all of it."""
 
     counts: pl.DataFrame
@@ -107,14 +107,12 @@ class ValidationTables(Tables):
     findings: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class Validation(SourceStudy[ValidationTables]):
+class Validation(SourceStudy[_Tables]):
     """The set, the doctor's findings in the words of four libraries, and what following the first advice gains."""
 
-    kind: ClassVar[str] = "doctor-validation"
-    summary: ClassVar[str] = "Is the doctor right?"
-    source: ClassVar[str] = "this library's own doctor"
-    tables: ClassVar[type[Tables]] = ValidationTables
+    kind = "doctor-validation"
+    summary = "Is the doctor right?"
+    source = "this library's own doctor"
 
     def cases(self) -> list[Case]:
         """The cases of this size; `quick` has those of CartPole only, one seed each."""
@@ -159,18 +157,18 @@ class Validation(SourceStudy[ValidationTables]):
         followed = [_followed(row, outcomes[job.identity], reference) for row, job, reference in taken.values()]
         return _Results(judged, followed)
 
-    def measure(self, results: _Results) -> ValidationTables:
+    def measure(self, results: _Results) -> _Tables:
         findings = pl.DataFrame([asdict(row) for row in results.judged], infer_schema_length=None)
         advice = pl.DataFrame([asdict(row) for row in results.followed], infer_schema_length=None)
-        return ValidationTables(_counts(findings), _rules(findings), _faults(findings), advice, findings)
+        return _Tables(_counts(findings), _rules(findings), _faults(findings), advice, findings)
 
-    def figures(self, tables: ValidationTables) -> dict[str, Figure]:
+    def figures(self, tables: _Tables) -> dict[str, Figure]:
         if tables.advice.is_empty():
             return {}
         caption = "Each line is one ill run: the share of the healthy gain before and after the first advice was taken."
         return {"advice": Figure(_regained_chart(tables.advice), caption)}
 
-    def answer(self, tables: ValidationTables, verdicts: list[Verdict]) -> str:
+    def answer(self, tables: _Tables, verdicts: list[Verdict]) -> str:
         pooled = tables.counts.filter((pl.col("half") == "held-out") & (pl.col("library") == "pooled"))
         words = {
             row["count"]: f"{row['of']} of {row['runs']} ({_interval(row)})" for row in pooled.iter_rows(named=True)
