@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def page_of(folder: Path) -> tuple[str, str]:
     if answer.notes:
         lines += ["## What differs from the source", "", *(f"- {note}" for note in answer.notes), ""]
     lines += claim_by_claim(answer) + _tables(tables, name)
-    where = machine()
+    where, made = machine(), datetime.fromtimestamp((folder / "study.json").stat().st_mtime)
     elsewhere = json.loads((folder / "study.json").read_text())["store"]
     shared = ", which does not count what other studies had done before" if elsewhere else ""
     grown = " What it does not name stands as it was published before." if DECLARED[answer.study].grows else ""
@@ -90,8 +91,8 @@ def page_of(folder: Path) -> tuple[str, str]:
         "## How this was made",
         "",
         f"`{answer.command}`: {answer.jobs} jobs, {answer.steps:,} environment steps, on "
-        f"{where['processor']}, {where['cores']} cores; {time_taken(time_of(folder))}{shared}. Numbers: "
-        f"[{name}.json]({name}.json).{grown}",
+        f"{where['processor']}, {where['cores']} cores, {made:%d %B %Y}; {time_taken(time_of(folder))}{shared}. "
+        f"Numbers: [{name}.json]({name}.json).{grown}",
         "",
         *(f"- failed: {failure}" for failure in answer.failed),
     ]

@@ -81,15 +81,13 @@ def test_counts_are_those_of_the_rows():
     rows += [made_up("ill", "epochs, clipping", "epochs", True)] * 9 + [made_up("ill", "", "clipping", False)]
     rows += [made_up("ill", "", "", False, library="skrl", counted=False)]
     table = pl.DataFrame(rows)
-    counts = {
-        (row["library"], row["count"]): (row["of"], row["runs"])
-        for row in _counts(table).filter(pl.col("half") == "held-out").iter_rows(named=True)
-    }
-    assert counts["pooled", "act on healthy"] == (2, 20) and counts["pooled", "right fault first"] == (9, 10)
-    assert counts["skrl", "right fault first"] == (0, 1)
-    by_rule = {row["rule"]: row for row in _rules(table).iter_rows(named=True)}
-    assert by_rule["clipping"]["acts on healthy"] == 2 and by_rule["clipping"]["acts on ill"] == 9
-    assert by_rule["clipping"]["first on ill"] == 1 and by_rule["epochs"]["right"] == 9
+    counts = {row["library"]: row for row in _counts(table).filter(half="held-out").iter_rows(named=True)}
+    pooled, skrl = counts["pooled"], counts["skrl"]
+    assert [pooled[name] for name in ("healthy", "act", "ill", "right_first")] == [20, 2, 10, 9]
+    assert (pooled["act_lo"], pooled["act_hi"]) == (wilson(2, 20).lo, wilson(2, 20).hi)
+    assert (skrl["healthy"], skrl["ill"], skrl["right_first"]) == (0, 1, 0)
+    rules = {row["rule"]: row["trimtab"] for row in _rules(table).iter_rows(named=True)}
+    assert rules == {"epochs": "0 + 0 of 20, 9 + 0 of 10, 9 of 9", "clipping": "2 + 0 of 20, 9 + 1 of 10, 0 of 1"}
     assert _faults(table)["trimtab"].to_list() == [9]
 
 

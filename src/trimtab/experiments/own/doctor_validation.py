@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from trimtab.advise.diagnosis import Diagnosis, diagnose
+from trimtab.advise.rules import RULES
 from trimtab.config import Config, ConfigError, from_dict
 from trimtab.core.finding import Finding
 from trimtab.core.wording import plain
@@ -169,17 +170,17 @@ class Validation(SourceStudy[_Tables]):
         return {"advice": Figure(_regained_chart(tables.advice), caption)}
 
     def answer(self, tables: _Tables, verdicts: list[Verdict]) -> str:
-        pooled = tables.counts.filter((pl.col("half") == "held-out") & (pl.col("library") == "pooled"))
-        words = {
-            row["count"]: f"{row['of']} of {row['runs']} ({_interval(row)})" for row in pooled.iter_rows(named=True)
-        }
+        [row] = tables.counts.filter(half="held-out", library="pooled").iter_rows(named=True)
         advice = tables.advice
-        gains = (advice["after"] - advice["closed"]).to_list() if advice.height else []
-        gained = f" The first advice regains {np.mean(gains):.0%} of the healthy gain on average." if gains else ""
-        return (
-            f"On the held-out half, the doctor says act on {words.get('act on healthy', 'none')} healthy runs, and "
-            f"names the right fault first on {words.get('right fault first', 'none')} ill runs.{gained}"
-        )
+        words = f"On the held-out half, the doctor says act on {row['act']} of {row['healthy']} healthy runs"
+        words += _range(row["act_lo"], row["act_hi"])
+        words += f", and names the right fault first on {row['right_first']} of {row['ill']} ill runs"
+        words += _range(row["right_lo"], row["right_hi"])
+        if advice.is_empty():
+            return f"{words}."
+        gain = stats.mean_interval((advice["after"] - advice["closed"]).to_list())
+        regained = f"{gain.value:.0%} of the healthy gain in return" + _range(gain.lo, gain.hi)
+        return f"{words}. Following the first advice once regains {regained} on average, in {advice.height} ill runs."
 
     def notes(self) -> list[str]:
         return [
@@ -196,6 +197,8 @@ class Validation(SourceStudy[_Tables]):
             "library, in turns; counts of one library have all runs.",
             "The right fault is named if the first finding with act or watch moves the field that was changed back, or "
             "a field that repairs the same.",
+            "Cells of the table of rules: act + watch on healthy runs, act + watch on ill runs, and of the ill runs on "
+            "which the rule comes first, those with the right fault.",
         ]
 
 
@@ -300,45 +303,46 @@ def _followed(row: _Judged, outcome: Outcome, reference: _Reference) -> _Followe
 
 
 def _counts(findings: pl.DataFrame) -> pl.DataFrame:
-    """Both headline counts by half and library, and pooled, each with its Wilson interval."""
+    """Both counts by half and library, and pooled, with Wilson's intervals: act on healthy runs, right fault on ill."""
     rows = []
     for half in ("design", "held-out"):
         mine = findings.filter(pl.col("half") == half)
         for library in ("pooled", *LIBRARIES):
             part = mine.filter(pl.col("counted") if library == "pooled" else pl.col("library") == library)
             healthy, ill = (part.filter(pl.col("label") == label) for label in ("healthy", "ill"))
-            counts = (
-                ("act on healthy", int((healthy["acts"] != "").sum()), healthy.height),
-                ("act or watch on healthy", int((healthy["first"] != "").sum()), healthy.height),
-                ("right fault first", int(ill["right"].sum()), ill.height),
-                ("any act or watch on ill", int((ill["first"] != "").sum()), ill.height),
-            )
-            for name, count, total in counts:
-                interval = stats.wilson(count, total)
-                rows.append((half, library, name, count, total, interval.value, interval.lo, interval.hi))
-    schema = ["half", "library", "count", "of", "runs", "share", "lo", "hi"]
-    return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def _rules(findings: pl.DataFrame) -> pl.DataFrame:
-    """How often each rule says act or watch on healthy and on ill runs, and is right where it comes first."""
-    rows = []
-    for (library, half), part in findings.group_by("library", "half", maintain_order=True):
-        labelled = {label: part.filter(pl.col("label") == label) for label in ("healthy", "ill")}
-        for check in sorted(_checks(part)):
-            row: dict[str, Any] = {"rule": check, "library": library, "half": half}
-            for label, runs in labelled.items():
-                for verdict in ("acts", "watches"):
-                    said = [check in text.split(", ") for text in runs[verdict]]
-                    row[f"{verdict} on {label}"] = sum(said)
-            first = labelled["ill"].filter(pl.col("first") == check)
-            rows.append(row | {"first on ill": first.height, "right": int(first["right"].sum())})
+            acts, rights = int((healthy["acts"] != "").sum()), int(ill["right"].sum())
+            act, right = stats.wilson(acts, healthy.height), stats.wilson(rights, ill.height)
+            row: dict[str, Any] = {"half": half, "library": library, "healthy": healthy.height, "act": acts}
+            row |= {"act_lo": act.lo, "act_hi": act.hi, "act_or_watch": int((healthy["first"] != "").sum())}
+            row |= {"ill": ill.height, "right_first": rights, "right_lo": right.lo, "right_hi": right.hi}
+            rows.append(row)
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def _checks(findings: pl.DataFrame) -> set[str]:
+def _rules(findings: pl.DataFrame) -> pl.DataFrame:
+    """For each rule and library, on the held-out half: act + watch on healthy runs, on ill runs, and right of first."""
+    mine = findings.filter(pl.col("half") == "held-out")
+    cells = {library: mine.filter(pl.col("library") == library) for library in LIBRARIES}
+    rows = [{"rule": check} | {lib: _confusion(check, part) for lib, part in cells.items()} for check in _checks(mine)]
+    return pl.DataFrame(rows, schema=["rule", *LIBRARIES])
+
+
+def _confusion(check: str, findings: pl.DataFrame) -> str:
+    """1 + 2 of 20, 3 + 0 of 12, 3 of 3: act + watch on healthy runs, the same on ill runs, right where it is first."""
+    texts = []
+    for label in ("healthy", "ill"):
+        runs = findings.filter(pl.col("label") == label)
+        acts, watches = (sum(check in text.split(", ") for text in runs[name]) for name in ("acts", "watches"))
+        texts.append(f"{acts} + {watches} of {runs.height}")
+    first = findings.filter((pl.col("label") == "ill") & (pl.col("first") == check))
+    return ", ".join([*texts, f"{int(first['right'].sum())} of {first.height}"])
+
+
+def _checks(findings: pl.DataFrame) -> list[str]:
+    """The rules that said anything, in the order of work."""
     texts = [*findings["acts"], *findings["watches"]]
-    return {check for text in texts for check in text.split(", ") if check}
+    said = {check for text in texts for check in text.split(", ") if check}
+    return [rule.name for rule in RULES if rule.name in said]
 
 
 def _faults(findings: pl.DataFrame) -> pl.DataFrame:
@@ -354,8 +358,9 @@ def _faults(findings: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def _interval(row: dict[str, Any]) -> str:
-    return f"{row['share']:.0%}, 95% {row['lo']:.0%} to {row['hi']:.0%}"
+def _range(lo: float | None, hi: float | None) -> str:
+    """A 95% interval of a share in words; nothing where there is none."""
+    return "" if lo is None or hi is None else f" (95% interval {lo:.0%} to {hi:.0%})"
 
 
 def _regained_chart(table: pl.DataFrame) -> Chart:
