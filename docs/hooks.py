@@ -1,9 +1,10 @@
-"""Pages written from the program itself when the site is built: every command from its parser, the public names of
-`trimtab` from their docstrings, and the two documents that live at the root."""
+"""Pages written from the program itself when the site is built: every command from its parser, the functions of
+operations from their options, other public names from their docstrings, and the two documents that live at the root."""
 
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 from pathlib import Path
 from types import ModuleType
@@ -57,7 +58,11 @@ def api_page() -> str:
 
     things = {name: getattr(trimtab, name) for name in trimtab.__all__ if not name.startswith("_")}
     lines = ["# Python", "", "The public names of `trimtab`. Each is imported when it is first used.", "", "## Names"]
-    lines += [_shown(thing, name) for name, thing in things.items() if not isinstance(thing, ModuleType)]
+    for name, thing in things.items():
+        if hasattr(thing, "options"):
+            lines += _operation(name, thing)
+        elif not isinstance(thing, ModuleType):
+            lines += [_shown(thing, name)]
     for module in (thing for thing in things.values() if isinstance(thing, ModuleType)):
         lines += ["", f"## {module.__name__}", "", module.__doc__ or ""]
         lines += [_shown(getattr(module, name), name) for name in _public(module)]
@@ -73,6 +78,18 @@ def _torch_names() -> dict[str, str]:
         node.value for node in source.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_PUBLIC"
     ]
     return ast.literal_eval(tables[0])
+
+
+def _operation(name: str, function: Any) -> list[str]:
+    """The signature and documentation of a function that is made from its options; fields of a run are left out."""
+    from trimtab.config.settings import Settings
+    from trimtab.operations.flags import has_settings
+
+    runs_own = Settings.__dataclass_fields__ if has_settings(function.options) else {}
+    given = inspect.signature(function).parameters.values()
+    lines = [f"    {parameter}," for parameter in given if parameter.name not in runs_own]
+    lines += ["    **fields of Config,"] if runs_own else []
+    return ["", f"### {name}", "", "```python", f"{name}(", *lines, ")", "```", "", "```text", function.__doc__, "```"]
 
 
 def _shown(thing: Any, name: str) -> str:

@@ -140,7 +140,8 @@ class Operation:
 
     def read(self, argv: list[str]) -> Call:
         """The words of a command."""
-        parser, words = self.parser(), []
+        parser = self.parser()
+        words: list[str] = []
         pairs = [item.name for item in dataclasses.fields(self.options) if declaration(item).word.pairs]
         if pairs:
             arguments, words = parser.parse_with_words(argv, self.foreign)
@@ -199,7 +200,7 @@ def python_function(options: Callable[P, S]) -> Callable[[Callable[[S], R]], Cal
 
         call.__name__, call.__qualname__, call.__module__ = function.__name__, function.__name__, function.__module__
         call.__signature__ = signature(cls, inspect.signature(function).return_annotation)  # type: ignore[attr-defined]
-        call.__annotations__ = types_of(cls)
+        call.__annotations__, call.options = types_of(cls), cls  # type: ignore[attr-defined]
         call.__doc__ = _documented(function.__doc__ or "", cls)
         return call
 

@@ -206,7 +206,7 @@ def show_results(options: StudyShow) -> StudyResult:
     return catalogue.read_answer(Path(options.dir))
 
 
-def _show_claims(rows: list[dict[str, Any]], call: Call) -> None:
+def _show_claims(rows: list[ClaimRow], call: Call) -> None:
     from trimtab.experiments.ledger import claims_page, print_ledger
 
     page = call.flags.page
@@ -223,7 +223,7 @@ def _show_claims(rows: list[dict[str, Any]], call: Call) -> None:
 
 
 @operation("study claims", StudyClaims, _show_claims, flags=ClaimsFlags)
-def claims(options: StudyClaims) -> list[dict[str, Any]]:
+def claims(options: StudyClaims) -> list[ClaimRow]:
     """Collect the verdicts of studies on their claims.
 
     Returns:
