@@ -95,7 +95,11 @@ def rescale(options: Rescale) -> Rescaled:
     for name, value in (("env_id", options.env_id), *options.hyperparameters.items()):
         if value is not None:
             raise ConfigError(name, value, "is for settings files of other libraries; leave it out")
-    if request.noise_scale is None and not isinstance(source, Config) and (isinstance(source, Run) or RunDir.began(source)):
+    if (
+        request.noise_scale is None
+        and not isinstance(source, Config)
+        and (isinstance(source, Run) or RunDir.began(source))
+    ):
         newest = run_of(source).newest("noise_scale")
         request = dataclasses.replace(request, noise_scale=newest["value"] if newest else None)
     try:

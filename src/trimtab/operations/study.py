@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from trimtab.config import ConfigError
 from trimtab.core.answers import print_json
@@ -22,6 +22,9 @@ from trimtab.studies.split_result import SplitResult
 from trimtab.studies.study_engine import ExecutionOptions
 from trimtab.studies.study_result import StudyResult
 from trimtab.studies.tune_result import TuneResult
+
+if TYPE_CHECKING:
+    from trimtab.experiments.ledger import ClaimRow
 
 SIZE = Need(lambda flags: not flags.quick, "a study is quick or full, not both")
 

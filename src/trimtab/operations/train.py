@@ -154,7 +154,8 @@ def show_trained(run: Run, call: Call) -> None:
     if call.json:
         print_json(summary)
         return
-    steps, mean, episodes = run.timing.steps, summary.ep_rew_mean, min(run.episodes.height, 100)
+    steps = run.timing.steps if run.timing else 0
+    mean, episodes = summary.ep_rew_mean, min(run.episodes.height, 100)
     took = (
         f"{steps:,} steps in {summary.seconds:.1f} s ({summary.fps:,.0f} steps/s, "
         f"compiling {summary.compile_seconds:.1f} s)"
