@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from trimtab.config import ConfigError
 from trimtab.core.answers import print_json
@@ -22,9 +22,6 @@ from trimtab.studies.split_result import SplitResult
 from trimtab.studies.study_engine import ExecutionOptions
 from trimtab.studies.study_result import StudyResult
 from trimtab.studies.tune_result import TuneResult
-
-if TYPE_CHECKING:
-    from trimtab.experiments.ledger import ClaimRow
 
 SIZE = Need(lambda flags: not flags.quick, "a study is quick or full, not both")
 
@@ -209,7 +206,7 @@ def show_results(options: StudyShow) -> StudyResult:
     return catalogue.read_answer(Path(options.dir))
 
 
-def _show_claims(rows: list[ClaimRow], call: Call) -> None:
+def _show_claims(rows: list[Any], call: Call) -> None:
     from trimtab.experiments.ledger import claims_page, print_ledger
 
     page = call.flags.page
@@ -226,7 +223,7 @@ def _show_claims(rows: list[ClaimRow], call: Call) -> None:
 
 
 @operation("study claims", StudyClaims, _show_claims, flags=ClaimsFlags)
-def claims(options: StudyClaims) -> list[ClaimRow]:
+def claims(options: StudyClaims) -> list[Any]:
     """Collect the verdicts of studies on their claims.
 
     Returns:
