@@ -93,6 +93,15 @@ def test_a_sparse_log_costs_no_memory(tmp_path):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
 
 
+def test_a_sparse_checkpoint_costs_no_memory(tmp_path):
+    run = a_run(tmp_path / "run")
+    os.truncate(run.checkpoints()[-1].path / "state.safetensors", 1_000_000_000)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(RunError, match="checksum does not match"):
+        run.read_checkpoint(run.checkpoints()[-1])
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kB
+
+
 # Tables ----------------------------------------------------------------------------------------------------
 
 

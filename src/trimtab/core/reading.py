@@ -128,6 +128,12 @@ def read_bytes(path: Path, most: int = MOST_BINARY) -> bytes:
             raise UnreadableFile(f"{path} cannot be read: {one_line(error)}") from None
 
 
+def sha256_of(path: Path, most: int = MOST_BINARY) -> str:
+    """The SHA-256 of a regular file of at most `most` bytes, read in parts."""
+    with open_regular(path, most) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def read_text(path: Path, most: int = MOST_TEXT) -> str:
     """The content of a UTF-8 text file."""
     try:

@@ -327,10 +327,9 @@ class RunDir:
         """The tensors of a checkpoint, checked against its checksum."""
         file = checkpoint.path / "state.safetensors"
         try:
-            data = reading.read_bytes(file)
-            if hashlib.sha256(data).hexdigest() != checkpoint.sha256:
+            if reading.sha256_of(file) != checkpoint.sha256:  # before it is held in memory, whatever its size
                 raise Damaged(f"checkpoint {checkpoint.step} is damaged (its checksum does not match)")
-            return reading.parse_safetensors(data, file)
+            return reading.read_safetensors(file)
         except UnreadableFile as error:
             raise Damaged(f"checkpoint {checkpoint.step}: {error}") from None
 
