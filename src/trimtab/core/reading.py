@@ -130,8 +130,11 @@ def read_bytes(path: Path, most: int = MOST_BINARY) -> bytes:
 
 def sha256_of(path: Path, most: int = MOST_BINARY) -> str:
     """The SHA-256 of a regular file of at most `most` bytes, read in parts."""
+    digest = hashlib.sha256()
     with open_regular(path, most) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while part := file.read(MB):
+            digest.update(part)
+    return digest.hexdigest()
 
 
 def read_text(path: Path, most: int = MOST_TEXT) -> str:
