@@ -1,6 +1,7 @@
 """Defects that the tools of `make fuzz` found, each as a user meets it."""
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -227,3 +228,14 @@ def test_links_within_a_run_are_followed(files):
     with run.writing():
         run.rewind(run.checkpoints()[0])
     assert len(run.episodes())
+
+
+def test_very_many_different_metrics_cost_no_more_than_some(files, capsys):
+    """Every name was a column over all rows: 600,000 of them kept `doctor` busy for minutes."""
+    with open("run/metrics.jsonl", "a") as log:
+        for row in range(17, 67):
+            names = ", ".join(f'"train/x{row}_{k}": 1' for k in range(1000))
+            log.write(f'{{"iteration": {row}, "time/total_timesteps": {row * 64}, {names}}}\n')
+    begin = time.process_time()
+    assert main(["doctor", "run", "--json"]) == 0
+    assert time.process_time() - begin < 10 and "50,008 different metrics" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from trimtab.advise.return_course import ReturnCourse, course_of_episodes, course_of_means
 from trimtab.config import Config
+from trimtab.core import reading
 from trimtab.core.estimate import Estimate
 from trimtab.core.wording import steps
 from trimtab.math.optimizers import ADAPTIVE_RATES
@@ -22,6 +23,7 @@ from trimtab.training.run import Run
 
 Numbers = NDArray[Any]
 NO_NUMBERS: Numbers = np.zeros(0)
+MOST_METRICS = 1_000  # of one run; training records some forty
 TRANSIENT = 0.2  # of training, at its start, where running statistics settle and nothing counts as oscillation
 
 
@@ -154,7 +156,7 @@ def evidence_of(run: Run) -> Evidence:
         Its evidence. Nothing is computed that needs JAX.
     """
     rows, episodes, config = run.files.metrics(), run.episodes, run.config
-    names = sorted({name for row in rows for name in row.numbers if name.startswith("train/")})
+    names = _names(run, rows)
     manifest = run.files.manifest()
     environment = manifest.environment or EnvironmentRecord()
     action, limit = environment.action, environment.time_limit
@@ -175,6 +177,14 @@ def evidence_of(run: Run) -> Evidence:
         noise_scale=Estimate(noise["value"], noise["lo"], noise["hi"]) if noise else None,
         noise_scale_step=noise["step"] if noise else 0,
     )
+
+
+def _names(run: Run, rows: Sequence[records.MetricsRow]) -> list[str]:
+    """The metrics of training that rows recorded; of a file that somebody else made, not more than MOST_METRICS."""
+    names = list(dict.fromkeys(name for row in rows for name in row.numbers if name.startswith("train/")))
+    if len(names) > MOST_METRICS:
+        reading.report(f"{run.path}: {len(names):,} different metrics; all but the first {MOST_METRICS:,} are left out")
+    return sorted(names[:MOST_METRICS])
 
 
 def _last_evaluation(row: records.Evaluation, in_training: float | None) -> _Evaluation:
