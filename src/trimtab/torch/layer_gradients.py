@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+BLOCK = 1 << 14  # numbers multiplied and added in the precision of the gradients
+MOST_STEPS = 64  # whose gradients meet each other in one product
 BUDGET = 1 << 26  # numbers held at once: 256 MB in single precision
 
 
@@ -161,23 +163,22 @@ class Vectors(LayerGradients):
         recent, kept = mean.new_zeros(self.rows, 0, self.width), 0
         for start, stop in self._chunks(budget):
             here = self.make(start, stop)
-            recent, kept = torch.cat([recent, here], 1), recent.shape[1]
+            kept = recent.shape[1]
+            recent = torch.cat([recent, here], 1) if kept else here
             sums = sums + here.sum(1)
-            at = here.transpose(0, 1)
-            positions = positions + (at @ at.transpose(1, 2)).sum(0, dtype=torch.float64)
-            squares.append((here * here).sum(-1))
+            positions = positions + gram(here.flatten(1))
+            pairs = here @ recent.transpose(1, 2)  # of step start + i with step start − kept + j
+            squares.append(pairs.diagonal(kept, 1, 2))
             along.append(here @ mean)
             for k, parts in zip(lags, products):
-                first = max(0, k - kept)  # of `here` that has a step k before it
-                earlier = recent[:, kept + first - k : max(0, recent.shape[1] - k)]
-                parts.append((here[:, first:] * earlier).sum(-1))
+                parts.append(pairs.diagonal(kept - k, 1, 2))
             recent = recent[:, max(0, recent.shape[1] - reach) :]
         joined = [torch.cat(parts, 1) for parts in products]
         self._known_sums = sums
         return Inner(gram(sums), positions, torch.cat(squares, 1), torch.cat(along, 1), tuple(joined))
 
     def _chunks(self, budget: int) -> Iterator[tuple[int, int]]:
-        size = max(1, budget // (self.rows * (self.width + self.held)))
+        size = min(MOST_STEPS, max(1, budget // (self.rows * (self.width + self.held))))
         for start in range(0, self.steps, size):
             yield start, min(start + size, self.steps)
 
@@ -202,6 +203,5 @@ def sums_of_outer_products(x: Tensor, d: Tensor, rows_only: bool = False) -> Lay
 
 
 def gram(vectors: Tensor) -> Tensor:
-    """Inner products of `[rows, P]` in double precision."""
-    vectors = vectors.double()
-    return vectors @ vectors.T
+    """Inner products of `[rows, P]`, added up in double precision."""
+    return torch.stack([(part @ part.T).double() for part in vectors.split(BLOCK, 1)]).sum(0)

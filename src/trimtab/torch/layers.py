@@ -15,6 +15,7 @@ from trimtab.torch.meter_errors import MeterError
 from trimtab.torch.recording import Call
 from trimtab.torch.recurrent import replayed
 
+PATCHES = 1 << 20  # numbers
 LARGEST_VOCABULARY = 1 << 14  # rows of an embedding up to which indices become one-hot inputs
 
 Parts = list[tuple[LayerGradients, tuple[str, ...], Tensor]]
@@ -64,7 +65,7 @@ def gradients_of(recorded: Recorded, layout: Layout) -> Parts:
     if isinstance(layer, nn.Embedding) and layer.num_embeddings <= LARGEST_VOCABULARY and layer.max_norm is None:
         return [_embedding(recorded, layout)]
     if isinstance(layer, nn.Conv2d) and _is_plain(layer):
-        return [_convolution(recorded, layout)]
+        return _convolution(recorded, layout)
     if isinstance(layer, nn.RNNBase):
         return _recurrent(recorded, layout)
     return [_any(recorded, layout)]
@@ -106,24 +107,29 @@ def _embedding(recorded: Recorded, layout: Layout):
     return gradients, recorded.parameters, recorded.grads["weight"].T.flatten()
 
 
-def _convolution(recorded: Recorded, layout: Layout):
+def _convolution(recorded: Recorded, layout: Layout) -> Parts:
     layer = recorded.layer
     d = _derivatives(recorded, layout).flatten(-2)  # [rows, T, L, outputs, positions]
     x = _joined(recorded, layout, lambda call: call.inputs[0])
+    size = max(1, PATCHES // (layer.weight[0].numel() * d.shape[4]))  # images whose patches fit into a cache
     form = {name: getattr(layer, name) for name in ("kernel_size", "dilation", "padding", "stride")}
 
     def make(start: int, stop: int) -> Tensor:
         images, out = x[:, start:stop], d[:, start:stop]
-        patches = functional.unfold(images.flatten(0, 2).to(d.dtype), **form)
-        out = out.flatten(0, 2)
-        columns = [out @ patches.transpose(1, 2)] if "weight" in recorded.grads else []
-        columns += [out.sum(-1, keepdim=True)] if "bias" in recorded.grads else []
-        per_call = torch.cat(columns, 2).flatten(1)
-        return per_call.view(*images.shape[:3], -1).sum(2)
+        pairs = zip(images.flatten(0, 2).split(size), out.flatten(0, 2).split(size))
+        parts = [o @ functional.unfold(i.to(d.dtype), **form).transpose(1, 2) for i, o in pairs]
+        per_call = torch.cat(parts).view(*images.shape[:3], -1)
+        return per_call[:, :, 0] if images.shape[2] == 1 else per_call.sum(2)
 
-    mean = recorded.matrix().flatten()
-    patch_numbers = (layer.weight[0].numel() + 2 * d.shape[3]) * d.shape[4] * d.shape[2]
-    return Vectors(d.shape[0], d.shape[1], len(mean), patch_numbers, make), recorded.parameters, mean
+    names = recorded.parameters
+    found: Parts = []
+    if "weight" in recorded.grads:
+        mean = recorded.grads["weight"].flatten()
+        held = (layer.weight[0].numel() + 2 * d.shape[3]) * d.shape[4] * d.shape[2]
+        found.append((Vectors(d.shape[0], d.shape[1], len(mean), held, make), names[:1], mean))
+    if "bias" in recorded.grads:
+        found.append((Vectors.of(d.sum((2, 4))), names[-1:], recorded.grads["bias"]))
+    return found
 
 
 def _recurrent(recorded: Recorded, layout: Layout) -> Parts:
