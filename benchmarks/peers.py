@@ -30,6 +30,7 @@ HYPERS: dict[str, dict[str, Any]] = {
     "CartPole-v1": {"gamma": 0.98, "gae_lambda": 0.8},
     "Pendulum-v1": {"gamma": 0.9, "gae_lambda": 0.95},
 }
+PLANNED = len(HYPERS) * len(STAGES) * len(SPLITS) * len(QUANTITIES)
 MOST_COST = 0.03
 
 
@@ -140,7 +141,7 @@ def compare() -> list[Comparison]:
                     pairs = {name: (getattr(meter, name), getattr(probe, name)) for name in QUANTITIES}
                     where = (env_id, stage, "x".join(map(str, split)))
                     for name, (a, b) in pairs.items():
-                        found.append(Comparison(*where, name, written(a), written(b), agree(a, b)))
+                        found.append(Comparison(*where, name, written(a), written(b), bool(agree(a, b))))
                         print(found[-1], flush=True)
     return found
 
@@ -267,7 +268,8 @@ def page(result: dict[str, Any]) -> str:
         "",
         "Policies of Stable-Baselines3 at two stages of training, frozen. The meter pools "
         f"{WINDOW} rollouts of SB3 from staggered starts; the probe draws as many rows of the adopted policy. "
-        f"{agreeing} of {len(comparisons)} pairs differ by less than the 95% interval of their difference.",
+        f"{agreeing} of {len(comparisons)} pairs differ by less than the 95% interval of their difference. "
+        + ("" if len(comparisons) == PLANNED else f"The command compares {PLANNED}; this run was cut short."),
         "",
         "| environment | steps trained | N × T | quantity | meter | probe | agree |",
         "|---|---|---|---|---|---|---|",

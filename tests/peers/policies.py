@@ -83,6 +83,20 @@ class Recurrent(nn.Module):
         return Normal(self.head(h), self.log_std.exp()).log_prob(a).sum(-1)
 
 
+class Seeing(Recurrent):
+    """Convolutions below a recurrent layer."""
+
+    sample = (1, 6, 6)
+
+    def __init__(self):
+        super().__init__()
+        self.eyes = nn.Conv2d(1, 3, 6)
+
+    def forward(self, x, a):
+        seen = torch.tanh(self.eyes(x.flatten(0, 1))).view(*x.shape[:2], 3)
+        return super().forward(seen, a)
+
+
 class Gated(Recurrent):
     kind = nn.GRU
 

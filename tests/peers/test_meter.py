@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import trimtab.torch
-from peers.policies import Conv, Dense, Gated, Recurrent, Tokens, Words, batch, log_probabilities, twin
+from peers.policies import Conv, Dense, Gated, Recurrent, Seeing, Tokens, Words, batch, log_probabilities, twin
 from trimtab.anatomy import IterationStream, cosine_correlation, gram_matrix
 from trimtab.torch import Meter, MeterError
 
@@ -23,7 +23,7 @@ def meter_cosines(report):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("policy", [Dense, Conv, Words, Tokens, Recurrent, Gated])
+@pytest.mark.parametrize("policy", [Dense, Conv, Words, Tokens, Recurrent, Gated, Seeing])
 def test_terms_agree_with_one_backward_pass_for_each_sample(policy, dtype):
     torch.set_default_dtype(dtype)
     module = policy()

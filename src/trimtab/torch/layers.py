@@ -116,10 +116,12 @@ def _convolution(recorded: Recorded, layout: Layout) -> Parts:
 
     def make(start: int, stop: int) -> Tensor:
         images, out = x[:, start:stop], d[:, start:stop]
-        pairs = zip(images.flatten(0, 2).split(size), out.flatten(0, 2).split(size))
-        parts = [o @ functional.unfold(i.to(d.dtype), **form).transpose(1, 2) for i, o in pairs]
-        per_call = torch.cat(parts).view(*images.shape[:3], -1)
-        return per_call[:, :, 0] if images.shape[2] == 1 else per_call.sum(2)
+        each = lambda i, o: o @ functional.unfold(i.to(d.dtype), **form).transpose(1, 2)
+        if images.shape[2] == 1:
+            pairs = zip(images.flatten(0, 2).split(size), out.flatten(0, 2).split(size))
+            return torch.cat([each(i, o) for i, o in pairs]).view(*images.shape[:2], -1)
+        sums = [each(i, o).sum(0) for i, o in zip(images.flatten(0, 1), out.flatten(0, 1))]
+        return torch.stack(sums).view(*images.shape[:2], -1)
 
     names = recorded.parameters
     found: Parts = []
