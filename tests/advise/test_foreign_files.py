@@ -15,6 +15,8 @@ from trimtab.libraries import LIBRARIES
 from trimtab.libraries.common.export_settings import export
 from trimtab.libraries.common.translation import translate
 from trimtab.libraries.common.yaml_edit import YamlFile, number_text
+from trimtab.training.records import Manifest
+from trimtab.training.run_dir import RunDir
 
 ZOO = """\
 # tuned by hand
@@ -315,3 +317,38 @@ def test_writing_settings_does_not_import_jax():
     modules = "rescale_settings, export_settings"
     code = f"import sys; from trimtab.libraries.common import {modules}; assert 'jax' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# The command ------------------------------------------------------------------------------------------------
+
+
+def written(capsys, *words):
+    assert cli.main(["translate", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_command_writes_what_the_library_reads(tmp_path, capsys):
+    text = written(capsys, "Pendulum-v1", "--to", "rsl_rl")
+    assert text.startswith("# num_envs is not part of agent.yaml: start training with --num_envs 8")
+    assert yaml.safe_load(text)["algorithm"]["gamma"] == presets.layered({"env_id": "Pendulum-v1"}).gamma
+    (tmp_path / "agent.yaml").write_text(text)
+    back = json.loads(written(capsys, str(tmp_path / "agent.yaml"), "num_envs=8", "--json"))
+    assert back["library"] == "rsl_rl" and back["fields"]["num_steps"] == 256
+    between = written(capsys, str(tmp_path / "agent.yaml"), "num_envs=8", "--env-id", "Pendulum-v1", "--to", "skrl")
+    assert yaml.safe_load(between)["agent"]["rollouts"] == 256
+    assert "--num-envs 4" in written(capsys, "sb3", "n_envs=4", "--env-id", "CartPole-v1", "--to", "cleanrl")
+    told = json.loads(written(capsys, "CartPole-v1", "num_envs=2", "--to", "sb3", "--form", "yaml", "--json"))
+    assert told["library"] == "sb3" and told["fields"]["n_envs"] == 2 and yaml.safe_load(told["text"])["CartPole-v1"]
+
+
+def test_runs_configurations_and_python(tmp_path, capsys):
+    config = Config(num_envs=2, num_steps=8, total_timesteps=32)
+    run = RunDir.create(tmp_path / "run", config, Manifest())
+    assert trimtab.translate(config, to="cleanrl") == trimtab.translate(trimtab.load(run.path), to="cleanrl")
+    assert trimtab.translate(config, to="cleanrl").text == export(config, "cleanrl").text
+    with pytest.raises(ConfigError, match="is translated to a library"):
+        trimtab.translate(config)
+    for words, message in ((["CartPole-v1", "--to", "sb4"], "nearest: sb3"), (["sb3", "--form", "yaml"], "needs --to")):
+        with pytest.raises(SystemExit):
+            cli.main(["translate", *words])
+        assert message in capsys.readouterr().err
