@@ -220,26 +220,6 @@ def read_settings(library: Library, file: str | PathLike[str], env_id: str | Non
     return library.settings(reading.read_yaml_mapping(Path(file), python_tags=True), env_id)
 
 
-def translate_file(
-    file: str | PathLike[str], env_id: str | None = None, library: str | None = None
-) -> Translated | None:
-    """Translate a file of another library's hyperparameters.
-
-    Args:
-        file: its path.
-        env_id: for which environment, where the file holds several.
-        library: whose it is; recognized by its options if not given.
-
-    Returns:
-        The translation, defaults included; None for a file of trimtab's own fields.
-    """
-    values = reading.read_yaml_mapping(Path(file), python_tags=True)
-    if library is None and values.keys() <= FIELDS:
-        return None
-    theirs = library_named(library) if library else recognize(values, file)
-    return translate(theirs.name, theirs.settings(values, env_id))
-
-
 def is_foreign(file: str | PathLike[str]) -> bool:
     """Whether a file holds settings of another library: tables, or names that are no fields here."""
     values = reading.read_yaml_mapping(Path(file), python_tags=True)
