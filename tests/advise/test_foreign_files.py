@@ -6,6 +6,8 @@ import sys
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 import trimtab
 from trimtab import cli, presets
@@ -229,6 +231,38 @@ def test_one_value_changes_and_no_other_byte(text, path, value, after):
     assert changed.text == after
 
 
+NAMES = st.sampled_from(["a", "b", "lr", "n_envs", "yes", "x y"])
+SCALARS = st.one_of(st.integers(-5, 10**6), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.none())
+SCALARS |= st.sampled_from(["lin_3e-4", "1e-5", "it's: # odd", "", "true"])
+TABLES = st.recursive(
+    st.dictionaries(NAMES, SCALARS, min_size=1, max_size=4),
+    lambda inner: st.dictionaries(NAMES, st.one_of(inner, SCALARS), min_size=1, max_size=4),
+    max_leaves=8,
+)
+
+
+def paths(table, before=()):
+    """Places of plain values, and one that is new, in every table."""
+    yield (*before, "new")
+    for name, value in table.items():
+        yield from paths(value, (*before, name)) if isinstance(value, dict) else [(*before, name)]
+
+
+@given(TABLES, SCALARS, st.sampled_from([True, False, None]), st.data())
+def test_whatever_is_changed_everything_else_stays(table, value, flow, data):
+    text = yaml.safe_dump(table, default_flow_style=flow, sort_keys=False, width=30).replace("\n", "  # kept\n", 1)
+    path = data.draw(st.sampled_from(list(paths(table))))
+    if parse_yaml(text) != table:
+        return  # the comment fell inside a value
+    expected = json.loads(json.dumps(table))
+    inner = expected
+    for part in path[:-1]:
+        inner = inner[part]
+    inner[path[-1]] = value
+    changed = YamlFile(text).set(path, value)
+    assert changed.values == expected and "# kept" in changed.text
+
+
 def test_values_on_several_lines_are_left_to_people():
     with pytest.raises(ConfigError, match="spans several lines"):
         YamlFile("a:\n- 1\n- 2\n").set(("a",), 3)
@@ -300,6 +334,13 @@ def test_a_command_for_cleanrl_and_a_call_for_brax():
     assert any("NormalizeReward(env) in make_env" in note for note in exported.notes)
     call = export(config, "brax").text
     assert call.startswith("ppo.train(") and "entropy_cost=0.01," in call and compile(call, "x", "eval")
+
+
+def test_a_schedule_that_a_library_lacks_is_constant_there():
+    """The library's default would be another schedule."""
+    config = Config(anneal_lr="cosine")
+    assert export(config, "rsl_rl").fields["schedule"] == "fixed" and not export(config, "cleanrl").fields["anneal_lr"]
+    assert "anneal_lr: cosine in trimtab, constant in rsl_rl" in export(config, "rsl_rl").notes
 
 
 def test_an_algorithm_that_a_library_lacks_is_refused():

@@ -6,6 +6,7 @@ Its logs are TensorBoard's, with every episode and a table of hyperparameters as
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from trimtab.core import reading
 from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources
@@ -25,7 +26,9 @@ OPTIONS = {
     **same("num_envs", "num_steps", "num_minibatches", "update_epochs", "learning_rate", "gamma", "gae_lambda"),
     "max_grad_norm": GRADIENT_NORM,
     **same("ent_coef", "total_timesteps", "seed", "env_id", "clip_coef"),
-    "anneal_lr": switch("anneal_lr", "linear", "constant").otherwise(True),
+    "anneal_lr": replace(
+        switch("anneal_lr", "linear", "constant"), default=True, write=lambda config: config.anneal_lr == "linear"
+    ),
     "norm_adv": PER_MINIBATCH.otherwise(True),
     "clip_vloss": CLIPS_VALUE.otherwise(True),
     "vf_coef": HALF_SQUARED.otherwise(0.5),

@@ -56,7 +56,12 @@ OPTIONS = {
             "learning_rate": Option("learning_rate", default=1e-3),
             "max_grad_norm": GRADIENT_NORM.otherwise(1.0),
             "use_clipped_value_loss": CLIPS_VALUE.otherwise(True),
-            "schedule": Option("anneal_lr", values={"adaptive": "adaptive", "fixed": "constant"}, default="adaptive"),
+            "schedule": Option(
+                "anneal_lr",
+                values={"adaptive": "adaptive", "fixed": "constant"},
+                default="adaptive",
+                write=lambda config: "adaptive" if config.anneal_lr == "adaptive" else "fixed",
+            ),
             "desired_kl": Option("desired_kl", default=0.01),
             "normalize_advantage_per_mini_batch": switch("norm_adv", "minibatch", "batch"),
         },
