@@ -71,7 +71,8 @@ class Translate(Options):
             source in LIBRARIES or (Path(source).is_file() and translating.is_foreign(source))
         ):
             return self.translated().config(self.env_id)
-        return configure(source, **({"env_id": self.env_id} if self.env_id else {}), **self.fields)
+        fields: dict[str, Any] = {"env_id": self.env_id} if self.env_id else {}
+        return configure(source, **fields, **self.fields)
 
 
 def _show(result: Translated | Exported, call: Call) -> None:
