@@ -19,6 +19,8 @@ def test_printing():
     assert str(Estimate(1000.0, 1001.0, 1004.0)) == "1000 [1001, 1004]"
     assert str(Estimate(0.0999, 0.0996, 0.1)) == "0.0999 [0.0996, 0.1]"
     assert str(UNRESOLVED) == "inconclusive"
+    assert str(Estimate(0.5, -1.0, 2.0, resolved=False)) == "0.5 [-1, 2]", "only what is unbounded is inconclusive"
+    assert str(Estimate(0.5, 0.1, math.inf, resolved=False)) == "inconclusive"
     assert math.isnan(UNRESOLVED.value)
 
 

@@ -135,6 +135,13 @@ def test_a_fault_is_found_and_only_it(fault):
     assert {v for name, v in others.items() if name not in allowed} == {"fine"}
 
 
+def test_lockstep_quotes_what_a_probe_measured():
+    together = 800 * np.repeat(np.arange(100), 4)
+    assert "trimtab probe" in str(findings(healthy(steps=together))["lockstep"])
+    measured = findings(healthy(steps=together, shared_noise=(0.42, 20_480)))["lockstep"]
+    assert "42% of the gradient's variance at step 20,480" in str(measured)
+
+
 def test_what_a_configuration_refuses_or_has_is_not_suggested():
     together = 800 * np.repeat(np.arange(100), 4)
     spread = findings(healthy(steps=together, config={"stagger_resets": True}))["lockstep"]

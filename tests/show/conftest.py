@@ -27,7 +27,7 @@ def probed(config, tmp_path_factory):
 
     run = train(config, run_dir=tmp_path_factory.mktemp("runs") / "run", checkpoints=2)
     steps = [c.step for c in run.checkpoints][-2:]
-    return probe(run, at=steps, gae_lambda=[0.5, 1.0], replicates=4, save=False)
+    return probe(run, at=steps, gae_lambda=[0.5, 1.0], replicates=16, save=False)
 
 
 @pytest.fixture(scope="session")

@@ -102,10 +102,16 @@ def _probe(n: int, t: int, step: int, lam: float):
 
     def row(quantity, value, lo=math.nan, hi=math.nan, resolved=True, lag=None, note=None):
         unit = quantities.quantity(quantity).unit
-        return (quantity, f"{n}x{t}", n, t, step, 0.9, lam, lag, float(value), lo, hi, resolved, unit, note)
+        return (quantity, f"{n}x{t}", n, t, step, 0.9, lam, "training", lag, float(value), lo, hi, resolved, unit, note)
 
-    single = {"individual": 3.0, "covariance": -0.5 if n > 8 else 1.0, "bias_sq": 0.4, "grad_sq": 0.9}
-    single |= {"variance": single["individual"] + single["covariance"]}
+    single = {
+        "individual": 3.0,
+        "covariance": -0.5 if n > 8 else 1.0,
+        "between_rows": 0.5,
+        "bias_sq": 0.4,
+        "grad_sq": 0.9,
+    }
+    single |= {"variance": single["individual"] + single["covariance"] + single["between_rows"]}
     single |= {"mse": single["variance"] + single["bias_sq"]}
     yield from (row(name, v * scale, 0.8 * v * scale, 1.3 * v * scale) for name, v in single.items())
     yield row("ess", n * t * 0.75, n * t * 0.6, n * t * 0.9)

@@ -78,7 +78,8 @@ def test_only_what_the_table_holds_is_drawn():
 
 def test_bars_are_the_terms_and_the_dot_their_sum():
     rows = {r["part"]: r for r in data_of(probe_figures._variance(TABLES["one"]))}
-    assert rows["individual"]["value"] + rows["covariance"]["value"] == pytest.approx(rows["total"]["value"])
+    parts = [rows[name]["value"] for name in ("individual", "within rows", "between rows")]
+    assert sum(parts) == pytest.approx(rows["total"]["value"])
     assert rows["total"]["lo"] == pytest.approx(0.8 * rows["total"]["value"])
 
 
@@ -86,7 +87,7 @@ def test_terms_of_very_different_sizes_are_relative_to_each_row():
     frame = measured(steps=(1000, 100_000))
     rows = data_of(probe_figures._variance(frame))
     assert [r["value"] for r in rows if r["part"] == "individual"] == pytest.approx([1.0, 1.0])
-    assert [r["value"] for r in rows if r["part"] == "covariance"] == pytest.approx([1 / 3, 1 / 3])
+    assert [r["value"] for r in rows if r["part"] == "within rows"] == pytest.approx([1 / 3, 1 / 3])
 
 
 def test_lag_covariance_is_relative_to_lag_zero_and_stops_at_half_of_the_row():

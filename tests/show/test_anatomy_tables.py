@@ -15,7 +15,17 @@ def test_the_table_says_what_was_measured(probed, capsys):
     anatomy = dataclasses.replace(probed[0], exact=ExactAnswers(bias_sq=0.25), notes=("only a test",))
     print_anatomy(anatomy)
     text = capsys.readouterr().out
-    for words in ("individual", "covariance", "effective", "noise scale", "bias²", "1/(1-γλ)", "Note: only a test."):
+    for words in (
+        "individual",
+        "within rows",
+        "between rows",
+        "variance floor",
+        "effective",
+        "noise scale",
+        "bias²",
+        "1/(1-γλ)",
+        "Note: only a test.",
+    ):
         assert words in text
     assert "4 × 16 = 64 samples" in text and "0.25" in text
 

@@ -243,7 +243,7 @@ def test_text_is_escaped_and_marked_rows_stand_out(pages):
 def test_what_is_not_resolved_is_said(large):
     large = with_rows(large, bias_sq=UNRESOLVED, mse=UNRESOLVED)
     assert "inconclusive" in drawn(large)
-    assert {r["part"] for r in _data(split_figures._error(large.result.rows))} == {"individual", "covariance", "total"}
+    assert {r["part"] for r in _data(split_figures._error(large.result.rows))} == {"individual", "within rows", "total"}
 
 
 def test_errors_are_relative_to_the_shared_signal(large):

@@ -101,6 +101,7 @@ class Evidence:
     evaluation: _Evaluation | None = None
     noise_scale: Estimate | None = None  # in samples
     noise_scale_step: int = 0
+    shared_noise: tuple[float, int] | None = None  # the part of the variance between rows, significant, and its step
     disk: DiskNeed | None = None
 
     @cached_property
@@ -176,6 +177,7 @@ def evidence_of(run: Run) -> Evidence:
         evaluation=_last_evaluation(evaluations[-1], in_training) if evaluations else None,
         noise_scale=Estimate(noise["value"], noise["lo"], noise["hi"]) if noise else None,
         noise_scale_step=noise["step"] if noise else 0,
+        shared_noise=_shared_noise(run),
     )
 
 
@@ -185,6 +187,20 @@ def _names(run: Run, rows: Sequence[records.MetricsRow]) -> list[str]:
     if len(names) > MOST_METRICS:
         reading.report(f"{run.path}: {len(names):,} different metrics; all but the first {MOST_METRICS:,} are left out")
     return sorted(names[:MOST_METRICS])
+
+
+def _shared_noise(run: Run) -> tuple[float, int] | None:
+    """The share of the variance between rows at the last step where a probe resolved it above 0."""
+    import polars as pl
+
+    rows = run.files.measurements().filter(pl.col("start") == "training")
+    shared = rows.filter((pl.col("quantity") == "between_rows") & pl.col("resolved") & (pl.col("lo") > 0))
+    for row in shared.sort("step", descending=True).iter_rows(named=True):
+        same = (pl.col("quantity") == "variance") & (pl.col("step") == row["step"]) & (pl.col("split") == row["split"])
+        variance = rows.filter(same)["value"]
+        if len(variance) and variance[-1] > 0:
+            return row["value"] / variance[-1], row["step"]
+    return None
 
 
 def _last_evaluation(row: records.Evaluation, in_training: float | None) -> _Evaluation:

@@ -22,15 +22,20 @@ class Estimate:
     freedom: float | None = None
 
     def __str__(self) -> str:
-        if not self.resolved:
+        if not (self.resolved or self._bounded):
             return "inconclusive"
         digits = next((d for d in range(2, 8) if _compact(self.lo, d) != _compact(self.hi, d)), 3)
         lo, hi = _compact(self.lo, digits), _compact(self.hi, digits)
         return f"{_compact(self.value, max(3, digits))} [{lo}, {hi}]"
 
     def __repr__(self) -> str:
-        value = "" if self.resolved or not self.known else f"{_compact(self.value, 3)}, "
+        value = "" if self.resolved or self._bounded or not self.known else f"{_compact(self.value, 3)}, "
         return f"<Estimate {value}{self}>"
+
+    @property
+    def _bounded(self) -> bool:
+        """Whether all three are finite numbers: an interval that is wide, or that touches 0, still says something."""
+        return all(map(math.isfinite, (self.value, self.lo, self.hi)))
 
     @property
     def known(self) -> bool:

@@ -38,7 +38,21 @@ ESTIMATES = (
     Quantity(
         "individual", "individual", "what the variance would be if samples were independent", "Term 1", GRADIENT_SQ
     ),
-    Quantity("covariance", "covariance", "what correlation along rows adds to the variance", "Term 2", GRADIENT_SQ),
+    Quantity("covariance", "within rows", "what correlation along rows adds to the variance", "Term 2", GRADIENT_SQ),
+    Quantity(
+        "between_rows",
+        "between rows",
+        "what environments share adds to the variance: in lockstep all are at the same phase of their episodes",
+        "(1 − 1/N) C, C = Cov(R_r, R_s)",
+        GRADIENT_SQ,
+    ),
+    Quantity(
+        "variance_floor",
+        "variance floor",
+        "variance that remains with ever more environments at this T",
+        "C",
+        GRADIENT_SQ,
+    ),
     Quantity(
         "ess",
         "effective samples",
@@ -77,6 +91,19 @@ ESTIMATES = (
         "N Var(G_B) / |G|²",
         "environments",
         scale="log",
+    ),
+    Quantity(
+        "noise_floor",
+        "noise floor",
+        "noise relative to the signal that remains with ever more environments at this T",
+        "C / |G|²",
+    ),
+    Quantity(
+        "phase_autocorrelation",
+        "correlation of successive iterations",
+        "of their gradients, through the phases that they visit in order; below 0, errors cancel over a cycle",
+        "Cov(E[G_B|φ], E[G_B|φ + T]) / Var(G_B)",
+        format=".2f",
     ),
 )
 

@@ -35,6 +35,11 @@ def finite_numbers(values: Iterable[float]) -> Numbers:
     return tuple(finite(value) for value in values)
 
 
+def shared_variance(floor: Estimate) -> float:
+    """The variance that more environments do not lower, where it is significantly above 0."""
+    return floor.value if floor.resolved and floor.lo > 0 else 0.0
+
+
 class _Measured:
     """A dataclass whose JSON form leaves out what was not measured (None)."""
 
@@ -56,6 +61,7 @@ class ExactAnswers(_Measured):
     true_grad_sq: float | None = None
     cosine_true_return: float | None = None
     cosine_expected_true: float | None = None
+    variance_floor: float | None = None
 
     def __bool__(self) -> bool:
         return self.true_grad_sq is not None
@@ -95,7 +101,9 @@ class CovarianceMeans:
 class ProbeResult:
     """What one probe measured at one checkpoint, λ and split; the JSON of a probe, field by field.
 
-    `predicted` is the variance of the same batch by smaller T. Units and meanings: `trimtab.core.quantities`.
+    `predicted` is the variance of the same batch by smaller T. `phases`: how the environments stood to each other where
+    rows start in the phases of training: in the recorded states of the run's own environments, in lockstep, or spread.
+    Units and meanings: `trimtab.core.quantities`.
     """
 
     step: int
@@ -112,12 +120,17 @@ class ProbeResult:
     covariance: Estimate
     ess: Estimate
     grad_sq: Estimate
+    phases: str | None = None
+    between_rows: Estimate = UNRESOLVED
+    variance_floor: Estimate = UNRESOLVED
     bias_sq: Estimate = UNRESOLVED
     mse: Estimate = UNRESOLVED
     true_grad_sq: Estimate = UNRESOLVED
     noise_scale: Estimate = UNRESOLVED
     noise_scale_trajectory: Estimate = UNRESOLVED
     noise_scale_environments: Estimate = UNRESOLVED
+    noise_floor: Estimate = UNRESOLVED
+    phase_autocorrelation: Estimate = UNRESOLVED
     exact: ExactAnswers = ExactAnswers()
     predicted: dict[int, Estimate] = field(default_factory=dict)
     lag_covariance: Numbers = ()
@@ -140,13 +153,19 @@ class ProbeResult:
 
     @property
     def worth(self) -> BatchWorth:
-        """What the batch is worth; twice the steps are extrapolated with no covariance beyond the measured lags."""
+        """What the batch is worth.
+
+        What environments share is no less with more of them: Var(2N) / Var(N) = 1/2 + C / (2 Var(N)). Twice the steps
+        are extrapolated with no covariance beyond the measured lags. They are unknown where environments share
+        something, because longer rows see more of the cycle.
+        """
         lags = [value for value in self.lag_covariance if value is not None]
-        now, ratio = sum(lags[:1]), None
-        if len(lags) == self.num_steps and now > 0:
+        floor, ratio = shared_variance(self.variance_floor), None
+        more = 0.5 + 0.5 * min(floor / self.variance.value, 1.0) if floor else 0.5
+        if len(lags) == self.num_steps and lags[0] > 0 and not floor:
             now, twice = (predict_variance(lags, self.num_envs, k * self.num_steps).value for k in (1, 2))
             ratio = twice / now if twice > 0 and now > 0 else None
-        return BatchWorth(self.num_envs, self.num_steps, self.ess, self.noise_scale_trajectory, steps_ratio=ratio)
+        return BatchWorth(self.num_envs, self.num_steps, self.ess, self.noise_scale_trajectory, more, ratio)
 
     @property
     def sentence(self) -> str:
@@ -167,7 +186,7 @@ class ProbeResult:
         return ProbeResult(**{name: from_json(hints[name], value) for name, value in entry.items() if name in hints})
 
     def __repr__(self) -> str:
-        shown = ("variance", "covariance", "bias_sq", "ess", "noise_scale_trajectory")
+        shown = ("variance", "covariance", "between_rows", "bias_sq", "ess", "noise_scale_trajectory")
         values = ", ".join(f"{quantities.quantity(name).label} {self.estimates[name]}" for name in shown)
         kind = type(self).__name__
         return f"{kind} of {self.split} at step {self.step:,}, λ = {self.gae_lambda:g}: {values}"

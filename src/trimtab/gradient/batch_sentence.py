@@ -80,7 +80,7 @@ class BatchWorth:
 
     def _doubling(self, ratio: float) -> str:
         gain = self.progress(ratio)
-        percent = Estimate(*(100 * (end - 1) for end in (gain.value, gain.lo, gain.hi)))
+        percent = Estimate(100 * (gain.value - 1), 100 * (gain.lo - 1), 100 * (gain.hi - 1))
         variance = "halve the variance" if abs(ratio - 0.5) < 0.02 else f"change the variance by {ratio - 1:+.0%}"
         return f"{variance} and raise the progress of a step by about {_ranged(percent, '.0f', '%')}"
 

@@ -106,9 +106,7 @@ def positive_estimate(columns: Resampled, column: int, num_rows: int) -> Estimat
     ]
     with np.errstate(over="ignore"):
         lo, hi = np.exp(studentized(*log[0], *log[1]))
-    if hi > WIDEST * value:
-        return unresolved(value)
-    return Estimate(value, float(lo), float(hi), num_rows >= MIN_ROWS)
+    return Estimate(value, float(lo), float(hi), num_rows >= MIN_ROWS and bool(hi <= WIDEST * value))
 
 
 def _nearly_all(positive) -> bool:

@@ -35,10 +35,17 @@ class Cell:
     limited: bool
     gamma: float = 0.95
     num_rows: int = 1024
+    iterations: int | None = None  # in lockstep that the rows are of; None: independent rows
 
     @property
     def name(self) -> str:
-        return f"{self.mdp.name} T={self.num_steps} λ={self.gae_lambda:g} {'limit' if self.limited else 'no limit'}"
+        limit = "lockstep" if self.iterations else "limit" if self.limited else "no limit"
+        return f"{self.mdp.name} T={self.num_steps} λ={self.gae_lambda:g} {limit}"
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """What is estimated in it."""
+        return (*QUANTITIES, "variance_floor") if self.iterations else QUANTITIES
 
 
 class Outcome(NamedTuple):
@@ -49,6 +56,7 @@ class Outcome(NamedTuple):
     exact_bias_sq: float
     exact_grad_sq: float
     mean_error_sq: tuple[float, float, float]  # unbiased |sampled mean - exact E[G_B]|² with its interval
+    exact_floor: float | None = None  # C, the covariance between rows, where rows are of iterations in lockstep
 
 
 def sticky_chain() -> FiniteMDP:
@@ -96,26 +104,37 @@ class Bench:
         value = state.params.value + critic_error * error
         params = Params(policy, value)
         state = replace(state, params=params)
+        start, num_envs = ("training", cell.num_rows // cell.iterations) if cell.iterations else ("stationary", None)
+        self.num_envs = num_envs or cell.num_rows
         self.sampler = CompiledSampler(
-            self.algorithm, state, self.hypers, cell.num_rows, cell.num_steps, "stationary", reference=True
+            self.algorithm, state, self.hypers, self.num_envs, cell.num_steps, start, reference=True
         )
-        self.measurer = Measurer(PerSample(self.algorithm.agent), params)
-        obs = env.state_obs()
+        self.measurer = Measurer(PerSample(self.algorithm.agent), params, by_iteration=num_envs)
+        obs = np.asarray(env.state_obs())
         policy_table, self.score = exact.policy_tables(self.algorithm.agent, params, obs)
         self.critic = exact.critic_table(self.algorithm, state, obs)
         self.problem = exact.problem(cell.mdp, policy_table, cell.gamma, env.spec.time_limit)
 
     @property
-    def expected(self) -> np.ndarray:
+    def by_phase(self) -> np.ndarray:
+        """E[G_B] at every phase that iterations in lockstep start at; of stationary rows there is one."""
         cell = self.cell
-        return exact.expected_gradient(self.problem, self.score, self.critic, cell.gae_lambda, cell.num_steps)
+        given = (self.problem, self.score, self.critic, cell.gae_lambda, cell.num_steps)
+        return exact.lockstep_gradients(*given) if cell.iterations else exact.expected_gradient(*given)[None]
+
+    @property
+    def expected(self) -> np.ndarray:
+        return self.by_phase.mean(axis=0)
 
     def repetition(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """([quantities, 3] of value, lo, hi; row means [M, P])."""
-        rows = self.sampler.draw(seed, 0)
-        measured = measure(self.measurer, lambda _: rows, 1)
-        parts = decompose_rows(measured.rows, 1, seed)
-        estimates = [getattr(parts, name) for name in QUANTITIES[:-1]] + [bias.bias_sq(measured.differences, seed)]
+        count = self.cell.iterations or 1
+        rows = [self.sampler.draw(seed, k) for k in range(count)]
+        measured = measure(self.measurer, lambda k: rows[k], count)
+        assert measured.differences is not None and measured.reference is not None, "the sampler simulates them"
+        parts = decompose_rows(measured.rows, self.num_envs if self.cell.iterations else 1, seed)
+        known = {"bias_sq": bias.bias_sq(measured.differences, seed)}
+        estimates = [known.get(name) or getattr(parts, name) for name in self.cell.quantities]
         return np.array([[e.value, e.lo, e.hi] for e in estimates]), measured.reference + measured.differences
 
     def run(self, repetitions: int, first_seed: int = 0, tick=lambda: None) -> Outcome:
@@ -130,7 +149,11 @@ class Bench:
         error = bias.squared_norm_of_mean(centred @ centred.T)
         gap = expected - exact.true_gradient(self.problem, self.score)
         return Outcome(
-            np.array(all_estimates), float(gap @ gap), float(expected @ expected), (error.value, error.lo, error.hi)
+            np.array(all_estimates),
+            float(gap @ gap),
+            float(expected @ expected),
+            (error.value, error.lo, error.hi),
+            exact.between_rows(self.by_phase) if self.cell.iterations else None,
         )
 
 
@@ -140,24 +163,35 @@ def coverage(outcome: Outcome) -> dict[str, float]:
     What is 0 by construction (the covariance term at T = 1) has nothing to cover and is NaN.
     """
     values = outcome.estimates[:, :, 0]
-    truth = dict(zip(QUANTITIES, values.mean(0)))
+    truth: dict[str, float] = dict(zip(QUANTITIES, values.mean(0)))
     rounding = 1e-6 * truth["variance"]  # gradients are float32
     truth |= {"grad_sq": outcome.exact_grad_sq, "bias_sq": outcome.exact_bias_sq}
+    truth |= {} if outcome.exact_floor is None else {"variance_floor": outcome.exact_floor}
     shares = {}
-    for i, name in enumerate(QUANTITIES):
+    for i, name in enumerate(truth):
         _, lo, hi = outcome.estimates[:, i].T
         held = ~((truth[name] < lo - rounding) | (truth[name] > hi + rounding))  # no interval claims nothing
         shares[name] = float(held.mean()) if np.abs(values[:, i]).max() > rounding else float("nan")
     return shares
 
 
+def clock(limit: int = 12) -> FiniteMDP:
+    """The state is the time into the episode, and what an action is worth changes half-way: all phases differ."""
+    prob = np.zeros((limit, 2, limit))
+    prob[np.arange(limit), :, (np.arange(limit) + 1) % limit] = 1.0
+    worth = np.where(np.arange(limit)[:, None] < limit / 2, [[1.0, -1.0]], [[-2.0, 2.0]])
+    reward = np.broadcast_to(worth[:, :, None], prob.shape)
+    return FiniteMDP.from_arrays(prob, np.arange(limit), reward, False, np.eye(limit)[0], limit, "clock")
+
+
 def cells() -> list[Cell]:
     """FrozenLake 4x4 and 8x8 and the sticky chain; T in {1, 4, 32}; λ in {0, 0.9, 1}; with and without the limit.
 
-    One step has one advantage whatever λ is, so T = 1 comes once.
+    One step has one advantage whatever λ is, so T = 1 comes once. Then the clock, the chain and the lake by iterations
+    of environments that reset together.
     """
     mdps = [FiniteMDP.from_gymnasium("FrozenLake-v1"), FiniteMDP.from_gymnasium("FrozenLake8x8-v1"), sticky_chain()]
-    return [
+    independent = [
         Cell(mdp, num_steps, gae_lambda, limited)
         for mdp in mdps
         for num_steps in (1, 4, 32)
@@ -165,3 +199,9 @@ def cells() -> list[Cell]:
         for limited in (True, False)
         if num_steps > 1 or gae_lambda == 0.0
     ]
+    together = [
+        Cell(mdp, num_steps, 0.9, True, iterations=32)
+        for mdp in (clock(), sticky_chain(), mdps[0])
+        for num_steps in (1, 4)
+    ]
+    return independent + together

@@ -215,16 +215,22 @@ def _one_step(p: Problem, d: Float[np.ndarray, "K S"]) -> Float[np.ndarray, "K S
 
 
 def lockstep_gradients(
-    p: Problem, score: Float[np.ndarray, "S A P"], critic: Float[np.ndarray, " S"], gae_lambda: float, num_steps: int
+    p: Problem,
+    score: Float[np.ndarray, "S A P"],
+    critic: Float[np.ndarray, " S"],
+    gae_lambda: float,
+    num_steps: int,
+    start: Float[np.ndarray, "L S"] | None = None,
 ) -> Float[np.ndarray, "phases P"]:
-    """E[G_B | phase] where all environments reset together, at every phase k T mod L that iterations start at.
+    """E[G_B | phase] where all environments start alike, at every phase k T mod L that iterations start at.
 
-    A row starts L + (k T mod L) steps after that reset: d_0 Kᵗ of `expected_gradient_along_rows`.
+    A row starts L + (k T mod L) steps after `start` (a common reset): d_0 Kᵗ of `expected_gradient_along_rows`.
     """
     if p.time_limit is None:
         raise ValueError("time_limit: none, so there is no cycle of phases")
-    start = np.zeros((p.time_limit, len(p.rho)))
-    start[0] = p.rho
+    if start is None:
+        start = np.zeros((p.time_limit, len(p.rho)))
+        start[0] = p.rho
     for _ in range(p.time_limit):
         start = _one_step(p, start)
     gradients = []

@@ -82,7 +82,7 @@ class LQRGradient:
     def advantages(self) -> list[Form]:
         """Generalized advantages Σ_l (γλ)^l δ_{t+l} as quadratic forms."""
         n = self.system.num_states
-        curvature, constant = self.critic if self.critic is not None else (np.zeros((n, n)), 0.0)
+        curvature, constant = (np.zeros((n, n)), 0.0) if self.critic is None else self.critic
         states, _, _ = self._linear
         values = [(x.T @ curvature @ x, constant) for x in states]
         if self.steps == self.system.horizon:
@@ -91,7 +91,7 @@ class LQRGradient:
         backwards = []
         for t in reversed(range(self.steps)):
             matrix, shift = (
-                reward + self.gamma * following - value + self.gamma * self.gae_lambda * later
+                reward + self.gamma * following - value + self.gamma * self.gae_lambda * later  # type: ignore[operator]
                 for reward, following, value, later in zip(self.rewards[t], values[t + 1], values[t], advantage)
             )
             advantage = (matrix, shift)

@@ -10,7 +10,15 @@ import numpy as np
 from jaxtyping import Bool, Int, PRNGKeyArray
 
 from trimtab.envs.base import derived_seed
-from trimtab.gradient.row_sampling import UNLIMITED_BURN_IN, CompiledSampler, Rows, rows_of, with_lambda
+from trimtab.gradient.row_sampling import (
+    UNLIMITED_BURN_IN,
+    CompiledSampler,
+    Rows,
+    phase_step,
+    phases_of,
+    rows_of,
+    with_lambda,
+)
 from trimtab.training import rollout
 from trimtab.training.algorithm import Algorithm
 from trimtab.training.rollout import Carry, Rollout
@@ -51,12 +59,12 @@ class Cutter:
             if self.limit is None:
                 self._wanted[whole] = self._time[whole] + UNLIMITED_BURN_IN
             else:
-                self._begin_episodes(ended)
+                self._begin_episodes(ended, self.limit)
         return complete
 
-    def _begin_episodes(self, ended: Bool[np.ndarray, " N"]) -> None:
+    def _begin_episodes(self, ended: Bool[np.ndarray, " N"], limit: int) -> None:
         self._time[ended] = 0
-        times: Int[np.ndarray, " N"] = self.rng.integers(0, self.limit + 1, len(ended))
+        times: Int[np.ndarray, " N"] = self.rng.integers(0, limit + 1, len(ended))
         self._wanted[ended] = np.where(self._left > 0, -1, times)[ended]
 
 
@@ -78,8 +86,11 @@ class HostSampler:
     def at(self, state: State, hypers: Hypers | None = None) -> None:
         """Draw from another checkpoint; what was drawn before is another policy's."""
         self.state, self.hypers = state, self.hypers if hypers is None else hypers
-        self._walk: Walk | None = None
+        ages = np.asarray(state.env.episode_length)
+        self.phases = phases_of(ages, self.num_envs, restorable=False) if self.start == "training" else None
+        self._walk: Walk | LockstepWalk | None = None
         self._kept: dict[tuple[int, int], Rollout] = {}
+        self._phases: dict[tuple[int, int], int] = {}
 
     @property
     def env(self):
@@ -107,15 +118,23 @@ class HostSampler:
     def _collect(self, seed: int, replicate: int) -> Rollout:
         first = derived_seed(seed, replicate)
         if self.start == "reset":
-            return self._steps(seed, replicate, rollout.begun(self.env.reset(first)))[1]
+            return self.steps(seed, replicate, rollout.begun(self.env.reset(first)))[1]
         if self._walk is None:
-            self._walk = Walk(self, seed, self.env.reset(first))
-        return self._walk.rows()
+            walk = LockstepWalk if self.phases == "lockstep" else Walk
+            self._walk = walk(self, seed, self.env.reset(first))
+        rows = self._walk.rows()
+        if isinstance(self._walk, LockstepWalk) and self._walk.phase is not None:
+            self._phases[seed, replicate] = self._walk.phase
+        return rows
 
-    def _steps(self, seed: int, count: int, carry: Carry) -> tuple[Carry, Rollout]:
-        """T steps of the policy from `carry`; `count` tells one stretch's randomness from another's."""
+    def phase(self, seed: int, replicate: int) -> int | None:
+        """Steps into the cycle of phases at which a replicate started; None where there is no cycle."""
+        return self._phases.get((seed, replicate))
+
+    def steps(self, seed: int, count: int, carry: Carry, num_steps: int | None = None) -> tuple[Carry, Rollout]:
+        """num_steps (T) steps of the policy from `carry`; `count` tells one stretch's randomness from another's."""
         key: PRNGKeyArray = jax.random.fold_in(jax.random.key(seed), count)
-        noise = np.asarray(self.algorithm.dist.noise(key, (self.num_steps, self.num_envs)))
+        noise = np.asarray(self.algorithm.dist.noise(key, (num_steps or self.num_steps, self.num_envs)))
         act_hypers = {name: self.hypers[name] for name in ("clip_obs",) if name in self.hypers}
         act = partial(self._act, self.state.params, self.state.obs_stats)
         return rollout.collect_host(
@@ -144,15 +163,53 @@ class Walk:
     def _go_on(self) -> None:
         """T more steps. A row that ends in them began in them or in the T before."""
         num_steps = self.sampler.num_steps
-        self.carry, stretch = self.sampler._steps(self.seed, self.stretches, self.carry)
+        self.carry, stretch = self.sampler.steps(self.seed, self.stretches, self.carry)
         self.stretches += 1
         recent = stretch if self._recent is None else self._recent  # before the first stretch nothing begins
         both = jax.tree.map(lambda *halves: np.concatenate(halves), recent, stretch)
         offset = (self.stretches - 2) * num_steps  # of `both` in the walk
-        for env, first in self.cutter.follow(stretch.terminated | stretch.truncated):
+        for env, first in self.cutter.follow(np.asarray(stretch.terminated | stretch.truncated)):
             row = slice(first - offset, first - offset + num_steps)
             self.waiting[env].append(jax.tree.map(lambda x, row=row, env=env: x[row, env].copy(), both))
         self._recent = stretch
+
+
+class LockstepWalk:
+    """One long walk of environments that reset together, and whole iterations cut out of it.
+
+    Between two of them all episodes end, and the next iteration starts at a phase k T mod L of a random k: none knows
+    of the one before. Without a limit, iterations are at least UNLIMITED_BURN_IN steps apart.
+    """
+
+    def __init__(self, sampler: HostSampler, seed: int, obs: np.ndarray):
+        self.sampler, self.seed, self.stretches = sampler, seed, 0
+        self.carry, self.rng = rollout.begun(obs), np.random.default_rng(seed)
+        self.phase: int | None = None  # of the last iteration
+
+    def rows(self) -> Rollout:
+        """The next iteration."""
+        num_steps, left = self.sampler.num_steps, self._gap()
+        while left > 0:
+            size = min(left, num_steps)
+            self._walk(size)
+            left -= size
+        return self._walk(num_steps)
+
+    def _walk(self, num_steps: int) -> Rollout:
+        self.carry, stretch = self.sampler.steps(self.seed, self.stretches, self.carry, num_steps)
+        self.stretches += 1
+        return stretch
+
+    def _gap(self) -> int:
+        """Steps to where the next iteration starts: to the end of the episodes, then a random number of iterations."""
+        limit, num_steps = self.sampler.env.spec.time_limit, self.sampler.num_steps
+        if limit is None:
+            least = -(-UNLIMITED_BURN_IN // num_steps)
+            return num_steps * int(self.rng.integers(least, 2 * least + 1))
+        ages, counts = np.unique(np.asarray(self.carry.episode_length), return_counts=True)
+        step = phase_step(num_steps, limit)
+        self.phase = step * int(self.rng.integers(0, limit // step))
+        return int(-ages[counts.argmax()] % limit) + self.phase
 
 
 def sampler(

@@ -16,7 +16,7 @@ from trimtab.gradient.anatomy import Anatomy, Directions, MinibatchEffects
 from trimtab.gradient.correlation import CosineCorrelation, CovarianceCorrelation
 from trimtab.training.run_dir import RunDir
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 1 had no column `start`: all rows started stationary
 SCHEMA = {
     "quantity": pl.String,
     "split": pl.String,
@@ -25,6 +25,7 @@ SCHEMA = {
     "step": pl.Int64,
     "gamma": pl.Float64,
     "gae_lambda": pl.Float64,
+    "start": pl.String,
     "lag": pl.Int64,
     "value": pl.Float64,
     "lo": pl.Float64,
@@ -43,9 +44,16 @@ def frame_of(anatomies: list[Anatomy]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
+def with_start(frame: pl.DataFrame) -> pl.DataFrame:
+    """A table of any version, with where its rows started."""
+    if "start" in frame.columns:
+        return frame
+    return frame.with_columns(pl.lit("stationary").alias("start")).select(list(SCHEMA))
+
+
 def _rows(a: Anatomy):
     def row(quantity: str, value: float, lo=math.nan, hi=math.nan, resolved=True, lag=None, note=None):
-        where = (a.split, a.num_envs, a.num_steps, a.step, a.gamma, a.gae_lambda)
+        where = (a.split, a.num_envs, a.num_steps, a.step, a.gamma, a.gae_lambda, a.options.start)
         return (
             quantity,
             *where,

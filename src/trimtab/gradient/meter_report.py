@@ -134,7 +134,7 @@ class MeterReport:
         """Numbers for a logger: `grad/NAME`, with `_lo` and `_hi` of its interval; only what is resolved."""
         found = {name: getattr(self, name) for name in ESTIMATES}
         found |= {f"cosine_lag{each.lag}": each.cosine for each in self.cosines}
-        numbers = {}
+        numbers: dict[str, float] = {}
         for name, estimate in found.items():
             if estimate.resolved:
                 ends = zip(("", "_lo", "_hi"), (estimate.value, estimate.lo, estimate.hi))

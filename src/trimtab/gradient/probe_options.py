@@ -19,9 +19,12 @@ class ProbeOptions(Options):
     """T (default: the run's own)."""
     replicates: int = 32
     """Independent batches to draw."""
-    start: Literal["stationary", "reset", "carry"] = "stationary"
-    """Where rows start: in the policy's stationary process (stationary), at resets (reset), or in the run's own
-    environment states (carry)."""
+    precision: float | None = option(None, low=0, positive=True)
+    """Relative half-width of the variance's 95% interval to reach: the replicates double until it is reached, up to 8
+    times as many (default: draw as many as given)."""
+    start: Literal["training", "stationary", "reset", "carry"] = "training"
+    """Where rows start: training (whole iterations, in the phases of training), stationary (every row at a random
+    time of an episode), reset (fresh episodes) or carry (the run's own environment states)."""
     advantages: Literal["raw", "fixed", "batch"] = "raw"
     """Use advantages as they are (raw), standardized by an independent sample (fixed) or by their own batch (batch)."""
     objective: Literal["policy", "full"] = "policy"
@@ -47,7 +50,7 @@ class ProbeOptions(Options):
 
 
 def _check_blocks(options: ProbeOptions) -> None:
-    """Blocks divide the rows, and are predicted for raw advantages of stationary rows."""
+    """Blocks divide the rows, and are predicted for raw advantages of rows that start alike."""
     for steps in options.blocks:
         if options.num_steps is not None and (steps >= options.num_steps or options.num_steps % steps):
             near = [d for d in nearest_divisors(options.num_steps, steps) if d < options.num_steps]
@@ -55,5 +58,6 @@ def _check_blocks(options: ProbeOptions) -> None:
             raise ConfigError("blocks", steps, f"must be a smaller divisor of num_steps={options.num_steps}; {hint}")
     if options.blocks and options.advantages != "raw":
         raise ConfigError("advantages", options.advantages, "blocks predict for raw advantages; nearest: raw")
-    if options.blocks and options.start != "stationary":
-        raise ConfigError("start", options.start, "blocks of a row all start alike only there; nearest: stationary")
+    if options.blocks and options.start not in ("training", "stationary"):
+        problem = "blocks of a row start alike only with training or stationary; nearest: training"
+        raise ConfigError("start", options.start, problem)

@@ -30,9 +30,10 @@ from trimtab.gradient.anatomy import (
     finite,
     finite_numbers,
 )
-from trimtab.gradient.bootstrap import bootstrap_weights, positive_estimate, resample
+from trimtab.gradient.bootstrap import MIN_ROWS, bootstrap_weights, positive_estimate, resample
 from trimtab.gradient.host_rows import sampler
 from trimtab.gradient.moments import Measured, Measurer, flat, measure
+from trimtab.gradient.phase_cycle import phase_autocorrelation
 from trimtab.gradient.probe_options import ProbeOptions
 from trimtab.gradient.row_sampling import Rows, rows_of, tail_length, with_lambda
 from trimtab.gradient.variance import Decomposition, decompose_rows, gradient_statistics
@@ -46,6 +47,7 @@ from trimtab.training.state import Hypers, State
 
 CORRELATED = 2048  # samples whose pairwise products are looked at
 SHOWN_REPLICATES = 5
+MOST_TIMES = 8  # as many replicates as planned, to reach a precision
 PROBES = 2_000_000  # what seeds of probes are derived with where they must not be a run's
 
 
@@ -101,7 +103,8 @@ class Prober:
         self.sampler = sampler(
             algorithm, state, self.hypers, self.num_envs, self.num_steps, options.start, needs_reference
         )
-        self.measurer = Measurer(self.per_sample, state.params, by_env=options.start == "carry")
+        together = self.num_envs if options.start == "training" else None
+        self.measurer = Measurer(self.per_sample, state.params, by_env=options.start == "carry", by_iteration=together)
         self._devices = first_devices(options.devices) if options.devices > 1 else [None]
         self._cut: dict[int, Any] = {}
         self._fixed: dict[float | None, tuple[float, float]] = {}
@@ -118,11 +121,18 @@ class Prober:
             reason = f"{self.config.traits.title} without a baseline cannot be cut into blocks; leave it out"
             raise ConfigError("blocks", options.blocks[0], reason)
 
-    def _refuse_what_cannot_fit(self) -> None:
-        bias = self.sampler.tail is not None
-        probe_memory.refuse_what_cannot_fit(
-            self.options.replicates, self.num_envs, self.num_steps, self.per_sample.width, bias
-        )
+    def _refuse_what_cannot_fit(self, replicates: int | None = None) -> None:
+        bias, training = self.sampler.tail is not None, self.options.start == "training"
+        rows = 1 if training else self.num_envs  # of an iteration only sums over its rows are kept
+        replicates = replicates or self.options.replicates
+        probe_memory.refuse_what_cannot_fit(replicates, rows, self.num_steps, self.per_sample.width, bias)
+
+    def _fits(self, replicates: int) -> bool:
+        try:
+            self._refuse_what_cannot_fit(replicates)
+        except ConfigError:
+            return False
+        return True
 
     def at(self, state: State, config: Config | None = None, replicates: int | None = None) -> Prober:
         """The same prober on another checkpoint, also of another run with this static key; nothing compiles again."""
@@ -165,13 +175,35 @@ class Prober:
         self, step: int, gae_lambda: float | None = None, tick: Callable[[str], None] = lambda doing: None
     ) -> Anatomy:
         """Everything, at the sampler's current checkpoint; `tick` is called after each of `passes` batches."""
-        options, config = self.options, self.config
-        measured = self.measured(gae_lambda, tick)
+        config, planned = self.config, self.options.replicates
+        try:
+            measured = self._precise(gae_lambda, tick)
+            return self._anatomy(step, gae_lambda, measured, config, tick)
+        finally:
+            self.options = dataclasses.replace(self.options, replicates=planned)
+
+    def _precise(self, gae_lambda: float | None, tick: Callable[[str], None]) -> Measured:
+        """Both passes over the replicates, with twice as many until the variance is as precise as is asked for."""
+        most = MOST_TIMES * self.options.replicates
+        while True:
+            measured = self.measured(gae_lambda, tick)
+            variance = decompose_rows(measured.rows, self.num_envs, self.options.seed).variance
+            wanted, replicates = self.options.precision, 2 * self.options.replicates
+            if wanted is None or variance.hi - variance.lo <= 2 * wanted * variance.value or replicates > most:
+                return measured
+            if not self._fits(replicates):
+                return measured
+            self.options = dataclasses.replace(self.options, replicates=replicates)
+
+    def _anatomy(
+        self, step: int, gae_lambda: float | None, measured: Measured, config: Config, tick: Callable[[str], None]
+    ) -> Anatomy:
+        options = self.options
         decomposition = decompose_rows(measured.rows, self.num_envs, options.seed)
         scales = noise.noise_scale(measured.rows, options.seed)
         if options.advantages == "batch":  # samples are coupled: only whole batches can be compared
             decomposition = between_batches(decomposition, measured.means, options.seed)
-            scales = noise.NoiseScale(*6 * [UNRESOLVED])
+            scales = noise.NoiseScale(*7 * [UNRESOLVED])
         bias_sq, mse, true_grad_sq = UNRESOLVED, UNRESOLVED, UNRESOLVED
         if measured.differences is not None and len(measured.differences) == measured.rows.num_rows:
             shape = (
@@ -194,10 +226,13 @@ class Prober:
             method=self.per_sample.method,
             relative_error=self.per_sample.relative_error,
             reset_synchrony=finite(synchronous),
+            phases=self.sampler.phases,
             decomposition=decomposition,
             variance=decomposition.variance,
             individual=decomposition.individual,
             covariance=decomposition.covariance,
+            between_rows=decomposition.between_rows,
+            variance_floor=decomposition.variance_floor,
             ess=decomposition.ess,
             grad_sq=decomposition.grad_sq,
             lag_covariance=finite_numbers(decomposition.lag_covariance),
@@ -206,6 +241,8 @@ class Prober:
             noise_scale=scales.simple,
             noise_scale_trajectory=scales.trajectory,
             noise_scale_environments=scales.environments,
+            noise_floor=scales.floor,
+            phase_autocorrelation=self._phase_autocorrelation(measured),
             bias_sq=bias_sq,
             mse=mse,
             true_grad_sq=true_grad_sq,
@@ -273,7 +310,7 @@ class Prober:
             measurements |= minibatch_effects.effects(
                 self.algorithm, self.sampler.state, rows.rollout, hypers, self.options.seed
             )
-        numbers = {k: finite_numbers(v) if np.ndim(v) else v for k, v in measurements.items()}
+        numbers: dict[str, Any] = {k: finite_numbers(v) if np.ndim(v) else v for k, v in measurements.items()}
         return MinibatchEffects(**numbers)
 
     def measured(self, gae_lambda: float | None, tick: Callable[[str], None] = lambda doing: None) -> Measured:
@@ -294,9 +331,10 @@ class Prober:
     ) -> Estimate:
         """Var(G_B) of the same batch as rows of fewer steps: blocks of the measured rows, advantages computed anew.
 
-        Blocks of one row are not independent, so the interval resamples rows, each with the mean of its blocks.
+        Blocks of one row are not independent, so the interval resamples rows, each with the mean of its blocks. In the
+        phases of training a block of all rows is an iteration of fewer steps, and what is resampled are iterations.
         """
-        if self.num_steps % num_steps or self.options.start != "stationary" or self.config.whole_episodes:
+        if self.num_steps % num_steps or self.config.whole_episodes:
             return UNRESOLVED
         count = self.num_steps // num_steps
         if num_steps not in self._cut:
@@ -304,9 +342,11 @@ class Prober:
         hypers = self._hypers(gae_lambda)
         cut = lambda r: self._cut[num_steps](self.sampler.state, self.rows(r, gae_lambda).rollout, hypers)
         rows = self._measured(cut, tick, f"blocks of {num_steps}, ").rows
-        terms = rows.row_terms.reshape(self.options.replicates, count, self.num_envs).mean(1).reshape(-1)
-        scale = 1 / (self.num_envs * count * rows.mean_steps**2)
-        columns = resample(scale * terms[:, None], bootstrap_weights(len(terms), self.options.seed))
+        if rows.rows_per_batch == 1:  # one environment: what several share is unknown
+            return UNRESOLVED
+        terms = rows.variance_terms(self.num_envs * count) / rows.mean_steps**2
+        terms = terms.reshape(self.options.replicates, count, -1).mean(1).reshape(-1)
+        columns = resample(terms[:, None], bootstrap_weights(len(terms), self.options.seed))
         return positive_estimate(columns, 0, len(terms))
 
     def _blocks(self, state: State, rollout: Rollout, hypers: Hypers, num_steps: int) -> Rows:
@@ -315,19 +355,25 @@ class Prober:
         return rows_of(self.algorithm, state, hypers, jax.tree.map(cut, rollout))
 
     def exactly(self, gae_lambda: float) -> ExactAnswers:
-        """For finite MDPs: what the sampled numbers estimate, computed; for stationary starts."""
+        """For finite MDPs: what the sampled numbers estimate, computed; for stationary starts, and for lockstep."""
         env, config, options = self.algorithm.env, self.config, self.options
-        if (options.advantages, options.objective, options.start) != ("raw", "policy", "stationary"):
+        stationary = options.start == "stationary" or self.sampler.phases == "spread"
+        together = self.sampler.phases in ("lockstep", "recorded") and env.spec.time_limit is not None
+        if (options.advantages, options.objective) != ("raw", "policy") or not (stationary or together):
             return ExactAnswers()
         if not BACKENDS[env.spec.backend].exact or not config.needs_value or config.norm_reward:
             return ExactAnswers()
         state = self.sampler.state
         obs = self.algorithm.normalized_obs(state.obs_stats, env.state_obs(), self.hypers)
-        policy, score = exact.policy_tables(self.algorithm.agent, state.params, obs)
-        critic = exact.critic_table(self.algorithm, state, obs)
+        policy, score = exact.policy_tables(self.algorithm.agent, state.params, np.asarray(obs))
+        critic = exact.critic_table(self.algorithm, state, np.asarray(obs))
         p = exact.problem(env.mdp, policy, config.gamma, env.spec.time_limit)
         true, returns = exact.true_gradient(p, score), exact.return_gradient(p, score)
-        expected = exact.expected_gradient(p, score, critic, gae_lambda, self.num_steps)
+        if together:
+            by_phase = exact.lockstep_gradients(p, score, critic, gae_lambda, self.num_steps, self._recorded_starts(p))
+        else:
+            by_phase = exact.expected_gradient(p, score, critic, gae_lambda, self.num_steps)[None]
+        expected = by_phase.mean(axis=0)
         cosine = lambda a, b: float(a @ b / max(np.linalg.norm(a) * np.linalg.norm(b), 1e-300))
         return ExactAnswers(
             bias_sq=float((expected - true) @ (expected - true)),
@@ -335,10 +381,33 @@ class Prober:
             true_grad_sq=float(true @ true),
             cosine_true_return=cosine(true, returns),
             cosine_expected_true=cosine(expected, true),
+            variance_floor=exact.between_rows(by_phase) if self.sampler.phases in ("lockstep", "spread") else None,
         )
+
+    def _recorded_starts(self, p: exact.Problem) -> Float[np.ndarray, "L S"] | None:
+        """How often the run's own environments are at each time and state; None where others start from a reset."""
+        if self.sampler.phases != "recorded" or p.time_limit is None:
+            return None
+        recorded, starts = self.sampler.state.env.env_state, np.zeros((p.time_limit, len(p.rho)))
+        np.add.at(starts, (np.asarray(recorded.time), np.asarray(recorded.state)), 1 / self.num_envs)
+        return starts
+
+    def _phase_autocorrelation(self, measured: Measured) -> Estimate:
+        """How alike successive iterations are, where environments go through a cycle of phases."""
+        limit = self.algorithm.env.spec.time_limit
+        if limit is None or self.options.start != "training":
+            return UNRESOLVED
+        seed, replicates = self._seed(self.options.seed), range(self.options.replicates)
+        phases = [self.sampler.phase(seed, replicate) for replicate in replicates]
+        return phase_autocorrelation(measured.means, phases, self.num_steps, limit, self.options.seed)
 
     def _notes(self, measured: Measured) -> tuple[str, ...]:
         notes = []
+        sizes = np.sort(measured.rows.residuals.diagonal)[::-1]
+        few = int(np.searchsorted(np.cumsum(sizes), sizes.sum() / 2)) + 1
+        if len(sizes) >= MIN_ROWS and few < len(sizes) / 16:
+            units = "rows" if measured.rows.rows_per_batch is None else "iterations"
+            notes.append(f"heavy tails: half of the variance comes from {few} of {len(sizes)} {units}")
         config, tail = self.config, tail_length(self.config.gamma)
         if self.options.bias and measured.differences is None:
             if not self.algorithm.env.spec.compiled:
@@ -379,6 +448,8 @@ def between_batches(decomposition: Decomposition, means: np.ndarray, seed: int) 
         variance=whole.variance,
         individual=UNRESOLVED,
         covariance=UNRESOLVED,
+        between_rows=UNRESOLVED,
+        variance_floor=UNRESOLVED,
         ess=UNRESOLVED,
         grad_sq=whole.grad_sq,
         lag_covariance=np.full_like(decomposition.lag_covariance, math.nan),

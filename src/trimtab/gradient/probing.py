@@ -93,12 +93,12 @@ class _Told:
         tick(self.done, self.total, f"{self.where}compiling")
 
     def __call__(self, doing: str) -> None:
-        self.done += 1
+        self.done = min(self.done + 1, self.total)  # more batches than planned, where a precision asks for them
         self.tick(self.done, self.total, self.where + doing)
 
 
 def _lambdas(run: Run, gae_lambda: float | Sequence[float] | None) -> list[float | None]:
-    lambdas = list(gae_lambda) if isinstance(gae_lambda, list | tuple) else [gae_lambda]
+    lambdas: list[float | None] = [*gae_lambda] if isinstance(gae_lambda, Sequence) else [gae_lambda]
     for value in lambdas:
         if value is not None and not 0 <= value <= 1:
             raise ConfigError("gae_lambda", value, f"must be from 0 to 1; nearest: {0 if value < 0 else 1}")
@@ -117,7 +117,7 @@ def _steps(run: Run, at: int | Sequence[int] | str | None) -> tuple[list[int], s
         return [c.step for c in run.checkpoints][0 if at == "all" else -1 :], None
     if isinstance(at, str):
         raise ConfigError("at", at, "must be a step, several, last or all; nearest: last, all")
-    steps = list(at) if isinstance(at, list | tuple) else [at]
+    steps: list[int] = [at] if isinstance(at, int) else list(at)
     if not steps:
         raise ConfigError("at", at, "names no step; nearest: last, all")
     return steps, None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,9 @@ PATIENCE = 36  # time limits after which a row that has not found its start is l
 KEPT_BYTES = 1 << 28  # of starts: every replicate is drawn at least twice, and its start is the costly part
 TAIL = 1e-3  # a reference rollout goes on until the discount has fallen to this
 LONGEST_TAIL = 5000
+
+
+Phases = Literal["recorded", "lockstep", "spread"]
 
 
 class Rows(NamedTuple):
@@ -75,6 +78,23 @@ def tail_length(gamma: float) -> int | None:
     return steps if steps <= LONGEST_TAIL else None
 
 
+def phases_of(ages: Float[np.ndarray, " N"], num_envs: int, restorable: bool = True) -> Phases:
+    """How num_envs environments stand to each other in training, from the episode ages that a checkpoint recorded.
+
+    The run's own environments continue from the recorded states, where these can be restored. Otherwise all
+    environments reset together if more than half of the recorded ages are equal, and independently if not.
+    """
+    if restorable and num_envs == len(ages):
+        return "recorded"
+    _, counts = np.unique(np.asarray(ages), return_counts=True)
+    return "lockstep" if 2 * counts.max() > len(ages) else "spread"
+
+
+def phase_step(num_steps: int, limit: int) -> int:
+    """Iterations start at multiples of gcd(T, L) steps into the episode, if episodes last up to the limit L."""
+    return math.gcd(num_steps, limit)
+
+
 class CompiledSampler:
     """Rows from a compiled environment."""
 
@@ -85,13 +105,16 @@ class CompiledSampler:
         self.num_envs, self.num_steps, self.start = num_envs, num_steps, start
         gamma = float(hypers["gamma"])
         self.tail = tail_length(gamma) if reference and algorithm.config.needs_value else None
-        self._begin, self._draw = jax.jit(self._first), jax.jit(self._rows)
+        self._begin, self._draw = jax.jit(self._first, static_argnames="phases"), jax.jit(self._rows)
         self.at(state)
 
     def at(self, state: State, hypers: Hypers | None = None) -> None:
         """Draw from another checkpoint, of this run or (then with its `hypers`) of another."""
         self.state, self.hypers = state, self.hypers if hypers is None else hypers
-        self._table = self._stationary_table() if self.start == "stationary" else None
+        training = self.start == "training"
+        self.phases = phases_of(np.asarray(state.env.episode_length), self.num_envs) if training else None
+        stationary = self.start == "stationary" or self.phases == "spread"
+        self._table = self._stationary_table() if stationary else None
         self._starts: dict[tuple[int, int], Carry] = {}
 
     def draw(
@@ -101,7 +124,7 @@ class CompiledSampler:
         key = jax.random.fold_in(jax.random.key(seed), replicate)
         key = key if device is None else jax.device_put(key, device)  # what is computed from it is computed there
         if (seed, replicate) not in self._starts:
-            start = self._begin(self.state, self.hypers, key, self._table)
+            start = self._begin(self.state, self.hypers, key, self._table, phases=self.phases)
             if (len(self._starts) + 1) * sum(leaf.nbytes for leaf in jax.tree.leaves(start)) > KEPT_BYTES:
                 self._starts.clear()
             self._starts[seed, replicate] = start
@@ -125,12 +148,23 @@ class CompiledSampler:
         cumulative = np.cumsum(d.reshape(-1))
         return jnp.asarray(cumulative / cumulative[-1])
 
-    def _first(self, state: State, hypers: Hypers, key: PRNGKeyArray, table) -> Carry:
+    def _first(
+        self,
+        state: State,
+        hypers: Hypers,
+        key: PRNGKeyArray,
+        table: Float[Array, " starts"] | None,
+        phases: Phases | None = None,
+    ) -> Carry:
         env, num_envs = self.algorithm.env, self.num_envs
         if self.start == "carry":
             return state.env
         reset_key, start_key = jax.random.split(jax.random.split(key, 3)[0])
+        if phases == "recorded":
+            return self._shifted(state, hypers, state.env, start_key)
         carry = rollout.start(env, reset_key, num_envs)
+        if phases == "lockstep":
+            return self._shifted(state, hypers, carry, start_key)
         if self.start == "reset":
             return carry
         if table is not None:
@@ -168,6 +202,33 @@ class CompiledSampler:
             return t + 1, carry, jnp.where(done & ~there, draw_time(t + 1), time)
 
         return jax.lax.while_loop(looking, step, (0, carry, draw_time(0)))[1]
+
+    def _shifted(self, state: State, hypers: Hypers, carry: Carry, key: PRNGKeyArray) -> Carry:
+        """All environments some iterations later, the same number for all, under the frozen policy.
+
+        With a limit L the shift is L + (k T mod L) steps, k uniform: every phase that iterations start at, after every
+        environment has reset at least once. Without one it is k T steps, from UNLIMITED_BURN_IN to twice as many.
+        """
+        length_key, key = jax.random.split(key)
+        act = self._acting(state, hypers, key)
+        return jax.lax.fori_loop(0, self._shift(length_key), lambda t, carry: act(t, carry)[0], carry)
+
+    def _shift(self, key: PRNGKeyArray) -> Int[Array, ""]:
+        """Steps of a shift."""
+        limit = self.algorithm.env.spec.time_limit
+        if limit is None:
+            least = -(-UNLIMITED_BURN_IN // self.num_steps)
+            return self.num_steps * jax.random.randint(key, (), least, 2 * least + 1)
+        step = phase_step(self.num_steps, limit)
+        return limit + step * jax.random.randint(key, (), 0, limit // step)
+
+    def phase(self, seed: int, replicate: int) -> int | None:
+        """Steps into the cycle of phases at which a replicate starts; None where there is no cycle."""
+        limit = self.algorithm.env.spec.time_limit
+        if self.phases not in ("recorded", "lockstep") or limit is None:
+            return None
+        start_key = jax.random.split(jax.random.split(jax.random.fold_in(jax.random.key(seed), replicate), 3)[0])[1]
+        return int(self._shift(jax.random.split(start_key)[0])) % limit
 
     def _walked(self, state: State, hypers: Hypers, carry: Carry, key: PRNGKeyArray) -> Carry:
         """Without a limit nothing bounds an episode: rows walk UNLIMITED_BURN_IN steps and up to as many more.

@@ -21,10 +21,14 @@ def power_of(values: list[float]) -> int:
 
 
 def estimate(measurement: Estimate, alone: str | None = None) -> str:
-    """A value over its interval, or "inconclusive"; `alone` is said of a value without interval that still counts."""
+    """A value over its interval, or "inconclusive" where that is unbounded.
+
+    `alone` is said of a value without interval that still counts.
+    """
     bounded = not (math.isnan(measurement.lo) or math.isnan(measurement.hi))
     interval = f"{number(measurement.lo, 2)} to {number(measurement.hi, 2)}" if bounded else ""
-    if math.isnan(measurement.value) or (alone is None and not measurement.resolved):
+    whole = math.isfinite(measurement.lo) and math.isfinite(measurement.hi)
+    if math.isnan(measurement.value) or (alone is None and not measurement.resolved and not whole):
         return f"inconclusive\n{interval}"
     return f"{number(measurement.value)}\n{interval or alone or ''}"
 

@@ -12,6 +12,7 @@ from trimtab.show import cosine_figures
 from trimtab.show.probe_series import Series, by_lag, few, measured, named
 from trimtab.show.style import (
     BLUE,
+    GREEN,
     GREY,
     ORANGE,
     PURPLE,
@@ -27,7 +28,7 @@ from trimtab.show.style import (
 )
 
 Chart = alt.TopLevelMixin
-COLORS = {"individual": BLUE, "covariance": ORANGE, "bias_sq": PURPLE, "variance": BLUE}
+COLORS = {"individual": BLUE, "covariance": ORANGE, "between_rows": GREEN, "bias_sq": PURPLE, "variance": BLUE}
 TERMS = {quantity(name).label: color for name, color in COLORS.items()}
 ZERO = alt.Chart().mark_rule(color="#9aa3ad", strokeWidth=1)
 
@@ -51,14 +52,17 @@ def of_frame(frame: pl.DataFrame) -> dict[str, Chart]:
 
 
 def _variance(frame: pl.DataFrame) -> Chart | None:
-    """Var(G_B) as individual plus covariance, with the interval of their sum."""
+    """Var(G_B) as individual + within rows + between rows, with the interval of their sum."""
+    s = named(frame)
+    shared = not s.pick("between_rows").is_empty()
     return _stacked_terms(
-        named(frame),
-        labels("individual", "covariance"),
+        s,
+        labels("individual", "covariance", *(["between_rows"] if shared else [])),
         "variance",
         "Variance of the batch gradient: what single samples add, and what their correlation adds",
-        "Bars: individual and covariance terms. Dot and line: their sum with its 95% interval. "
-        "A covariance bar left of 0 means correlation cancels noise.",
+        "Bars: individual samples, correlation within rows"
+        + (", and between rows (what environments share)" if shared else "")
+        + ". Dot and line: their sum with its 95% interval. A bar left of 0 means correlation cancels noise.",
     )
 
 

@@ -9,6 +9,7 @@ import polars as pl
 
 from trimtab.config import Config
 from trimtab.core.estimate import UNRESOLVED, Estimate
+from trimtab.core.quantities import labels
 from trimtab.core.wording import split_text
 from trimtab.show import probe_figures
 from trimtab.show.blocks import Block, Contents, Decision, Figure, Folded, Heading, Next, Note, Paragraph, Slider, Table
@@ -18,7 +19,7 @@ from trimtab.show.origin import changed_fields, made_with
 from trimtab.show.probe_series import KEYS, named
 from trimtab.training.records import Manifest
 
-_SQUARED = {"variance": "variance", "individual": "individual", "covariance": "covariance", "bias_sq": "bias²"}
+_SQUARED = labels("variance", "individual", "covariance", "between_rows", "bias_sq")
 _PLAIN = {"ess": "effective samples", "noise_scale_trajectory": "noise scale, samples"}
 _FIRST = ("variance", "lag_covariance")  # the two figures that matter, over all probes
 
@@ -31,6 +32,7 @@ class _Probe:
     num_steps: int
     gae_lambda: float
     step: int
+    start: str
     estimates: dict[str, Estimate]
 
     def estimate(self, name: str) -> Estimate:
@@ -86,7 +88,9 @@ def _one_by_one(frame: pl.DataFrame) -> list[Block]:
 def _probes(frame: pl.DataFrame) -> list[_Probe]:
     tidy = named(frame).frame
     probes = []
-    for keys in tidy.select(KEYS).unique().sort("step", "num_envs", "num_steps", "gae_lambda").iter_rows(named=True):
+    for keys in (
+        tidy.select(KEYS).unique().sort("step", "num_envs", "num_steps", "gae_lambda", "start").iter_rows(named=True)
+    ):
         own = tidy.filter(pl.all_horizontal(pl.col(k) == v for k, v in keys.items()) & pl.col("lag").is_null())
         own = own.filter(pl.col("quantity").is_in([*_SQUARED, *_PLAIN]))
         columns = own.select("quantity", "value", "lo", "hi", "resolved").iter_rows(named=True)
@@ -101,14 +105,16 @@ def _table(probes: Sequence[_Probe]) -> Table:
             f"{probe.step:,}",
             split_text(probe.num_envs, probe.num_steps),
             f"{probe.gae_lambda:g}",
+            probe.start,
             *(estimate(probe.estimate(name).times(10.0**-power)) for name in _SQUARED),
             *(estimate(probe.estimate(name)) for name in _PLAIN),
         ]
         for probe in probes
     ]
     unit = f"{raised(power)} gradient²" if power else "gradient²"
-    columns = ["step", "N × T", "λ", *_SQUARED.values(), *_PLAIN.values()]
-    return Table(columns, rows, caption=f"Variance, its two terms and bias² in {unit}. Small: 95% intervals.")
+    columns = ["step", "N × T", "λ", "starts", *_SQUARED.values(), *_PLAIN.values()]
+    caption = f"Variance, its terms and bias² in {unit}. Small: 95% intervals."
+    return Table(columns, rows, words=(3,), caption=caption)
 
 
 def _answer(probe: _Probe) -> Decision:
@@ -121,12 +127,22 @@ def _answer(probe: _Probe) -> Decision:
     worth, samples = ess.value / batch, number(ess.value)
     if ess.lo <= batch <= ess.hi:
         text = f"Not significantly different from {batch:,} ({number(ess.lo)} to {number(ess.hi)}): "
-        text += "correlation along rows has no measurable cost."
+        text += "correlation has no measurable cost."
     elif worth < 1:
-        text = f"Correlation along rows makes {batch:,} samples worth {samples} independent ones ({worth:.0%})."
+        text = f"Correlation makes {batch:,} samples worth {samples} independent ones ({worth:.0%})."
     else:
-        text = f"Correlation along rows cancels noise: {batch:,} samples are worth {samples} independent ones."
+        text = f"Correlation cancels noise: {batch:,} samples are worth {samples} independent ones."
+    text += _shared_noise(probe)
     return Decision(samples, f"{text} {enough}".strip(), f"effective samples of {batch:,}, at step {probe.step:,}")
+
+
+def _shared_noise(probe: _Probe) -> str:
+    """What environments share, where it is a significant part of the variance."""
+    shared, variance = probe.estimate("between_rows"), probe.estimate("variance")
+    if not (shared.resolved and shared.lo > 0 and variance.known and variance.value > 0):
+        return ""
+    share = shared.value / variance.value
+    return f" {share:.0%} of the variance is between rows: environments are at the same phase of their episodes."
 
 
 def _against_noise(batch: int, scale: Estimate) -> str:

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from trimtab.core.wording import split_text
+from trimtab.gradient.measurements import with_start
 
-KEYS = ("num_envs", "num_steps", "gae_lambda", "step")
-TITLES = {"split": "N × T", "gae_lambda": None, "step": None}  # where the label does not say it
+KEYS = ("num_envs", "num_steps", "gae_lambda", "step", "start")
+TITLES = {"split": "N × T", "gae_lambda": None, "step": None, "start": None}  # where the label does not say it
 
 
 class Series(NamedTuple):
@@ -36,10 +37,10 @@ class Series(NamedTuple):
 
 
 def named(frame: pl.DataFrame) -> Series:
-    """The first of split, λ and checkpoint that varies becomes the series; what else varies, the panels."""
+    """The first of split, λ, checkpoint and start that varies becomes the series; what else varies, the panels."""
     frame = _tidy(frame)
     probes = frame.select(KEYS).unique().sort(KEYS)
-    varies = [k for k in ("split", "gae_lambda", "step") if _varies(probes, k)]
+    varies = [k for k in ("split", "gae_lambda", "step", "start") if _varies(probes, k)]
     first, rest = (varies or ["split"])[0], varies[1:]
     rows = probes.to_dicts()
     series = [_label(first, row) for row in rows]
@@ -61,6 +62,7 @@ def measured(frame: pl.DataFrame, *quantities: str) -> pl.DataFrame:
 
 def last_step(frame: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     """Only the last checkpoint, where something else than the checkpoint varies too; and words to say so."""
+    frame = with_start(frame)
     probes = frame.select(KEYS).unique()
     if not _varies(probes, "step") or not (_varies(probes, "split") or _varies(probes, "gae_lambda")):
         return frame, ""
@@ -94,6 +96,8 @@ def _varies(probes: pl.DataFrame, key: str) -> bool:
 def _label(key: str, row: Mapping[str, Any]) -> str:
     if key == "split":
         return split_text(row["num_envs"], row["num_steps"])
+    if key == "start":
+        return f"starts {row['start']}"
     return f"λ = {row['gae_lambda']:g}" if key == "gae_lambda" else f"step {row['step']:,}"
 
 
@@ -103,7 +107,7 @@ def _rank(keys: list[str], row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _tidy(frame: pl.DataFrame) -> pl.DataFrame:
     """Not-a-number becomes missing; of a probe made twice the later one counts (single values of both are kept)."""
-    frame = frame.with_columns(pl.col("value", "lo", "hi").fill_nan(None))
+    frame = with_start(frame).with_columns(pl.col("value", "lo", "hi").fill_nan(None))
     single = pl.col("quantity").str.ends_with("_value")
     once = frame.filter(~single).unique(["quantity", *KEYS, "lag", "note"], keep="last", maintain_order=True)
     return pl.concat([once, frame.filter(single)])

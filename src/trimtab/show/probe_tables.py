@@ -13,6 +13,11 @@ from trimtab.gradient.anatomy import Anatomy, Numbers
 
 _Row = tuple[str, str, str]  # label, value, meaning
 _SHOWN = (1, 2, 5, 10, 40)  # lags in the table
+PHASES = {
+    "recorded": "the run's environments as recorded",
+    "lockstep": "environments reset together",
+    "spread": "environments at independent phases",
+}
 
 
 def print_anatomy(anatomy: Anatomy) -> None:
@@ -38,7 +43,8 @@ def print_anatomy(anatomy: Anatomy) -> None:
 def _title(a: Anatomy) -> str:
     parts = [f"{a.num_envs} × {a.num_steps} = {a.num_envs * a.num_steps:,} samples", f"λ = {a.gae_lambda:g}"]
     options = a.options
-    parts += [f"starts {options.start}", f"advantages {options.advantages}", f"{options.replicates} replicates"]
+    where = f" ({PHASES[a.phases]})" if a.phases else ""
+    parts += [f"starts {options.start}{where}", f"advantages {options.advantages}", f"{options.replicates} replicates"]
     return f"Gradient at step {a.step:,}: " + ", ".join(parts)
 
 
@@ -52,16 +58,22 @@ def _variance(a: Anatomy) -> Iterator[_Row]:
     estimates = a.estimates
     yield _measured("variance", estimates["variance"])
     yield _measured("individual", estimates["individual"], indent="  ")
-    yield _measured("covariance", estimates["covariance"], _share(a), indent="  ")
+    yield _measured("covariance", estimates["covariance"], _share(a, "covariance"), indent="  ")
+    if a.between_rows.known:
+        yield _measured("between_rows", a.between_rows, _share(a, "between_rows"), indent="  ")
+        yield _measured("variance_floor", a.variance_floor)
+    else:
+        yield _measured("between_rows", f"not measured with starts {a.options.start}", indent="  ")
     yield _measured("ess", estimates["ess"], f" (of {a.num_envs * a.num_steps:,})")
     yield _measured("grad_sq", estimates["grad_sq"])
     for num_steps, e in a.predicted.items():
         yield f"variance at T = {num_steps}", str(e), "at the same batch, from blocks of these rows"
 
 
-def _share(a: Anatomy) -> str:
-    usable = a.covariance.resolved and a.variance.resolved and a.variance.value > 0
-    return f" ({a.covariance.value / a.variance.value:+.0%} of it)" if usable else ""
+def _share(a: Anatomy, name: str) -> str:
+    part = a.estimates[name]
+    usable = part.resolved and a.variance.resolved and a.variance.value > 0
+    return f" ({part.value / a.variance.value:+.0%} of it)" if usable else ""
 
 
 def _bias(a: Anatomy) -> Iterator[_Row]:
@@ -83,6 +95,9 @@ def _noise(a: Anatomy) -> Iterator[_Row]:
     for name in ("noise_scale", "noise_scale_trajectory", "noise_scale_environments"):
         e = a.estimates[name]
         yield _measured(name, f"{e} {quantity(name).unit}" if e.resolved else e)
+    if a.between_rows.known:
+        yield _measured("noise_floor", a.noise_floor)
+        yield _measured("phase_autocorrelation", a.phase_autocorrelation)
 
 
 def _at_lags(name: str, values: dict[int, float]) -> _Row:

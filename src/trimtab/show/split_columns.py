@@ -8,9 +8,10 @@ from dataclasses import replace
 from trimtab.core.estimate import Estimate
 from trimtab.core.quantities import GRADIENT_SQ, quantity
 from trimtab.show.numbers import estimate, power_of
-from trimtab.studies.split_result import SplitRow
+from trimtab.show.probe_tables import PHASES
+from trimtab.studies.split_result import SplitResult, SplitRow
 
-ERROR = ("variance", "individual", "covariance", "bias_sq")
+ERROR = ("variance", "individual", "covariance", "between_rows", "bias_sq")
 _TRAINED = ("fps", "auc")  # over seeds: a single seed is shown too
 OUTCOME = ("mse_relative", "ess", *_TRAINED)
 ALL = (*ERROR, *OUTCOME)
@@ -19,6 +20,14 @@ ALL = (*ERROR, *OUTCOME)
 def power(rows: Sequence[SplitRow]) -> int:
     """Gradients squared are tiny numbers: the power of ten in which a table shows them."""
     return power_of([getattr(row, name).value for row in rows for name in ERROR])
+
+
+def starts(result: SplitResult) -> str:
+    """Where the measured rows start, in a sentence."""
+    if result.start != "training":
+        return f"Rows start {result.start}, so what environments share is not measured. "
+    kinds = dict.fromkeys(PHASES[row.phases] for row in result.rows if row.phases)
+    return f"Whole iterations in the phases of training ({' or '.join(kinds)}). " if kinds else ""
 
 
 def fps(row: SplitRow) -> Estimate:

@@ -31,7 +31,7 @@ from trimtab.show.style import (
 from trimtab.studies.split_result import GradientEstimates, PredictedSplit, SplitResult, SplitRow, Stage, StageRow
 
 Chart = alt.TopLevelMixin
-_PARTS = labels("individual", "covariance", "bias_sq")
+_PARTS = labels("individual", "covariance", "between_rows", "bias_sq")
 
 
 def figures(result: SplitResult, curves: pl.DataFrame) -> dict[str, Chart]:
@@ -55,9 +55,9 @@ def _shared_grad_sq(rows: Sequence[SplitRow]) -> float | None:
 
 
 def _error(rows: Sequence[SplitRow]) -> Chart | None:
-    """Individual, covariance and squared bias of each split, relative to |G|² where that is known."""
-    unit, resolved = _shared_grad_sq(rows), [row for row in rows if row.variance.resolved]
-    data = [bar for row in resolved for bar in _bars(row, unit or 1.0)]
+    """The terms of the variance and the squared bias of each split, relative to |G|² where that is known."""
+    unit, shown = _shared_grad_sq(rows), [row for row in rows if row.variance.known]
+    data = [bar for row in shown for bar in _bars(row, unit or 1.0)]
     parts = _present(data)
     if not parts:
         return None
@@ -70,7 +70,7 @@ def _error(rows: Sequence[SplitRow]) -> Chart | None:
         layers,
         "Where the error of the gradient comes from, split by split",
         f"At the same batch, {what}. Dot and line: mean squared error (variance where the bias is inconclusive) "
-        "with its 95% interval; shorter is better." + ("" if len(resolved) == len(rows) else " No bar: inconclusive."),
+        "with its 95% interval; shorter is better." + ("" if len(shown) == len(rows) else " No bar: inconclusive."),
     )
 
 

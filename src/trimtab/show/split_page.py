@@ -110,8 +110,8 @@ def _key_table(result: SplitResult) -> Table:
     unit = f"{raised(power)} gradient²" if power else "gradient²"
     trained = f" Steps/s and mean return over {seeds[0]} seeds." if len(seeds) == 1 and seeds[0] > 1 else ""
     caption = (
-        f"Gradients of one policy at step {result.at:,}, {result.batch:,} samples each. Variance, its two terms and "
-        f"bias² in {unit}.{trained} Small: 95% intervals."
+        f"Gradients of one policy at step {result.at:,}, {result.batch:,} samples each. Variance, its terms and "
+        f"bias² in {unit}.{trained} {columns.starts(result)}Small: 95% intervals."
     )
     titles = ["N × T", *(["verdict"] if judged else []), *labels(*columns.ALL).values()]
     titles += ["seeds"] if len(seeds) > 1 else []
@@ -122,7 +122,11 @@ def _why(result: SplitResult) -> list[Block]:
     """What eliminated each eliminated split, and by what the choice among the others was made."""
     reasons = [f"Eliminated: {_sentence(_reason(entry))}" for entry in result.ruled_out]
     reasons += [_sentence(result.tie_break)] if result.tie_break and result.tie_break not in result.sentence else []
-    return [Bullets(reasons)] if reasons else []
+    blocks: list[Block] = [Bullets(reasons)] if reasons else []
+    why = [_sentence(text) for text in result.explanations]
+    return blocks + (
+        [Folded("Why the splits learn differently", [Bullets(why)], "noise, bias, updates")] if why else []
+    )
 
 
 def _reason(entry: Eliminated) -> str:

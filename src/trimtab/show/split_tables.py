@@ -24,10 +24,13 @@ def print_split(result: SplitResult) -> None:
         f"horizons 1/(1-γ) = {steps(result.horizon_gamma)}, 1/(1-γλ) = {steps(result.horizon_gamma_lambda)} steps)"
     )
     power = split_columns.power(result.rows)
-    for names in [split_columns.ALL] if console.width >= 140 else [split_columns.ERROR, split_columns.OUTCOME]:
+    for names in [split_columns.ALL] if console.width >= 150 else [split_columns.ERROR, split_columns.OUTCOME]:
         console.print(_table(result, names, power))
     unit = f"in {raised(power)} gradient²" if power else "in gradient²"
-    console.print(f"Variance, its two terms and bias² {unit}. Second lines: 95% intervals.\n", style="dim")
+    console.print(
+        f"Variance, its terms and bias² {unit}. {split_columns.starts(result)}Second lines: 95% intervals.\n",
+        style="dim",
+    )
     for row in result.predicted:
         kind = "extrapolated" if row.extrapolated else "from blocks of the measured rows"
         value, _, spread = estimate(row.variance.times(10.0**-power), "no interval").partition("\n")
@@ -38,6 +41,8 @@ def print_split(result: SplitResult) -> None:
     if result.stage_sentence:
         console.print(result.stage_sentence)
     console.print(result.marginal)
+    for text in result.explanations:
+        console.print(text)
     for doubt in result.doubts:
         console.print(f"Doubt: {doubt}.")
     console.print(f"\npage: {result.page}", soft_wrap=True)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from trimtab.gradient.anatomy import shared_variance
 from trimtab.gradient.noise import predict_variance
 from trimtab.math import stats
 from trimtab.studies.split_result import Eliminated, Elimination, SplitEvidence, SplitRow, Stage, StageRow, names_of
@@ -241,13 +242,17 @@ def marginal(row: SplitRow) -> str:
         return (
             "One more environment lowers the variance by 1/(N+1); rows of one step do not show what another step does."
         )
-    longer = predict_variance(np.asarray(row.lag_covariance, float), n, t + 1).value
-    per_env, per_step = variance / (n + 1) / t, (variance - longer) / n
+    floor = shared_variance(row.variance_floor)
+    longer = predict_variance(np.asarray(row.lag_covariance, float), n, t + 1).value + (1 - 1 / n) * floor
+    fewer = (variance - floor) / (n + 1)  # what environments share is no less with one more of them
+    per_env, per_step = fewer / t, (variance - longer) / n
     text = (
-        f"At {n}x{t}, one more environment ({t} more samples) lowers the variance by {1 / (n + 1):.1%}; "
+        f"At {n}x{t}, one more environment ({t} more samples) lowers the variance by {fewer / variance:.1%}; "
         f"one more step ({n} more samples) by {(variance - longer) / variance:.1%} "
-        f"if covariances beyond lag {t - 1} are 0. "
+        f"if covariances beyond lag {t - 1} are 0{' and environments share as much as now' if floor else ''}. "
     )
+    if floor > 0:
+        text += f"With ever more environments {floor / variance:.0%} of it remains. "
     if per_step <= 0:
         return text + "Per sample, only more environments lower the variance."
     ratio = per_env / per_step

@@ -36,10 +36,14 @@ class GradientEstimates:
     variance: Estimate
     individual: Estimate
     covariance: Estimate
+    between_rows: Estimate = UNRESOLVED
+    variance_floor: Estimate = UNRESOLVED
     bias_sq: Estimate = UNRESOLVED
     mse: Estimate = UNRESOLVED
     grad_sq: Estimate = UNRESOLVED
     ess: Estimate = UNRESOLVED
+    noise_scale_trajectory: Estimate = UNRESOLVED
+    noise_floor: Estimate = UNRESOLVED
 
     @classmethod
     def of(cls, probe: ProbeResult) -> GradientEstimates:
@@ -83,6 +87,8 @@ class SplitRow(GradientEstimates, SplitSize):
     final_return: Estimate = UNRESOLVED
     true_grad_sq: Estimate = UNRESOLVED
     exact: ExactAnswers = field(default_factory=ExactAnswers)
+    phases: str | None = None
+    """How the environments stood to each other, as in `ProbeResult.phases`."""
     lag_covariance: Numbers = ()
     mse_relative: Estimate = UNRESOLVED
     """The mean squared error over `shared_grad_sq`."""
@@ -179,6 +185,10 @@ class SplitResult(StudyResult):
     reasons: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     marginal: str = ""
+    explanations: tuple[str, ...] = ()
+    """What differs between splits that learned differently."""
+    start: str = "stationary"
+    """Where the rows of the probes start; earlier versions had no other."""
     failed: tuple[str, ...] = ()
 
     @property

@@ -26,11 +26,19 @@ from trimtab.core.options import Options
 from trimtab.core.writing import write_parquet
 from trimtab.envs import choose
 from trimtab.envs.own_environments import refuse_of_this_program
-from trimtab.gradient.anatomy import ProbeResult, finite
+from trimtab.gradient.anatomy import ProbeResult, finite, shared_variance
+from trimtab.gradient.measurements import with_start
 from trimtab.gradient.noise import predict_variance
 from trimtab.gradient.probe_options import ProbeOptions
 from trimtab.math import stats
-from trimtab.studies.elimination import contenders, eliminate_splits, marginal, say_stage, stage_sentence
+from trimtab.studies.elimination import (
+    contenders,
+    eliminate_splits,
+    marginal,
+    say_stage,
+    stage_sentence,
+)
+from trimtab.studies.explanation import explanations
 from trimtab.studies.job import Probe, Train
 from trimtab.studies.split_result import (
     GradientEstimates,
@@ -49,8 +57,8 @@ from trimtab.training.resource_estimates import checkpoint_iterations
 from trimtab.training.run import Run, learning_frame, load
 from trimtab.training.run_dir import RunDir
 
-MOST_ROWS = 1024  # rows per probe: enough for tight intervals, few enough for a bootstrap in a second
-LEAST_REPLICATES = 5  # whose means are compared
+LEAST_REPLICATES = 8  # iterations that a variance needs
+PRECISION = 0.5  # of the variance: relative half-width of its interval, to which a probe draws more batches
 CHECKPOINTS = 10  # of every run; stages are chosen among them
 STAGES = {1: ("middle",), 2: ("early", "late"), 3: ("early", "middle", "late")}
 MORE = 2  # seeds that a round adds to every split in question
@@ -74,7 +82,7 @@ class SplitOptions(Options):
     points: int = 3
     """Stages of training at which every split is probed."""
     replicates: int = 32
-    """Batches per probe (fewer where a batch has many rows)."""
+    """Batches per probe, at least (more where the variance is imprecise)."""
     quick: bool = False
     """A first answer within a minute: fewer splits, 2 seeds, 2 stages and 16 replicates unless you give others."""
 
@@ -247,7 +255,8 @@ class Split(Study[SplitResult]):
         options = ProbeOptions(
             num_envs=num_envs,
             num_steps=num_steps,
-            replicates=max(LEAST_REPLICATES, min(self.options.replicates, MOST_ROWS // num_envs)),
+            replicates=max(LEAST_REPLICATES, self.options.replicates),
+            precision=PRECISION,
             blocks=blocks,
             correlations=first or not self.options.quick,
         )
@@ -354,6 +363,7 @@ class Split(Study[SplitResult]):
                 final_return=_over_seeds(_numbers(self._finished(split, seeds[split], outcomes), "ep_rew_mean")),
                 true_grad_sq=probe.true_grad_sq,
                 exact=probe.exact,
+                phases=probe.phases,
                 lag_covariance=probe.lag_covariance,
                 mse_relative=probe.mse.over(shared) if shared and probe.mse.resolved else UNRESOLVED,
                 shared_grad_sq=shared,
@@ -363,6 +373,7 @@ class Split(Study[SplitResult]):
             for split, row, probe in zip(self.splits, rows, shown)
         ]
         stages = _stages(rows, steps)
+        less = [entry.split for entry in elimination.ruled_out if entry.by == "learned less"]
         return SplitResult(
             env_id=config.env_id,
             algo=config.algo,
@@ -386,12 +397,17 @@ class Split(Study[SplitResult]):
             reasons=elimination.reasons,
             doubts=(*elimination.doubts, *failed),
             marginal=marginal(next(row for row in table if row.name == elimination.recommended)),
+            explanations=explanations(table, less, config.advantage_horizon, config.stagger_resets),
+            start=shown[0].options.start,
             failed=failed,
             command=self.command,
         )
 
     def _predicted(self, probe: ProbeResult) -> tuple[PredictedSplit, ...]:
-        """Variances at splits not measured: blocks of the longest rows for smaller T, extrapolation for larger."""
+        """Variances at splits not measured: blocks of the longest rows for smaller T, extrapolation for larger.
+
+        Extrapolated: as if environments shared as much as at the measured T, and longer lags had no covariance.
+        """
         (num_envs, num_steps), batch = self.splits[0], self.batch
         rows = [
             PredictedSplit(num_envs=batch // t, num_steps=t, variance=variance, extrapolated=False)
@@ -401,8 +417,9 @@ class Split(Study[SplitResult]):
         for factor in (2, 4):
             n, t = num_envs // factor, num_steps * factor
             if n >= 1 and num_envs % factor == 0:
-                variance = unresolved(predict_variance(np.asarray(probe.lag_covariance, float), n, t).value)
-                rows.append(PredictedSplit(num_envs=n, num_steps=t, variance=variance, extrapolated=True))
+                variance = predict_variance(np.asarray(probe.lag_covariance, float), n, t).value
+                variance += (1 - 1 / n) * shared_variance(probe.variance_floor)
+                rows.append(PredictedSplit(num_envs=n, num_steps=t, variance=unresolved(variance), extrapolated=True))
         return tuple(sorted(rows, key=lambda row: row.num_envs))
 
     def present(self, answer: SplitResult, outcomes: Outcomes, out: Path) -> None:
@@ -414,7 +431,7 @@ class Split(Study[SplitResult]):
 
         probes = [probe for each in self.probes.values() for probe in each]
         tables = [outcomes.of(probe).path / "measurements.parquet" for probe in probes]
-        measurements = pl.concat([reading.read_parquet(table) for table in tables])
+        measurements = pl.concat([with_start(reading.read_parquet(table)) for table in tables])
         write_parquet(out / "measurements.parquet", measurements)
         runs = [
             (f"{n}x{t}", s, outcomes.of(job).path)

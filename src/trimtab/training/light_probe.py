@@ -1,8 +1,12 @@
 """The light probe: what one training batch shows of its own gradient, cheap enough to run along with training.
 
 Linear in the number of samples: sums of per-sample gradients, over rows and over positions, and products at a few lags,
-never all pairs. One batch has only N rows, so its variance is rough and, where environments reset in lockstep, not that
-of independent rows; `trimtab probe` draws replicates instead.
+never all pairs. One batch has only N rows, so its variance is rough; `trimtab probe` draws replicates instead.
+
+The variance between rows (what environments share, above all the phase of their episodes) is unknown here, and
+`grad/variance` leaves it out. One iteration cannot identify it: what is common to all of its rows moves their mean, and
+nothing tells that from the gradient itself. Differences of successive iterations do not either: the policy moves in
+between, and phases come in order, so neighbours are more alike than two iterations drawn at random.
 """
 
 from __future__ import annotations

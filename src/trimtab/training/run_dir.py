@@ -270,7 +270,7 @@ class RunDir:
         """The estimates of all probes of the run."""
         import polars as pl
 
-        words = dict.fromkeys(("quantity", "split", "unit"), pl.String)
+        words = dict.fromkeys(("quantity", "split", "start", "unit"), pl.String)
         numbers = dict.fromkeys(("step", "lag"), pl.Int64) | dict.fromkeys(("value", "lo", "hi"), pl.Float64)
         schema = words | numbers | {"resolved": pl.Boolean}
         needed = ("quantity", "value", "resolved")

@@ -153,5 +153,10 @@ def _lockstep(evidence: Evidence) -> Observation | None:
     if together < TOGETHER or (evidence.length and evidence.length.steps <= config.num_steps):
         return Observation("fine", seen, value=together)
     meaning = "every batch sees one part of an episode only"
+    if evidence.shared_noise:
+        share, step = evidence.shared_noise
+        meaning += f"; a probe measured that this is {percent(share)} of the gradient's variance at step {step:,}"
+    elif not config.stagger_resets:
+        meaning += "; `trimtab probe` measures what it costs (between rows)"
     spread = Remedy("set", "stagger_resets", True, "spread the first resets ({name})")
     return Observation("watch", seen, meaning, (spread,), together)

@@ -87,6 +87,7 @@ class _Batches(OfRun):
     def _lenses(self, context: JobContext, replicates: int, **options: Any) -> Iterator[tuple[int, _Lens]]:
         """Every step with its lens; correlations are left to the job itself."""
         split: dict[str, Any] = {"num_envs": self.num_envs, "num_steps": self.num_steps}
+        options = {"start": "stationary"} | options
         chosen = ProbeOptions(**split, replicates=replicates, correlations=False, **options)
         for k, step in enumerate(self.at):
             yield step, _lens_at(context.inputs[self.run.identity], step, chosen, context.engines)
