@@ -131,7 +131,8 @@ def claim_by_claim(answer: SourceResult) -> list[str]:
         lines += [f"**{claim.id}. {as_sentence(claim.text)}** ({claim.where}) {verdict.sentence}"]
         if verdict.differs:
             lines += ["", f"What was different from the source: {verdict.differs}"]
-        lines += ["", f"*Rule: {as_sentence(claim.rule)}*", ""]
+        rule = " ".join([f"Rule: {as_sentence(claim.rule)}", *verdicts.size_sentences(verdict)])
+        lines += ["", f"*{rule}*", ""]
         lines += [f"| {_text(verdict.measured)} | effect [95%] | seeds |", "|---|---|---|"]
         lines += [f"| {_text(item.environment)} | {item.effect} | {item.seeds} |" for item in verdict.evidence]
         lines += [""]
@@ -182,6 +183,9 @@ def claims(answers: list[SourceResult]) -> str:
         "`trimtab study claims DIR`.",
         "",
         verdicts.RULE,
+        "",
+        "The smallest effects that matter were declared after these runs, from the sources' own numbers and by "
+        "judgment; each study's page shows the verdict with half and with twice of it.",
         "",
         "These rules are stricter than those of earlier versions, whose results had been seen: half of the effects "
         "sufficed also where a claim names several sizes or values (P8, P12 to P15, H3, H5 to H7, H9, H10, H13, N7, "

@@ -28,12 +28,12 @@ def test_intervals_are_widened_by_their_own_degrees_of_freedom(freedom, contradi
     [
         ([ABOVE, ABOVE], "holds"),
         ([ABOVE, NEITHER], "holds"),
-        ([ABOVE, NEITHER, NEITHER], "inconclusive at this size"),
-        ([BELOW, BELOW, NEITHER], "does not hold"),
+        ([ABOVE, NEITHER, NEITHER], "inconclusive"),
+        ([BELOW, BELOW, NEITHER], "contradicted"),
         ([ABOVE, BELOW, NEITHER, NEITHER, NEITHER], "depends"),
-        ([NEITHER], "inconclusive at this size"),
-        ([], "inconclusive at this size"),
-        ([Estimate(1.0, 0.5, 1.5, resolved=False)], "inconclusive at this size"),
+        ([NEITHER], "inconclusive"),
+        ([], "inconclusive"),
+        ([Estimate(1.0, 0.5, 1.5, resolved=False)], "inconclusive"),
     ],
 )
 def test_verdicts_follow_the_rule(effects, word):
@@ -44,7 +44,7 @@ def test_verdicts_follow_the_rule(effects, word):
 def test_one_effect_of_many_that_is_barely_on_the_other_side_contradicts_nothing():
     """Of 20 effects one is beyond its 95% interval by chance; jointly it is not."""
     barely = Estimate(-1.0, -1.9, -0.1)
-    assert judge(CLAIM, "effect", [EffectEstimate("env", barely, 10)], "").word == "does not hold"
+    assert judge(CLAIM, "effect", [EffectEstimate("env", barely, 10)], "").word == "contradicted"
     evidence = [EffectEstimate(f"env {k}", effect, 10) for k, effect in enumerate([barely, *[ABOVE] * 19])]
     assert judge(CLAIM, "effect", evidence, "").word == "holds"
     certain = [EffectEstimate("env 0", Estimate(-1.0, -1.1, -0.9), 10), *evidence[1:]]
@@ -56,8 +56,8 @@ def test_one_effect_of_many_that_is_barely_on_the_other_side_contradicts_nothing
     [
         (ABOVE, [NEITHER, NEITHER, NEITHER], "holds"),
         (ABOVE, [NEITHER, Estimate(-1.0, -1.01, -0.99)], "depends"),
-        (NEITHER, [ABOVE, ABOVE, NEITHER], "inconclusive at this size"),
-        (BELOW, [NEITHER, NEITHER], "does not hold"),
+        (NEITHER, [ABOVE, ABOVE, NEITHER], "inconclusive"),
+        (BELOW, [NEITHER, NEITHER], "contradicted"),
     ],
 )
 def test_an_effect_over_all_environments_decides_and_single_ones_can_only_contradict(pooled, single, word):
@@ -124,3 +124,46 @@ def test_what_was_different_is_said_where_a_claim_does_not_hold():
 def test_every_study_says_what_differs_from_its_source(kind):
     for size in SIZES:
         assert len(DECLARED[kind](size=size).differs) > 60
+
+
+SIZED = replace(CLAIM, matters=1.0)
+
+
+@pytest.mark.parametrize(
+    "effects, word",
+    [
+        ([Estimate(0.1, -0.5, 0.7)], "no effect of that size"),
+        ([Estimate(0.5, 0.2, 0.8)], "no effect of that size"),  # above 0, and too small to matter
+        ([Estimate(-0.4, -1.3, 0.5)], "no effect of that size"),  # none of that size in the claimed direction
+        ([Estimate(1.0, 0.2, 1.8)], "holds"),
+        ([Estimate(-1.0, -1.8, -0.2)], "contradicted"),
+        ([Estimate(0.5, -0.5, 1.5)], "inconclusive"),
+        ([Estimate(2.0, 1.5, 2.5), Estimate(-0.2, -0.4, -0.1)], "holds"),  # the second is too small to contradict
+        ([Estimate(2.0, 1.5, 2.5), Estimate(-2.0, -2.1, -1.9)], "depends"),
+    ],
+)
+def test_the_smallest_effect_that_matters_decides_what_is_no_effect(effects, word):
+    evidence = [EffectEstimate(f"env {k}", effect, 10) for k, effect in enumerate(effects)]
+    assert judge(SIZED, "effect", evidence, "").word == word
+
+
+def test_verdicts_are_also_given_for_half_and_twice_the_smallest_effect():
+    verdict = judge(SIZED, "effect", [EffectEstimate("env", Estimate(0.0, -0.7, 0.7), 10)], "")
+    assert (verdict.word, verdict.with_half) == ("no effect of that size", "inconclusive")
+    assert verdict.with_double == "no effect of that size"
+    assert judge(CLAIM, "effect", [EffectEstimate("env", ABOVE, 10)], "").with_half is None
+
+
+def test_error_rates_of_verdicts_in_simulation():
+    """A true effect of 0: found at most 2.5% of the time; one of exactly the smallest size is excluded as rarely."""
+    rng, seeds, repeats = np.random.default_rng(0), 10, 2000
+    t = special.stdtrit(seeds - 1, 0.975)
+    counts = {}
+    for true in (0.0, 1.0):
+        samples = rng.normal(true, 1.0, (repeats, seeds))
+        half = t * samples.std(axis=1, ddof=1) / np.sqrt(seeds)
+        intervals = [Estimate(m, m - h, m + h) for m, h in zip(samples.mean(axis=1), half)]
+        words = [judge(SIZED, "effect", [EffectEstimate("env", e, seeds)], "").word for e in intervals]
+        counts[true] = {word: words.count(word) / repeats for word in set(words)}
+    assert counts[0.0].get("holds", 0) < 0.035 and counts[0.0].get("contradicted", 0) < 0.035
+    assert counts[1.0].get("no effect of that size", 0) < 0.035 and counts[1.0]["holds"] > 0.7

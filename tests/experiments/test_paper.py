@@ -119,14 +119,14 @@ def test_the_threshold_is_the_papers():
     [
         (lambda v, n, g: 0.3 * (v != batch_sizes.ADJUSTED and n < 64), "holds"),
         (costs, "depends"),
-        (lambda v, n, g: 0.0, "inconclusive at this size"),
-        (lambda v, n, g: 0.3 * (v == batch_sizes.ADJUSTED and n < 64), "does not hold"),
+        (lambda v, n, g: 0.0, "inconclusive"),
+        (lambda v, n, g: 0.3 * (v == batch_sizes.ADJUSTED and n < 64), "contradicted"),
     ],
 )
 def test_the_claim_of_table_5_is_judged_at_the_smallest_batch(loss, word):
     study = table5.Table5()
     [verdict] = judge_of(study, {"table5": table5._table5(made(loss), SIZES)})
-    assert verdict.word == word and (verdict.needed != "") == (word == "inconclusive at this size")
+    assert verdict.word == word and (verdict.needed != "") == (word == "inconclusive")
 
 
 def test_seeds_are_paired_with_themselves_where_a_run_is_missing():
@@ -142,7 +142,7 @@ def test_seeds_are_paired_with_themselves_where_a_run_is_missing():
 def test_too_few_runs_cannot_resolve_table_5_and_it_says_how_many_could():
     separated = made(lambda v, n, g: 0.5 * (v != batch_sizes.ADJUSTED and n < 64), games=GAMES[:2])
     [verdict] = judge_of(table5.Table5(), {"table5": table5._table5(separated, SIZES)})
-    assert verdict.word == "inconclusive at this size"
+    assert verdict.word == "inconclusive"
     seeds = table5._seeds_for(2)
     assert f"at least {seeds} seeds in each of 2 environments" in verdict.needed
     reach = lambda k: stats.max_attainable_z([(range(k), range(k))] * 2)
@@ -153,7 +153,7 @@ def test_where_nothing_could_have_been_significant_an_effect_below_nothing_is_no
     worse = made(lambda v, n, g: 0.5 * (v == batch_sizes.ADJUSTED and n < 64), games=GAMES[:2])
     table = table5._table5(worse, SIZES)
     assert table["hi"].min() < 0 and table["max_z"].min() <= table5.THRESHOLD
-    assert judge_of(table5.Table5(), {"table5": table})[0].word == "inconclusive at this size"
+    assert judge_of(table5.Table5(), {"table5": table})[0].word == "inconclusive"
 
 
 # Invariance and its ablations ------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def test_invariance_holds_where_finals_do_not_depend_on_the_batch():
     tables = {"finals": with_reference(made(costs)), "oscillation": oscillation(lambda g, n: 20.0 if n == 1 else 2.0)}
     found = words(judge_of(Invariance(), tables))
     assert found["H4"] == "holds" and found["H5"] == "holds" and found["H6"] == "holds" and found["H9"] == "holds"
-    assert found["H7"] in ("inconclusive at this size", "depends")  # (c) and (d) cost nothing here
+    assert found["H7"] in ("inconclusive", "depends", "no effect of that size")  # (c) and (d) cost nothing here
 
 
 def test_one_environment_does_not_make_a_claim_hold_that_all_together_leave_open():
@@ -171,43 +171,41 @@ def test_one_environment_does_not_make_a_claim_hold_that_all_together_leave_open
     calm = made(lambda v, n, g: 0.0, games=["calm"], spread=0.001)
     tables = {"finals": with_reference(pl.concat([scattered, calm])), "oscillation": oscillation(lambda g, n: 2.0)}
     verdict = judge_of(Invariance(), tables)[0]
-    assert verdict.word == "inconclusive at this size" and "seeds" in verdict.needed
+    assert verdict.word == "inconclusive" and "seeds" in verdict.needed
 
 
 def test_invariance_does_not_hold_where_small_batches_lose():
     lost = lambda v, n, g: 0.5 * (n == 1)
     tables = {"finals": with_reference(made(lost)), "oscillation": oscillation(lambda g, n: 20.0)}
     verdict = verdicts_of(Invariance(), tables)[0]
-    assert verdict.word == "does not hold" and "IMPALA" in verdict.differs, "says what was different"
+    assert verdict.word == "contradicted" and "IMPALA" in verdict.differs, "says what was different"
 
 
 def test_normalization_must_matter_only_where_estimates_are_noisy():
     everywhere = lambda v, n, g: 0.3 * (v == batch_sizes.NO_NORMALIZATION and n < 64)
     tables = {"finals": with_reference(made(everywhere)), "oscillation": oscillation(lambda g, n: 2.0)}
-    assert words(judge_of(Invariance(), tables))["H6"] == "does not hold"
+    assert words(judge_of(Invariance(), tables))["H6"] == "contradicted"
 
 
 def test_normalization_is_not_judged_where_nothing_is_noisy():
     tables = {"finals": with_reference(made(lambda v, n, g: 0.0)), "oscillation": oscillation(lambda g, n: 2.0)}
     verdict = judge_of(Invariance(), tables)[2]
-    assert verdict.word == "inconclusive at this size" and "oscillate" in verdict.needed
+    assert verdict.word == "inconclusive" and "oscillate" in verdict.needed
 
 
 def test_the_step_size_must_cost_more_than_the_largest_of_the_others():
     other = lambda v, n, g: (n < 64) * {batch_sizes.NO_STEP_SIZE: 0.1, batch_sizes.NO_EWMA_ADJUSTMENT: 0.3}.get(v, 0.0)
     tables = {"finals": with_reference(made(other)), "oscillation": oscillation(lambda g, n: 2.0)}
     found = words(judge_of(Invariance(), tables))
-    assert found["H5"] == "does not hold"
+    assert found["H5"] == "no effect of that size"
 
 
 def test_a_weak_penalty_above_the_rest_is_no_lower_bound():
     tables = {"finals": with_reference(made(costs), 0.95), "oscillation": oscillation(lambda g, n: 2.0)}
-    assert words(judge_of(Invariance(), tables))["H9"] == "does not hold"
+    assert words(judge_of(Invariance(), tables))["H9"] == "contradicted"
 
 
-@pytest.mark.parametrize(
-    ("linear", "word"), [(0.3, "holds"), (-0.3, "does not hold"), (0.0, "inconclusive at this size")]
-)
+@pytest.mark.parametrize(("linear", "word"), [(0.3, "holds"), (-0.3, "contradicted"), (0.0, "inconclusive")])
 def test_the_square_root_rule_against_the_linear_one(linear, word):
     finals = made(
         lambda v, n, g: linear * (v == batch_sizes.LINEAR and n == 1),
@@ -216,7 +214,7 @@ def test_the_square_root_rule_against_the_linear_one(linear, word):
     assert words(judge_of(Linear(), {"finals": finals}))["H12"] == word
 
 
-@pytest.mark.parametrize(("gain", "word"), [(0.0, "holds"), (0.2, "does not hold"), (-0.2, "holds")])
+@pytest.mark.parametrize(("gain", "word"), [(0.0, "holds"), (0.2, "contradicted"), (-0.2, "holds")])
 def test_betas_help_only_by_more_than_a_little(gain, word):
     variants = (batch_sizes.ADJUSTED, batch_sizes.ONLY_BETA2, batch_sizes.BOTH_BETAS)
     finals = made(lambda v, n, g: -gain * (v != batch_sizes.ADJUSTED and n == 1), variants=variants)
@@ -320,13 +318,13 @@ def test_staleness_as_in_the_papers_figure():
 
 def test_a_decoupled_loss_that_falls_at_once_contradicts_the_figure():
     verdicts = judge_of(staleness.Staleness(), stale_finals(lambda loss, k: 0.3))
-    assert words(verdicts)["H2"] == "does not hold"
+    assert words(verdicts)["H2"] == "contradicted"
 
 
 def test_staleness_that_does_no_harm_contradicts_the_figure():
     verdicts = judge_of(staleness.Staleness(), stale_finals(lambda loss, k: 0.8 + 0.02 * (loss == "behavior")))
     found = words(verdicts)
-    assert found["H1"] == "does not hold" and found["H2"] == "holds" and found["H3"] == "does not hold"
+    assert found["H1"] == "contradicted" and found["H2"] == "holds" and found["H3"] == "no effect of that size"
     assert "nats" in verdicts[0].differs, "says why: how far iterations move the policy"
 
 
@@ -387,7 +385,7 @@ def test_bands_lie_along_diagonals_of_equal_product():
         assert scale == pytest.approx(proximal_age.FACTOR ** (i - j)), "equal products have equal i − j"
 
 
-@pytest.mark.parametrize(("shape", "word"), [(lambda i, j: i - j, "holds"), (lambda i, j: i + j, "does not hold")])
+@pytest.mark.parametrize(("shape", "word"), [(lambda i, j: i - j, "holds"), (lambda i, j: i + j, "contradicted")])
 def test_banding_is_judged_against_its_interval(shape, word):
     rng = np.random.default_rng(2)
     rows = [
@@ -482,8 +480,8 @@ def mechanisms(exponent, apart):
 def test_mechanisms_are_judged():
     assert words(judge_of(adam_step_size.Adam(), mechanisms(-0.5, 0.01))) == {"H15": "holds", "H16": "holds"}
     assert words(judge_of(adam_step_size.Adam(), mechanisms(-0.1, 2.0))) == {
-        "H15": "does not hold",
-        "H16": "does not hold",
+        "H15": "contradicted",
+        "H16": "contradicted",
     }
 
 
@@ -537,7 +535,7 @@ def test_where_the_ewma_falls_behind_it_is_said_how_far_iterations_go_and_what_s
         lambda a: 0.2 if a == ewma_comparison.PPO_EWMA else 0.9 if a == ewma_comparison.PPO_EWMA_SMALLER else 0.5
     )
     gain = judge_of(ewma_comparison.Ewma(), behind)[0]
-    assert gain.word == "does not hold"
+    assert gain.word == "contradicted"
     assert "moves the policy 3 to 3 times as far" in gain.differs
     assert "With 1/4 of the step size the difference is 0.4 [" in gain.differs
     assert "pair" in behind["differences"].columns and behind["differences"]["pair"].n_unique() == 3
@@ -592,7 +590,7 @@ def test_a_study_trains_judges_and_draws_at_a_tiny_size(tmp_path, monkeypatch):
     answer = run_study(small_grid(monkeypatch), tmp_path / "study", ExecutionOptions(on="inline"))
     assert answer.jobs == 8 and not answer.failed
     [verdict] = answer.verdicts
-    assert verdict.word in ("holds", "does not hold", "inconclusive at this size") and verdict.id == "H14"
+    assert verdict.word in ("holds", "contradicted", "inconclusive") and verdict.id == "H14"
     finals = pl.read_csv(tmp_path / "study" / "tables" / "finals.csv")
     assert len(finals) == 8 and finals["final"].min() > 5
     assert (tmp_path / "study" / "figures" / "grid.png").is_file() and "H14" in (

@@ -108,7 +108,7 @@ def test_the_page_of_a_study_is_whole(browser, tmp_path, width):
 def test_a_study_says_what_holds_what_differs_and_what_would_resolve():
     text = page()
     assert (
-        "<strong>1 of 4 claims hold</strong><span>1 does not hold, 1 depends, 1 inconclusive at the quick size</span>"
+        "<strong>1 of 4 claims hold</strong><span>1 contradicted, 1 depends, 1 inconclusive at the quick size</span>"
         in text
     )
     assert text.count("What differs: Other settings.") == 2 and "claim &lt;P1&gt;" in text
@@ -128,7 +128,7 @@ def test_the_effect_shown_is_the_middle_one():
     nothing = EffectEstimate("d", Estimate(0.0, 0.0, 0.0), 4)
     verdict = judge(verdict.claim, "effect", [*verdict.evidence, nothing], "")
     assert verdicts.effect(verdict).endswith("1 of 4 above 0, 1 below, 1 equal")
-    assert verdicts.tally(judged()) == "1 holds, 1 does not hold, 1 depends, 1 inconclusive"
+    assert verdicts.tally(judged()) == "1 holds, 1 contradicted, 1 depends, 1 inconclusive"
 
 
 def test_all_claims_on_a_page_and_in_eighty_columns(browser, tmp_path, capsys, monkeypatch):
@@ -146,4 +146,4 @@ def test_all_claims_on_a_page_and_in_eighty_columns(browser, tmp_path, capsys, m
     print_studies()
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
-    assert "P1–P3 P6" in printed and "4 of 44 claims judged" in printed and "does not hold" in printed
+    assert "P1–P3 P6" in printed and "4 of 44 claims judged" in printed and "contradicted" in printed

@@ -10,6 +10,7 @@ from scipy import special
 
 from trimtab.studies.source_result import UNDECIDED, Claim, EffectEstimate, Verdict, Word
 
+WEAKEST: tuple[Word, ...] = ("contradicted", "no effect of that size", "depends", UNDECIDED, "holds")
 REACH = 100  # seeds; an effect that needs more is small against its spread, and may be nil
 SOURCES = {
     "post": "Effect of Parallel Environments and Rollout Steps in PPO (ICLR blog posts 2026)",
@@ -31,32 +32,48 @@ def judge_all(
 ) -> Verdict:
     """The verdict on a claim of several parts, each judged by the common rule: all of them are needed.
 
-    Every part holds: holds. One does not: does not hold. Else one depends: depends. Else inconclusive.
+    The claim gets the word of its weakest part, in the order of `WEAKEST`.
     """
-    words = [_word(part, least) for part in parts]
-    weakest: tuple[Word, ...] = ("does not hold", "depends", UNDECIDED, "holds")
-    word = next((word for word in weakest if word in words), UNDECIDED)
+    word, half, double = (_weakest(parts, least, factor * claim.matters) for factor in (1.0, 0.5, 2.0))
+    words = [_word(part, least, claim.matters) for part in parts]
     sizes = [needed(part, least) for part, part_word in zip(parts, words) if part_word == UNDECIDED]
     size = max(sizes)[1] if sizes and word == UNDECIDED else ""  # that of the part that needs most
     evidence = tuple(e for part in parts for e in part)
-    return Verdict(claim, word, measured, evidence, sentence, size, least)
+    verdict = Verdict(claim, word, measured, evidence, sentence, size, least)
+    return replace(verdict, with_half=half, with_double=double) if claim.matters else verdict
 
 
-def _word(part: Sequence[EffectEstimate], least: float) -> Word:
-    """The common rule for one part.
+def _weakest(parts: Sequence[Sequence[EffectEstimate]], least: float, matters: float) -> Word:
+    words = [_word(part, least, matters) for part in parts]
+    return next((word for word in WEAKEST if word in words), UNDECIDED)
 
-    At least half of its effects (a pooled one alone) are beyond the threshold with their intervals; one on the other
-    side contradicts them if it is beyond it with an interval widened for their number.
+
+def _word(part: Sequence[EffectEstimate], least: float, matters: float) -> Word:
+    """The common rule for one part, whose smallest effect that matters is `matters` above the threshold `least`.
+
+    What at least half of the effects say (a pooled one alone) is the word. Their 95% intervals lie above the threshold:
+    holds. Below it: contradicted. Between least − matters and least + matters, or only below least + matters: no effect
+    of that size. One effect on the other side makes it depend if its interval, widened for their number, is beyond the
+    threshold by as much as matters.
     """
+    tiny = {e for e in part if _is_within(e, least - matters, least + matters)}
     deciding = _deciding(part)
-    sides = [beyond(e, least) for e in deciding]
-    mostly_above, mostly_below = (2 * sides.count(side) >= len(sides) > 0 for side in (1, -1))
-    surely = [beyond(e, least, len(part)) for e in part]
-    if (mostly_above or 1 in surely) and (mostly_below or -1 in surely):
+    mostly = lambda holds: 2 * sum(map(holds, deciding)) >= len(deciding) > 0
+    above, below = (mostly(lambda e, side=side: e not in tiny and beyond(e, least) == side) for side in (1, -1))
+    surely = [beyond(e, least, len(part)) for e in part if e not in tiny]
+    if (above or 1 in surely) and (below or -1 in surely):
         return "depends"
-    if mostly_above:
+    if above:
         return "holds"
-    return "does not hold" if mostly_below else UNDECIDED
+    if below:
+        return "contradicted"
+    absent = mostly(lambda e: e in tiny or (matters > 0 and _is_within(e, -math.inf, least + matters)))
+    return "no effect of that size" if absent else UNDECIDED
+
+
+def _is_within(e: EffectEstimate, low: float, high: float) -> bool:
+    """Whether the whole interval of an effect lies between two numbers; never between a number and itself."""
+    return e.effect.resolved and low < e.effect.lo and e.effect.hi < high
 
 
 def _deciding(part: Sequence[EffectEstimate]) -> list[EffectEstimate]:
@@ -88,7 +105,7 @@ def _freedom(e: EffectEstimate) -> float:
 
 def explained(verdicts: Sequence[Verdict], different: str) -> list[Verdict]:
     """Verdicts that say, where a claim does not hold or depends, what was different from the source's setting."""
-    failing = ("does not hold", "depends")
+    failing = ("contradicted", "no effect of that size", "depends")
     return [replace(v, differs=different) if v.word in failing and not v.differs else v for v in verdicts]
 
 

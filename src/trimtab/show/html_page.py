@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; img-src data: blob:"
 TONES = {  # the colours of verdicts; a word that is not here is grey
     **dict.fromkeys(("recommended", "fine", "solved", "holds", "better"), "good"),
-    **dict.fromkeys(("act", "does not hold", "contradicted", "worse"), "bad"),
+    **dict.fromkeys(("act", "contradicted", "contradicted", "worse"), "bad"),
     **dict.fromkeys(("watch", "depends"), "mixed"),
 }
 FAINT = ("inconclusive", "not resolved")  # cells without a value to rely on

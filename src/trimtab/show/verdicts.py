@@ -11,25 +11,40 @@ from trimtab.studies.source_result import EffectEstimate, Verdict
 
 NOT_RUN = "not run"
 # For each verdict: how it is written in a terminal, and a sign for text without colours.
-STYLES = {"holds": "green", "does not hold": "red", "depends": "yellow", "inconclusive": "dim", NOT_RUN: "dim"}
-SIGNS = {"holds": "✓", "does not hold": "✗", "depends": "±", "inconclusive": "?", NOT_RUN: "–"}
-_PLURAL = {"holds": "hold", "does not hold": "do not hold", "depends": "depend"}
+STYLES = {
+    "holds": "green",
+    "contradicted": "red",
+    "no effect of that size": "magenta",
+    "depends": "yellow",
+    "inconclusive": "dim",
+    NOT_RUN: "dim",
+}
+SIGNS = {
+    "holds": "✓",
+    "contradicted": "✗",
+    "no effect of that size": "∅",
+    "depends": "±",
+    "inconclusive": "?",
+    NOT_RUN: "–",
+}
+_PLURAL = {"holds": "hold", "depends": "depend"}
 
 RULE = (
     "How rules are applied: a part of a claim holds if at least half of its effects are beyond the threshold with "
     "their 95% intervals (an effect over all environments decides alone). An effect on the other side contradicts it "
     "if it is beyond the threshold with an interval widened for the number of effects (Bonferroni). A claim of several "
-    "parts needs all of them."
+    "parts needs all of them. Some claims declare the smallest effect that matters: intervals that exclude an effect "
+    "of that size mean that there is no effect of that size."
 )
 
 
 def word(verdict: Verdict | None) -> str:
     """One of STYLES."""
-    return verdict.short if verdict else NOT_RUN
+    return verdict.word if verdict else NOT_RUN
 
 
 def tally(verdicts: Sequence[Verdict | None]) -> str:
-    """2 hold, 1 does not hold, 3 inconclusive."""
+    """2 hold, 1 contradicted, 3 inconclusive."""
     words = [word(verdict) for verdict in verdicts]
     counts = {name: words.count(name) for name in STYLES if name in words}
     return ", ".join(f"{n} {_PLURAL.get(name, name) if n > 1 else name}" for name, n in counts.items())
@@ -92,4 +107,15 @@ def _details(verdict: Verdict) -> list[Block]:
     rows = [[item.environment, str(item.effect), str(item.seeds)] for item in verdict.evidence]
     caption = f"{as_sentence(verdict.measured)} Above {verdict.threshold:.3g} supports the claim."
     effects = Table(["", "effect [95%]", "seeds"], rows, words=(0,), caption=caption)
-    return [Paragraph(verdict.sentence), Paragraph(f"Rule: {as_sentence(verdict.claim.rule)}", "soft"), effects]
+    rule = " ".join([f"Rule: {as_sentence(verdict.claim.rule)}", *size_sentences(verdict)])
+    return [Paragraph(verdict.sentence), Paragraph(rule, "soft"), effects]
+
+
+def size_sentences(verdict: Verdict) -> list[str]:
+    """The smallest effect that matters, if the claim declares one, and the verdict with half and twice of it."""
+    if not verdict.claim.matters:
+        return []
+    about = [f"The smallest effect that matters is {verdict.claim.matters:.3g}."]
+    if verdict.with_half and verdict.with_double:
+        about.append(f"With half of it: {verdict.with_half}; with twice: {verdict.with_double}.")
+    return about

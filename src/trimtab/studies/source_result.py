@@ -10,8 +10,13 @@ from trimtab.core.estimate import Estimate
 from trimtab.core.json_values import fields_from_json, fields_to_json
 from trimtab.studies.study_result import StudyResult
 
-Word = Literal["holds", "does not hold", "depends", "inconclusive at this size"]
-UNDECIDED: Word = "inconclusive at this size"
+Word = Literal["holds", "contradicted", "no effect of that size", "depends", "inconclusive"]
+UNDECIDED: Word = "inconclusive"
+EARLIER: dict[str, Word] = {  # words of earlier versions
+    "does not hold": "contradicted",
+    "not resolved at this size": "inconclusive",
+    "inconclusive at this size": "inconclusive",
+}
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,7 @@ class Claim:
     text: str
     where: str  # figure, table or section of the source
     rule: str  # what must be seen for it to hold, in words
+    matters: float = 0.0  # the smallest effect that matters, in the unit of the effect; 0: the rule has its own margin
 
     @property
     def source(self) -> str:
@@ -57,16 +63,13 @@ class Verdict:
     needed: str = ""  # for what is not resolved: the size that would resolve it, from the measured spread
     threshold: float = 0.0  # what the effects are held against
     differs: str = ""  # where it does not hold everywhere: what was different from the source's setting
+    with_half: Word | None = None  # the word if half of the smallest effect mattered
+    with_double: Word | None = None  # and if twice of it did
 
     @property
     def id(self) -> str:
         """That of the claim."""
         return self.claim.id
-
-    @property
-    def short(self) -> str:
-        """Its word; that it is inconclusive at this size goes without saying beside the size."""
-        return self.word.removesuffix(" at this size")
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form, with the name and the source of the claim."""
@@ -75,8 +78,7 @@ class Verdict:
     @classmethod
     def from_dict(cls, entry: Mapping[str, Any]) -> Verdict:
         """From what `as_dict` made, also of earlier versions."""
-        word = entry["word"].replace("not resolved", "inconclusive")
-        return fields_from_json(cls, {**entry, "word": word})
+        return fields_from_json(cls, {**entry, "word": EARLIER.get(entry["word"], entry["word"])})
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ class Reproducible(SourceStudy[RepeatTables]):
             exactly(name, float(same), 2) for name, same in pairs.select("configuration", "identical").iter_rows()
         )
         alike, total, compared = pairs["identical"].sum(), len(pairs), pairs["compared"].sum()
-        word: Word = "holds" if alike == total else "does not hold" if alike == 0 else "depends"
+        word: Word = "holds" if alike == total else "contradicted" if alike == 0 else "depends"
         apart = pairs.filter(identical=False).select(pl.format("{} ({})", "configuration", "first_difference"))
         sentence = f"{alike} of {total} configurations repeat exactly: {compared:,} numbers the same."
         sentence += f" Different: {'; '.join(apart.to_series())}." if len(apart) else ""

@@ -109,7 +109,7 @@ class Table5(Batches[_Tables]):
             "Table 5",
             f"van Elteren's one-sided Z, environments as strata, is above {THRESHOLD:.2f} (0.1% after Bonferroni over "
             f"{HYPOTHESES}) for all four ablations: holds; for some: depends; for none although that could have been "
-            "seen: inconclusive, unless an effect's interval, 95% for all four together, lies below 0: does not hold. "
+            "seen: inconclusive, unless an effect's interval, 95% for all four together, lies below 0: contradicted. "
             "Where even complete separation could not reach the threshold: inconclusive",
         ),
     )
@@ -135,7 +135,7 @@ class Table5(Batches[_Tables]):
         elif significant:
             word = "depends"
         elif attainable > THRESHOLD and any(beyond(e, 0.0, len(evidence)) < 0 for e in evidence):
-            word = "does not hold"
+            word = "contradicted"
         sentence = (
             f"Z at {self.batches[-1]} against {self.batches[0]} environments: "
             + ", ".join(f"{row.name} {row.z:.2f}" for row in rows)

@@ -76,6 +76,7 @@ P13 = Claim(
     "post, figure of correlations at λ = 0 and 1, lag 40",
     "At 4 × 256, the mean cosine within trajectories at lag 40 minus that across environments is above 0 beyond the "
     "interval over seeds, for λ = 0 and for λ = 1.",
+    matters=0.02,  # of a cosine
 )
 P14 = Claim(
     "P14",
@@ -83,6 +84,7 @@ P14 = Claim(
     "post, figure of cosines with the batch mean",
     "At 4 × 256 and 16 × 64, the mean size of cos(g_i, batch mean) at λ = 0 minus that at λ = 1 is above 0 beyond the "
     "interval over seeds.",
+    matters=0.05,  # of a cosine
 )
 P15 = Claim(
     "P15",
@@ -90,6 +92,7 @@ P15 = Claim(
     "post, figure of pairwise cosines between batch means over λ",
     "At 4 × 256 and 16 × 64, over all pairs of many batches, the mean size of the cosine between batch means at λ = 0 "
     "minus that at λ = 1 is above 0 beyond the interval over seeds.",
+    matters=0.05,  # of a cosine
 )
 
 
