@@ -197,7 +197,7 @@ def test_the_step_size_must_cost_more_than_the_largest_of_the_others():
     other = lambda v, n, g: (n < 64) * {batch_sizes.NO_STEP_SIZE: 0.1, batch_sizes.NO_EWMA_ADJUSTMENT: 0.3}.get(v, 0.0)
     tables = {"finals": with_reference(made(other)), "oscillation": oscillation(lambda g, n: 2.0)}
     found = words(judge_of(Invariance(), tables))
-    assert found["H5"] == "no effect of that size"
+    assert found["H5"] == "contradicted"
 
 
 def test_a_weak_penalty_above_the_rest_is_no_lower_bound():
