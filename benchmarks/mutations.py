@@ -303,16 +303,16 @@ MUTANTS = [
     Mutant(
         "one effect of many contradicts a claim by chance",
         "claims:_word",
-        (("surely = [beyond(e, least, len(part)) for e in part]", "surely = [beyond(e, least) for e in part]"),),
+        (("beyond(e, least, len(part))", "beyond(e, least)"),),
         "tests/experiments/test_claims.py",
     ),
     Mutant(
         "half of a claim's parts are enough",
-        "claims:judge_all",
+        "claims:_weakest",
         (
             (
-                "words = [_word(part, least) for part in parts]",
-                "words = [_word([e for part in parts for e in part], least)]",
+                "words = [_word(part, least, matters) for part in parts]",
+                "words = [_word([e for part in parts for e in part], least, matters)]",
             ),
         ),
         "tests/experiments/test_notes.py",
