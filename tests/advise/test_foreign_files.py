@@ -1,5 +1,6 @@
 """Settings of other libraries: written in their words, and rescaled in place, with nothing else touched."""
 
+import inspect
 import json
 import subprocess
 import sys
@@ -326,6 +327,8 @@ def test_a_script_for_stable_baselines3_is_python_that_says_everything():
 
 
 def test_a_command_for_cleanrl_and_a_call_for_brax():
+    from brax.training.agents.ppo import train as ppo
+
     config = Config(norm_reward=True, anneal_lr="linear", target_kl=0.02, norm_adv="minibatch", norm_adv_ddof=1)
     exported = export(config, "cleanrl")
     words = exported.text.replace("\\\n", " ").split()
@@ -333,6 +336,12 @@ def test_a_command_for_cleanrl_and_a_call_for_brax():
     assert words[words.index("--target-kl") + 1] == "0.03"
     assert any("NormalizeReward(env) in make_env" in note for note in exported.notes)
     call = export(config, "brax").text
+    assert "activation" not in call, "it belongs to the network factory"
+    assert "activation: tanh in trimtab, silu in brax; use network_factory with activation=jax.nn.tanh" in (
+        export(config, "brax").notes
+    )
+    accepted = inspect.signature(ppo.train).parameters.keys()
+    assert export(config.replace(anneal_lr="adaptive"), "brax").fields.keys() <= accepted
     assert call.startswith("ppo.train(") and "entropy_cost=0.01," in call and compile(call, "x", "eval")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from trimtab.config import Config, ConfigError
 from trimtab.libraries.common.library import Library
@@ -10,6 +11,7 @@ from trimtab.libraries.common.options import (
     ACTIVATION,
     GROUPED,
     HALF_SQUARED,
+    NOT_SET,
     PER_MINIBATCH,
     Option,
     Translated,
@@ -53,7 +55,11 @@ OPTIONS = {
     "num_minibatches": GROUPED.otherwise(16),
     "num_timesteps": Option("total_timesteps"),
     "learning_rate": Option("learning_rate", default=1e-4),
-    "learning_rate_schedule": Option("anneal_lr", values={"adaptive_kl": "adaptive", None: "constant"}),
+    "learning_rate_schedule": Option(
+        "anneal_lr",
+        values={"adaptive_kl": "adaptive", None: "constant"},
+        write=lambda config: "ADAPTIVE_KL" if config.anneal_lr == "adaptive" else NOT_SET,
+    ),
     "desired_kl": Option("desired_kl"),
     "entropy_cost": Option("ent_coef", default=1e-4),
     "discounting": Option("gamma", default=0.9),
@@ -65,7 +71,7 @@ OPTIONS = {
     "max_grad_norm": Option("max_grad_norm", default=None),
     "vf_loss_coefficient": HALF_SQUARED.otherwise(0.5),
     "episode_length": Option("time_limit"),
-    "activation": ACTIVATION.otherwise("swish"),
+    "activation": replace(ACTIVATION, default="swish", write=lambda config: NOT_SET),  # of the network factory
     "reward_scaling": Option(absent="rewards are not multiplied by a constant; see norm_reward and norm_value"),
     "action_repeat": Option(absent="actions are not repeated"),
     "num_evals": Option(absent="see eval_every"),
@@ -77,9 +83,14 @@ LIBRARY = Library(
     name="brax",
     title="brax",
     options=OPTIONS,
-    fixed={"adam_eps": 1e-8},
-    phrases={"hidden_sizes": "network_factory with policy_hidden_layer_sizes={value}"},
+    fixed={"adam_eps": 1e-8, "hidden_sizes": [32, 32, 32, 32]},
+    phrases={
+        "hidden_sizes": "network_factory with policy_hidden_layer_sizes and value_hidden_layer_sizes={value}",
+        "activation": "network_factory with activation=jax.nn.{value}",
+    },
     always=(
+        "hidden_sizes: without a network_factory the value function of brax has 5 layers of 256; trimtab gives both "
+        "networks the widths of the policy",
         "advantages: brax computes them again with the current critic for every minibatch, trimtab once per iteration",
     ),
     prepare=_sizes,

@@ -167,5 +167,7 @@ def _compared(config: Config, name: str) -> Any:
 
 def _difference(library: Library, config: Config, name: str, back: Config) -> Difference:
     ours, theirs = _compared(config, name), _compared(back, name)
-    phrase = library.phrases.get(name, "") if ours and not isinstance(ours, str) else ""
+    phrase = library.phrases.get(name, "")
+    if not ours or (isinstance(ours, str) and "{value}" not in phrase):  # a phrase for another choice
+        phrase = ""
     return Difference(name, ours, theirs, phrase and f"; use {phrase.format(**vars(config) | {'value': ours})}")
