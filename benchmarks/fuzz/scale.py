@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -101,8 +100,9 @@ def _many_runs(root: Path) -> None:
     config = (root / "run-0000" / "config.yaml").read_text()
     for number in range(1, RUNS):
         path = root / f"run-{number:04d}"
-        shutil.copytree(root / "run-0000", path, copy_function=os.link)
-        (path / "config.yaml").unlink()
+        (path / "checkpoints").mkdir(parents=True)
+        for name in ("manifest.json", "metrics.jsonl", "evaluations.jsonl"):
+            os.link(root / "run-0000" / name, path / name)
         (path / "config.yaml").write_text(config.replace("seed: 1\n", f"seed: {number + 1}\n"))
 
 
