@@ -12,6 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import psutil
+
 from benchmarks.fuzz import corpus
 from benchmarks.fuzz.ledger import ROOT, Cases, Tally
 
@@ -80,19 +82,21 @@ def run_view(cases: Cases, tally: Tally) -> None:
             words = [sys.executable, "-m", "trimtab", "view", ".", "--port", "0"]
             process = subprocess.Popen(words, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
             try:
-                port = _port(process)
+                port, begun = _port(process), _cpu(process.pid)
                 first, count = _asked(port)
+                cpu = _cpu(process.pid) - begun
                 again = min(_asked(port)[0] for _ in range(3))
             finally:
                 process.terminate()
                 process.wait()
             tally.counts["lists of 5,000 runs"] += 1
             load = os.getloadavg()[0]
-            tally.measures["view of 5,000 runs"] = f"first list {first:.2f} s, later {again:.2f} s (load {load:.0f})"
+            times = f"first list {first:.1f} s, {cpu:.1f} s of it computing; later {again:.1f} s"
+            tally.measures["view of 5,000 runs"] = f"{times} (load of the machine {load:.0f})"
             if count != RUNS:
                 tally.problem(case, f"{count} of {RUNS} runs are listed")
-            if first > SECONDS and load < (os.cpu_count() or 1):
-                tally.problem(case, f"the first list takes {first:.1f} s")
+            if min(first, cpu) > SECONDS:  # others may use the machine too
+                tally.problem(case, f"the first list takes {first:.1f} s, {cpu:.1f} s of them computing")
 
 
 def _many_runs(root: Path) -> None:
@@ -104,6 +108,11 @@ def _many_runs(root: Path) -> None:
         for name in ("manifest.json", "metrics.jsonl", "evaluations.jsonl"):
             os.link(root / "run-0000" / name, path / name)
         (path / "config.yaml").write_text(config.replace("seed: 1\n", f"seed: {number + 1}\n"))
+
+
+def _cpu(pid: int) -> float:
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system
 
 
 def _port(process: subprocess.Popen[str]) -> int:
