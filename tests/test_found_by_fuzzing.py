@@ -184,6 +184,23 @@ def test_archives_unpack_to_no_more_than_their_size_explains(tmp_path):
         reading.read_zip_member(tmp_path / "bomb.zip", "policy.pth", reading.MOST_BINARY)
 
 
+def test_a_full_disk_leaves_no_temporary_file(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        writing.write_json(tmp_path / "a.json", {})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_resume_removes_what_a_kill_left_of_a_file(files):
+    run = RunDir.open("run")
+    (run.path / ".config.yaml.0a1b2c3d.tmp").write_text("half")
+    run.rewind(run.checkpoints()[-1])
+    assert not list(run.path.glob(".*.tmp"))
+
+
 # Attempts against what SECURITY.md states ------------------------------------------------------------------
 
 

@@ -306,7 +306,10 @@ def test_names_of_other_machines_are_refused(tmp_path, host):
         assert fetch(viewer, "/api/runs", Host="localhost:1")[0].status == 200
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1.evil.example"])
+@pytest.mark.parametrize(
+    "origin",
+    ["http://evil.example", "null", "https://127.0.0.1.evil.example", "http://127.0.0.1", "http://localhost:1"],
+)
 def test_requests_of_other_pages_are_refused(tmp_path, origin):
     with serving(tmp_path) as viewer:
         assert fetch(viewer, "/api/runs", Origin=origin)[0].status == 403

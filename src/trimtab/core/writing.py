@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that a kill leaves either all of `data` or what was there before.
+    """Write a file so that a kill or a full disk leaves either all of `data` or what was there before.
 
     Args:
         path: the file; missing parent directories are made.
@@ -27,11 +27,15 @@ def write_atomically(path: Path, data: bytes) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def write_json(path: Path, value: Any) -> None:

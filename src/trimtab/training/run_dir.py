@@ -348,6 +348,8 @@ class RunDir:
                     shard.unlink()
         for leftover in (self.path / "checkpoints").glob(".*.tmp"):
             shutil.rmtree(leftover, ignore_errors=True)
+        for leftover in self.path.glob(".*.tmp"):  # of a kill
+            leftover.unlink(missing_ok=True)
 
     def _check_logs(self, checkpoint: Checkpoint) -> None:
         """Raise where a log is shorter than the checkpoint recorded: a partial copy, or a file that was deleted."""

@@ -129,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
         if name not in NAMES:
             raise _Refused(HTTPStatus.FORBIDDEN, "only requests for this machine are answered")
         origin = self.headers.get("Origin")
-        if origin is not None and urlsplit(origin).hostname not in (LOOPBACK, "localhost", "::1"):
+        if origin is not None and origin != f"http://{host}":  # also of other pages of this machine
             raise _Refused(HTTPStatus.FORBIDDEN, "requests of other pages are not answered")
         if self.headers.get("Content-Length") or self.headers.get("Transfer-Encoding"):
             self.close_connection = True  # a request's content is not read
