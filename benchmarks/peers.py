@@ -239,10 +239,11 @@ def tests() -> tuple[int, int, float]:
 def page(result: dict[str, Any]) -> str:
     comparisons, shares = result["comparisons"], result["costs"]
     agreeing = sum(c["agree"] for c in comparisons)
+    where = "{processor}, {cores} cores".format(**result["machine"])
     lines = [
         "# The gradient meter with the libraries it is for",
         "",
-        f"`make test-peers`, on {result['date']}, {result['machine']}.",
+        f"`make test-peers`, on {result['date']}, {where}.",
         "Versions: " + ", ".join(f"{name} {version}" for name, version in result["versions"].items()) + ".",
         "",
         f"**Tests**: {result['tests']} with real PPO, A2C, RecurrentPPO, rsl_rl, skrl and a loop like CleanRL's; "

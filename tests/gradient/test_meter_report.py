@@ -158,7 +158,7 @@ def test_doctor_reads_reports_beside_a_log(tmp_path):
     scale = Estimate(20000.0, 15000.0, 30000.0)
     a_report(noise_scale_trajectory=scale).append_to(tmp_path)
     found = {f.check: f for f in diagnose_place(tmp_path, {"n_envs": 8, "n_steps": 64, "batch_size": 64}).findings}
-    assert "worth 128 (115 to 141) independent samples" in found["gradient"].seen
+    assert "worth 128 (115 to 141) independent samples" in found["gradient meter"].seen
     assert found["noise scale"].verdict == "watch" and found["noise scale"].value == 20000.0
     unsized = {f.check for f in diagnose_place(tmp_path).findings}
-    assert "gradient" in unsized and "noise scale" not in unsized
+    assert "gradient meter" in unsized and "noise scale" not in unsized

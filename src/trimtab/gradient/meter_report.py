@@ -150,7 +150,7 @@ class MeterReport:
             rows.append((described.label, str(estimate) if estimate.known else "unknown", described.meaning))
         for each in self.cosines:
             label = f"cosine at lag {each.lag}"
-            rows.append((label, str(each.cosine), quantity("cosine_within").meaning))
+            rows.append((label, str(each.cosine), f"of gradients {each.lag} steps apart in one trajectory"))
         return rows
 
     def __str__(self) -> str:

@@ -123,7 +123,7 @@ def diagnose_log(log: Log) -> Diagnosis:
     rules, missing = _usable(log)
     findings = find(log.evidence, observe(log.evidence, rules), dictionary_of(log.library))
     findings += [] if log.knows_sizes else [_unknown_sizes(log)]
-    findings += [Finding("gradient", "note", log.meter.sentence)] if log.meter is not None else []
+    findings += [Finding("gradient meter", "note", log.meter.sentence)] if log.meter is not None else []
     findings += [Finding("read as", "note", note) for note in log.notes]
     if missing:
         findings.append(Finding("not recorded", "note", f"{log.library.title} logs nothing for {', '.join(missing)}"))
