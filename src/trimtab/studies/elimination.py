@@ -235,15 +235,17 @@ def _least_error(rows: Sequence[StageRow]) -> list[str]:
 
 def marginal(row: SplitRow) -> str:
     """What one more environment buys against one more step, per sample, by the variance alone."""
-    n, t, variance = row.num_envs, row.num_steps, row.variance.value
-    if not row.variance.resolved or not variance:
+    n, t = row.num_envs, row.num_steps
+    if not row.variance.resolved or not row.variance.value:
         return "The variance is inconclusive here, so what one more environment or step would change is unknown."
     if t < 2:
         return (
             "One more environment lowers the variance by 1/(N+1); rows of one step do not show what another step does."
         )
     floor = shared_variance(row.variance_floor)
-    longer = predict_variance(np.asarray(row.lag_covariance, float), n, t + 1).value + (1 - 1 / n) * floor
+    # All three from the same terms: what a noisy estimate between rows adds to the total must not count as a gain.
+    at = lambda steps: predict_variance(np.asarray(row.lag_covariance, float), n, steps).value + (1 - 1 / n) * floor
+    variance, longer = at(t), at(t + 1)
     fewer = (variance - floor) / (n + 1)  # what environments share is no less with one more of them
     per_env, per_step = fewer / t, (variance - longer) / n
     text = (

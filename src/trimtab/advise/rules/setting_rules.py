@@ -40,7 +40,7 @@ def _surrogate(evidence: Evidence) -> bool:
     "learning rate",
     "settings",
     "settings",
-    applies=lambda e: _surrogate(e) and e.config.anneal_lr != "adaptive" and e.config.optimizer == "adam",
+    applies=lambda e: _surrogate(e) and e.config.anneal_lr != "adaptive" and e.config.optimizer_kind.scale_free,
 )
 def _learning_rate(evidence: Evidence) -> Observation | None:
     """Above 6e-3 or below 2e-5 (Adam).

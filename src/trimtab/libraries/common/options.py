@@ -8,6 +8,7 @@ from typing import Any
 
 from trimtab.config import Config, from_dict
 from trimtab.core.fields import base_of, choices_of, types_of
+from trimtab.nets.families import FAMILIES
 
 Values = dict[str, Any]  # hyperparameters by name, as files and command lines give them
 NOT_SET: Any = object()
@@ -115,7 +116,9 @@ def effective(config: Config, name: str) -> Any:
     if name == "value_epochs":
         return config.epochs_of_value
     value = getattr(config, name)
-    return WIDTHS if name == "hidden_sizes" and value is None and config.network in ("auto", "mlp") else value
+    family = FAMILIES.get(config.network)  # None: chosen by the observation
+    dense = family is None or not family.sees_images
+    return WIDTHS if name == "hidden_sizes" and value is None and dense else value
 
 
 def _typed(name: str, value: Any) -> Any:

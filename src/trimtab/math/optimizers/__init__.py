@@ -30,6 +30,8 @@ class OptimizerKind:
     """The fields of `Config` that only it uses."""
     vectors: int
     """Vectors of the parameters' size in its state."""
+    scale_free: bool
+    """Whether its step does not grow with the gradient, so that usual learning rates are those of all tasks."""
     step_divisor: Literal["√c", "c"]
     """What the batch-size rules divide the step size by, c the old minibatch over the new one."""
     why: str

@@ -38,6 +38,7 @@ OPTIMIZER = OptimizerKind(
     summary="divides by the root of the gradient's second moment",
     fields=("adam_beta1", "adam_beta2", "adam_eps"),
     vectors=2,
+    scale_free=True,
     step_divisor="√c",
     why="Adam's own denominator takes the other √c (the paper, section 4, Appendix D)",
     kept=(),

@@ -29,6 +29,7 @@ OPTIMIZER = OptimizerKind(
     summary="follows the gradient, with momentum",
     fields=("momentum",),
     vectors=1,
+    scale_free=False,
     step_divisor="c",
     why="SGD's step is proportional to the minibatch (the paper, section 3)",
     kept=(("momentum", "left alone, as Adam's β"),),
