@@ -84,6 +84,22 @@ def test_an_unfinished_last_line_is_left_out_without_a_word(tmp_path):
     assert not problems
 
 
+@pytest.mark.parametrize("size", [0, 1, 7, 40, 10**6])
+@pytest.mark.parametrize("damage", ["", "last", "unfinished", "all", "junk before"])
+def test_the_last_row_is_that_of_reading_all_rows(tmp_path, monkeypatch, size, damage):
+    monkeypatch.setattr(reading, "MB", max(size, 1))  # bytes read at a time
+    log = tmp_path / "log"
+    lines = [json.dumps(row.as_dict()) for row in ROWS]
+    text = {"": "", "last": "{broken\n", "unfinished": '{"iteration": 9', "all": "", "junk before": ""}[damage]
+    lines = ["junk"] * 5 if damage == "all" else ["junk", *lines] if damage == "junk before" else lines
+    log.write_text("\n".join(lines) + "\n" + text)
+    with reading.collect_problems():
+        rows = reading.read_json_lines(log, MetricsRow.from_dict)
+    assert reading.read_last_json_line(log, MetricsRow.from_dict) == (rows[-1] if rows else None)
+    log.write_text("")
+    assert reading.read_last_json_line(log, MetricsRow.from_dict) is None
+
+
 def test_a_sparse_log_costs_no_memory(tmp_path):
     run = a_run(tmp_path / "run")
     os.truncate(run.log, 2_000_000_000)

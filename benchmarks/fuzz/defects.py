@@ -122,4 +122,9 @@ DEFECTS: tuple[tuple[str, str, str], ...] = (
         "the origin must be the page itself",
         "tests/test_view.py::test_requests_of_other_pages_are_refused",
     ),
+    (
+        "At the end of a run of a million iterations, `train` read the whole log for its last row: twice the memory",
+        "the last row is read from the end of the log",
+        f"{READ}::test_the_last_row_is_that_of_reading_all_rows",
+    ),
 )

@@ -199,6 +199,32 @@ def read_json_lines(path: Path, accept: Callable[[Any], T | None], most: int = M
     return rows
 
 
+def read_last_json_line(path: Path, accept: Callable[[Any], T | None], most: int = MOST_LOG) -> T | None:
+    """The last row of a file of JSON lines that `read_json_lines` would accept, read from the end; None without one."""
+    if not path.exists():
+        return None
+    rest = b""  # the beginning of a line whose end was read
+    with open_regular(path, most) as file:
+        end = file.seek(0, os.SEEK_END)
+        finished = False  # a last line without a newline is still being written
+        while end > 0:
+            begin = max(0, end - MB)
+            file.seek(begin)
+            *lines, last = (file.read(end - begin) + rest).split(b"\n")
+            if not finished:
+                finished, last = bool(lines), b""
+            rest, lines = (lines[0], [*lines[1:], last]) if lines else (last, [])
+            if begin == 0:
+                lines = [rest, *lines] if finished else []
+            for line in reversed(lines):
+                with suppress(ValueError):
+                    if len(line) < MOST_LINE and line and (row := accept(parse_json(line))) is not None:
+                        return row
+            rest = rest[-2 * MOST_LINE :]  # of a line without an end, only so much is held
+            end = begin
+    return None
+
+
 def _lines(file: BinaryIO, unfinished: bool = False) -> Iterator[bytes | None]:
     """Every finished line, and an `unfinished` last one; None in place of one that is longer than MOST_LINE."""
     while line := file.readline(MOST_LINE):

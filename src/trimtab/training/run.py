@@ -138,13 +138,13 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether all iterations are recorded."""
-        rows = self.files.metrics()
-        return bool(rows) and rows[-1].iteration >= self.config.iterations
+        last = self.files.last_metrics()
+        return last is not None and last.iteration >= self.config.iterations
 
     def summary(self) -> RunSummary:
         """What it is, how far it came, what it reached and how fast."""
-        rows, config, timing = self.files.metrics(), self.config, self.timing
-        last = rows[-1] if rows else MetricsRow(0, 0)
+        config, timing = self.config, self.timing
+        last = self.files.last_metrics() or MetricsRow(0, 0)
         fps = timing.fps if timing and timing.fps is not None else last.fps
         seconds = timing.seconds if timing and timing.seconds is not None else last.numbers.get("time/elapsed", 0.0)
         compiling = timing.compile_seconds if timing and timing.compile_seconds is not None else 0.0

@@ -230,6 +230,10 @@ class RunDir:
         """The recorded iterations."""
         return reading.read_json_lines(self.log, MetricsRow.from_dict)
 
+    def last_metrics(self) -> MetricsRow | None:
+        """The last recorded iteration, without reading those before."""
+        return reading.read_last_json_line(self.log, MetricsRow.from_dict)
+
     def evaluations(self) -> list[Evaluation]:
         """The evaluations that training made."""
         return reading.read_json_lines(self.path / LOGS[1], Evaluation.from_dict)
