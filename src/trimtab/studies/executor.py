@@ -62,6 +62,7 @@ class Queue:
     def __init__(self, jobs: Iterable[Job]):
         self.waiting: dict[str, Job] = {}
         self.outcomes: dict[str, Outcome] = {}
+        self._any_failed = False
         for job in jobs:
             self._add(job)
 
@@ -72,6 +73,7 @@ class Queue:
 
     def settle(self, outcome: Outcome) -> Outcome:
         self.outcomes[outcome.job.identity] = outcome
+        self._any_failed = self._any_failed or not outcome.done
         return outcome
 
     def kept(self, store: Store) -> Iterator[Outcome]:
@@ -83,6 +85,8 @@ class Queue:
 
     def skip_unrunnable(self, store: Store) -> Iterator[Outcome]:
         """Outcomes of jobs that need a failed job."""
+        if not self._any_failed:
+            return  # not looked for among thousands of jobs after each of them
         for identity, job in list(self.waiting.items()):
             failed = next((o for n in job.needs if (o := self.outcomes.get(n.identity)) and not o.done), None)
             if failed is not None:
