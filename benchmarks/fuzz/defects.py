@@ -127,4 +127,9 @@ DEFECTS: tuple[tuple[str, str, str], ...] = (
         "the last row is read from the end of the log",
         f"{READ}::test_the_last_row_is_that_of_reading_all_rows",
     ),
+    (
+        "A study of 5,000 jobs took minutes: after each job all others were asked whether what they need had failed",
+        "asked only once a job has failed; 15 s",
+        "tests/studies/test_executor.py::test_a_job_that_fails_takes_nothing_with_it_but_what_needs_it",
+    ),
 )
