@@ -83,7 +83,7 @@ def test_a_study_there_shows_what_it_shows_here(small, on_ray, tmp_path, monkeyp
     study = small(monkeypatch)
     run_study(study, tmp_path / "here", ExecutionOptions(on="inline"))
     answer, outcomes = _drive(study, tmp_path / "there", on_ray, Store(tmp_path / "there" / "store"))
-    write_json(tmp_path / "there" / "result.json", answer)
+    write_json(tmp_path / "there" / "result.json", answer.as_dict())
     study.present(answer, outcomes, tmp_path / "there")
     assert answer.verdicts and shown(tmp_path / "there") == shown(tmp_path / "here")
 
