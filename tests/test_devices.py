@@ -197,7 +197,7 @@ def test_two_processes_give_the_records_of_one_with_two_devices_and_end_together
         processes[lost].kill()
         _, said = processes[1 - lost].communicate(timeout=300)
         assert processes[1 - lost].returncode == 3
-        assert said.strip() == "trimtab: another process of this run was lost; resume goes on from the last checkpoint"
+        assert said.strip() == "trimtab: another process of this run was lost; resume it from the last checkpoint"
         processes[lost].communicate(timeout=300)
 
 

@@ -140,7 +140,7 @@ class Adviser:
 
     def __init__(self, config: Config, dictionary: Dictionary = own_words):
         self.config, self.dictionary = config, dictionary
-        self._moved: dict[str, tuple[Any, str]] = {}  # by axis: which way, and the check that asked for it first
+        self._moved: dict[str, tuple[Any, str]] = {}  # by axis: which way, and the first check that advised it
 
     def advice(self, check: str, meaning: str, remedies: Iterable[Remedy]) -> _Advice:
         """The advice of one finding.

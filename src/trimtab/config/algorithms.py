@@ -20,7 +20,7 @@ class Traits:
     gae: bool
     """Advantages are generalized advantage estimates; otherwise λ is 1."""
     minibatches: int
-    """Minibatches per epoch where none are asked for, if they divide the batch."""
+    """Minibatches per epoch by default, if they divide the batch."""
     ewma: bool = False
     """The proximal policy is an EWMA of the weights."""
     phasic: bool = False

@@ -20,7 +20,7 @@ class UnreadableFile(RunError):
 
 
 class MissingPackage(UserError):
-    """An optional package that was asked for is not installed; the message says how to install it."""
+    """An optional package that is needed is not installed; the message says how to install it."""
 
 
 def one_line(error: BaseException) -> str:

@@ -239,7 +239,7 @@ def choose(env_id: str, backend: str = "auto") -> str:
 
     Args:
         env_id: the id.
-        backend: the backend asked for, or auto.
+        backend: the requested backend, or auto.
 
     Returns:
         Its name. Raises EnvError with what would have worked.

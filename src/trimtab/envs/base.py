@@ -208,7 +208,7 @@ class HostEnv(Protocol):
 
 
 class AtOnce:
-    """A `HostEnv` whose steps are done as soon as they are asked for."""
+    """A `HostEnv` whose steps are done when they are requested."""
 
     def begin(self, actions: Num[np.ndarray, "N ..."]) -> Callable[[], HostStep]:
         out = self.step(actions)  # type: ignore[attr-defined]

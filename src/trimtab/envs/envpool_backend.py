@@ -14,7 +14,7 @@ functions as they are (`_Direct`).
 
 Calls from Python cost up to as much as the steps they ask for, so most environments can be stepped inside a compiled
 program (`stream`). Those of classic control, whose steps cost next to nothing, are then kept in two halves, unless
-threads are asked for: while one steps, the policy acts in the other.
+threads are requested: while one steps, the policy acts in the other.
 
 ViZDoom's engine leaves its settings in the directory it is started in: it is started in one of its own.
 """

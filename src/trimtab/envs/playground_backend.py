@@ -1,7 +1,7 @@
 """MuJoCo Playground's tasks (Zakka et al. 2025), simulated by MJX in JAX.
 
 Its version of the dm_control suite is all in the package. Its robots are loaded from the MuJoCo Menagerie, which it
-would clone with git when one is first asked for; here nothing is fetched behind one's back: they run once it is there.
+would clone with git at first use; trimtab downloads nothing by itself: the robots run once the Menagerie is installed.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class NoiseScale:
 
 
 def noise_scale(rows: RowStatistics | ArrayLike, seed: int = 0) -> NoiseScale:
-    """Noise scales at the measured T, of iid rows [rows, T, P]; not resolved when the interval of |G|² touches 0.
+    """Noise scales at the measured T, of iid rows [rows, T, P]; inconclusive when the interval of |G|² touches 0.
 
     Of whole iterations, at the N of each: where rows share something, they depend on N.
 

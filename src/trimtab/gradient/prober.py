@@ -62,7 +62,7 @@ def static_key(config: Config, options: ProbeOptions, iteration: int) -> tuple:
 
 
 def _full(config: Config, options: ProbeOptions, iteration: int) -> FullObjective | None:
-    """The other terms of the objective as the trainer weighs them in this iteration, where they are asked for."""
+    """The other terms of the objective as the trainer weighs them in this iteration, where they are requested."""
     if options.objective != "full":
         return None
     left = anneal(jnp.asarray(iteration / config.iterations), jnp.asarray(config.ent_anneal))
@@ -183,7 +183,7 @@ class Prober:
             self.options = dataclasses.replace(self.options, replicates=planned)
 
     def _precise(self, gae_lambda: float | None, tick: Callable[[str], None]) -> Measured:
-        """Both passes over the replicates, with twice as many until the variance is as precise as is asked for."""
+        """Both passes over the replicates, with twice as many until the variance is as precise as requested."""
         most = MOST_TIMES * self.options.replicates
         while True:
             measured = self.measured(gae_lambda, tick)
@@ -411,9 +411,9 @@ class Prober:
         config, tail = self.config, tail_length(self.config.gamma)
         if self.options.bias and measured.differences is None:
             if not self.algorithm.env.spec.compiled:
-                notes.append("bias not resolved: this environment cannot be continued past its limit")
+                notes.append("bias unknown: this environment cannot be continued past its limit")
             elif tail is None:
-                notes.append(f"bias not resolved: γ = {config.gamma:g} needs too long a reference rollout")
+                notes.append(f"bias unknown: γ = {config.gamma:g} needs too long a reference rollout")
         if self.per_sample.method == "projection":
             notes.append(
                 f"gradients sketched: inner products carry a relative error of {self.per_sample.relative_error:.2%}"

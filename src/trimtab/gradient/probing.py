@@ -47,7 +47,7 @@ def probe(
         given: fields of `ProbeOptions`, in place of `options`.
 
     Returns:
-        What was measured; a list where several checkpoints or several λ are asked for.
+        What was measured; a list where several checkpoints or several λ are requested.
     """
     run = run if isinstance(run, Run) else load(run)
     options = ProbeOptions(**given) if options is None else options

@@ -62,7 +62,7 @@ def rows_of(
 
 
 def with_lambda(hypers: Hypers, gae_lambda: float | None) -> Hypers:
-    """The same numbers with another λ, where one is asked for and there is one."""
+    """The same numbers with another λ, where one is given and the algorithm has one."""
     if gae_lambda is None or "gae_lambda" not in hypers:
         return hypers
     return hypers | {"gae_lambda": jnp.float32(gae_lambda)}

@@ -223,7 +223,7 @@ def difference(first: Values, last: Values, errors: float = 3.0) -> Estimate:
 
 
 def mean_interval(values: Values, confidence: float = 0.95) -> Estimate:
-    """Student's interval of a mean over seeds: mean ± t_{n−1} s / √n; not resolved below two.
+    """Student's interval of a mean over seeds: mean ± t_{n−1} s / √n; inconclusive below two.
 
     Not a bootstrap: with three to ten seeds that is too narrow, and t is exact for Gaussian values.
     """

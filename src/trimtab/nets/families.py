@@ -42,7 +42,7 @@ class _Family:
     summary: str
     """What it is, as half a sentence, for help texts."""
     widths: tuple[int, ...]
-    """Widths of its dense layers where none are asked for."""
+    """Default widths of its dense layers."""
     fields: tuple[str, ...]
     """The fields of `Config` that only it uses."""
     smallest: int | None
@@ -118,7 +118,7 @@ else:
 
 
 def choose_network(network: str, obs_shape: tuple[int, ...]) -> str:
-    """The family asked for; `auto` is the Nature network for height × width × channels that it can take, else dense."""
+    """The requested family; `auto` is the Nature network for height × width × channels that it can take, else dense."""
     if network != "auto":
         return network
     return next(name for name in AUTOMATIC if FAMILIES[name].fits(obs_shape))

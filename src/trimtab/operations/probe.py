@@ -114,7 +114,7 @@ def probe(options: Probe) -> Anatomy | list[Anatomy]:
     """Measure the gradient at checkpoints of a run: variance, covariance, correlation, noise scale and bias.
 
     Returns:
-        What was measured; a list where several checkpoints or several λ are asked for.
+        What was measured; a list where several checkpoints or several λ are requested.
     """
     from trimtab.gradient.probing import probe as measure
 

@@ -42,7 +42,7 @@ class Progressing(Options):
 
     @property
     def silent(self) -> bool:
-        """Whether to show no progress: what was asked for, or no one is there to see it."""
+        """Whether to hide progress: the option, or by default whether nobody is there to see it."""
         return not interactive() if self.quiet is None else self.quiet
 
 
@@ -86,7 +86,7 @@ class Configured(Overrides, Options):
     def configuration(
         self, env: Constructor | None = None, base: dict[str, Any] | None = None, **changes: Any
     ) -> Config:
-        """The configuration that was asked for.
+        """The requested configuration.
 
         Args:
             env: makes the environment.
@@ -209,7 +209,7 @@ def describe_preset(parser: Parser, words: list[str]) -> None:
     file = getattr(arguments, "config", None)
     preset = presets.chosen(presets.read_file(file) if file else {}, read, preset=getattr(arguments, "preset", None))
     if preset is None:
-        parser.epilog = f"{env_id}: no preset for this algorithm, or none asked for; the defaults are used."
+        parser.epilog = f"{env_id}: no preset for this algorithm, or --preset none; the defaults are used."
         return
     parser.epilog = f"The preset is {preset}; --preset none leaves it out."
     values = presets.load(preset)

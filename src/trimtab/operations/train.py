@@ -79,7 +79,7 @@ class HostFlags(Options):
         """Do the work with the other processes, if there are any.
 
         Args:
-            work: is told whether this process writes and speaks.
+            work: receives whether this process writes files and shows progress.
 
         Returns:
             The exit code.

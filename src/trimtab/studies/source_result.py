@@ -60,7 +60,7 @@ class Verdict:
     measured: str  # what the effect is, with its unit
     evidence: tuple[EffectEstimate, ...]
     sentence: str  # what was found
-    needed: str = ""  # for what is not resolved: the size that would resolve it, from the measured spread
+    needed: str = ""  # for inconclusive verdicts: the size that would decide them, from the measured spread
     threshold: float = 0.0  # what the effects are held against
     differs: str = ""  # where it does not hold everywhere: what was different from the source's setting
     with_half: Word | None = None  # the word if half of the smallest effect mattered

@@ -87,10 +87,10 @@ class SplitOptions(Options):
     """A first answer within a minute: fewer splits, 2 seeds, 2 stages and 16 replicates unless you give others."""
 
 
-QUICK = {"seeds": 2, "max_seeds": 2, "points": 2, "replicates": 16}  # of a quick split, where nothing else is asked for
+QUICK = {"seeds": 2, "max_seeds": 2, "points": 2, "replicates": 16}  # of a quick split, by default
 
 
-SHORT, SHORTEST = 200_000, 100_000  # steps of a run unless others are asked for, and of a quick split's
+SHORT, SHORTEST = 200_000, 100_000  # steps of a run by default, and of a quick split's
 
 
 def effort(options: dict[str, Any]) -> SplitOptions:

@@ -27,7 +27,7 @@ class StudyResult:
     sentence: str = ""
     """The answer in a sentence or two."""
     command: str = ""
-    """The command or the call that asked for it."""
+    """The command or the call that made it."""
     run: str = ""
     """The directory of the study."""
     page: str = ""

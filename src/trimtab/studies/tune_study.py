@@ -35,9 +35,9 @@ from trimtab.studies.tune_result import Finalist, SweepResult, TriedValue, TuneR
 from trimtab.training.run import learning_frame, load
 from trimtab.training.run_dir import RunDir
 
-SHORT = 100_000  # steps of a trial, unless asked for more
+SHORT = 100_000  # steps of a trial, by default
 FRESH = 1_000  # seeds of the last comparison start so far above those of the sweeps
-OWN = "own"  # the phase of values that were asked for
+OWN = "own"  # the phase of values that the user gave
 NOT_SWEPT = ("env_id", "backend", "env_kwargs", "time_limit", "seed", "total_timesteps")  # areas would not compare
 
 Values = Callable[[Config], tuple[Any, ...]]

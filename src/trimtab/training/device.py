@@ -80,7 +80,7 @@ def threads_for(network: str, devices: int = 1) -> int | None:
 
 
 def network_of(config: Config, constructor: Constructor | None = None) -> str:
-    """The network family a run will have: the one asked for, or what its observations call for. No JAX."""
+    """The network family a run will have: the requested one, or what its observations call for. No JAX."""
     if config.network != "auto":
         return config.network
     spec = envs.look(config.env_id, config.backend, config.env_kwargs, config.time_limit, constructor)

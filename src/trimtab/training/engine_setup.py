@@ -181,7 +181,7 @@ def restore_newest(run: RunDir, config: Config, engine: Engine, say: Callable[[s
         run: the run, held for writing.
         config: what it resumes as.
         engine: built for `config`.
-        say: is told of damaged checkpoints, which are passed over.
+        say: receives a message for each damaged checkpoint, which is skipped.
 
     Returns:
         The state to continue from.

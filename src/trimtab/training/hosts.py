@@ -156,7 +156,7 @@ def in_child() -> int | None:
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     if code in (LOST, -signal.SIGABRT):
-        print("trimtab: another process of this run was lost; resume goes on from the last checkpoint", file=sys.stderr)
+        print("trimtab: another process of this run was lost; resume it from the last checkpoint", file=sys.stderr)
         return LOST
     return code if code >= 0 else 128 - code
 

@@ -166,7 +166,7 @@ def resume(
     """Resume a run from its newest good checkpoint.
 
     From the checkpoint on, whatever follows the length of training (annealing of the step size, the clip range and the
-    entropy bonus) follows the new length, as if it had been asked for from the beginning; what was learned before
+    entropy bonus) follows the new length, as if it had been requested from the beginning; what was learned before
     stays.
 
     Args:

@@ -110,7 +110,7 @@ class Evaluation:
     iteration: int | None = None
     """Of training's own evaluations."""
     seed: int | None = None
-    """Of evaluations that were asked for."""
+    """Of `trimtab eval`."""
 
     def metrics(self) -> dict[str, float]:
         """The numbers by their metric names."""

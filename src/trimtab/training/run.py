@@ -1,4 +1,4 @@
-"""A finished or unfinished run, opened for reading. No JAX until parameters are asked for."""
+"""A finished or unfinished run, opened for reading. No JAX until parameters are needed."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class PerSample:
     # The objective of one sample ---------------------------------------------------------------------------
 
     def objective(self, params: Params, sample: Samples) -> Float[Array, ""]:
-        """A log π(a|s), plus the other terms of the full objective if asked for."""
+        """A log π(a|s), plus the other terms of the full objective if requested."""
         one = jax.tree.map(lambda x: x[None], sample)
         agent = self.agent
         if self.full is None:

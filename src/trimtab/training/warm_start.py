@@ -65,7 +65,7 @@ def transferred_parts(engine: Engine, start: WarmStart) -> list[str]:
     """What a run takes from `start`, in words; a policy or optimizer state that cannot fit is refused.
 
     Critic and normalizers are taken where both runs have them. Counters, schedules and environments restart; so does
-    the optimizer unless its state is asked for.
+    the optimizer unless its state is requested.
     """
     config, source, agent = engine.algorithm.config, start.config, engine.algorithm.agent
     _check_shapes(config, agent.policy_layout, start)

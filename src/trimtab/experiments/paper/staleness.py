@@ -205,7 +205,7 @@ class Staleness(Trained[_Tables]):
         words = {v.claim.id: v.word for v in verdicts}
         return (
             f"Stale data: weights by the recent policy are unstable: {words['H1']}; the decoupled loss loses little "
-            f"up to {FAR} iterations: {words['H2']}; keeping near the behavior policy holds back early and steadies "
+            f"up to {FAR} iterations: {words['H2']}; keeping near the behavior policy slows learning early, stabilizes "
             f"late: {words['H3']}. {_by_distance(tables.distance)}"
         )
 

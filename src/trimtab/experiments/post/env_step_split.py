@@ -261,7 +261,7 @@ class PostSplit(SourceStudy[_Tables]):
             "batches from the rollout buffer; here every batch is drawn afresh from the frozen policy, so batches are "
             "independent.",
             "The variance at 8 × 256 is half of that at 4 × 256: rows are independent given the policy.",
-            "An earlier version of P3's rule asked for any lower variance; it was made stricter after a first run had "
+            "An earlier version of P3's rule required any lower variance; it was made stricter after a first run had "
             "been seen, and before this one.",
             "Sign and size of the covariance term depend on the configuration and on the run: `trimtab split "
             "Pendulum-v1 --batch 1024 --gamma 0.99`, with this library's preset and one run's policies, finds it above "

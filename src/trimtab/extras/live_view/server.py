@@ -4,7 +4,7 @@
     GET /view.css, /*.js        its looks and its program
     GET /api/runs               every run and study: status, steps, return
     GET /api/attention          what to look at first, and why
-    GET /api/curve?id=&metric=  metrics of one run over its steps; several may be asked for, small=1 for few points
+    GET /api/curve?id=&metric=  metrics of one run over its steps; several may be given, small=1 for few points
     GET /api/config?id=         the configuration of one run
     GET /api/run?id=            one run in detail: findings, evaluations, probes, fields that are not the default
     GET /api/study?id=          one study: its result
