@@ -100,6 +100,11 @@ def siblings(module: str) -> set[str]:
     return (parts & LEVEL.keys()) - {package(module)}
 
 
+def test_file_names_occur_once():
+    names = [path.name for path in MODULES.values() if path.name != "__init__.py"]
+    assert [name for name in set(names) if names.count(name) > 1] == []
+
+
 def test_every_module_has_a_room():
     assert {package(module) for module in MODULES if module} <= LEVEL.keys() | {"__init__"}
 

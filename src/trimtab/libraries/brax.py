@@ -6,8 +6,7 @@ import math
 from dataclasses import replace
 
 from trimtab.config import Config, ConfigError
-from trimtab.libraries.common.library import Library
-from trimtab.libraries.common.options import (
+from trimtab.libraries.common.foreign_options import (
     ACTIVATION,
     GROUPED,
     HALF_SQUARED,
@@ -18,6 +17,7 @@ from trimtab.libraries.common.options import (
     Values,
     same,
 )
+from trimtab.libraries.common.library import Library
 from trimtab.libraries.common.settings_text import as_call
 
 SIZES = ("batch_size", "num_minibatches", "unroll_length")

@@ -9,8 +9,7 @@ import re
 from dataclasses import replace
 
 from trimtab.core import reading
-from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources
-from trimtab.libraries.common.options import (
+from trimtab.libraries.common.foreign_options import (
     CLIPS_VALUE,
     GRADIENT_NORM,
     HALF_SQUARED,
@@ -20,6 +19,7 @@ from trimtab.libraries.common.options import (
     same,
     switch,
 )
+from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources
 from trimtab.libraries.common.settings_text import as_flags
 
 OPTIONS = {

@@ -6,8 +6,8 @@ from typing import Any
 
 from trimtab.config import Config
 from trimtab.config.algorithms import ALGORITHMS
+from trimtab.libraries.common.foreign_options import GROUPED, NoCounterpart, Option, Translated, Values, same
 from trimtab.libraries.common.library import Library
-from trimtab.libraries.common.options import GROUPED, NoCounterpart, Option, Translated, Values, same
 from trimtab.libraries.common.settings_text import as_call
 
 PHASIC = ("policy_iterations", "aux_epochs", "aux_minibatch_size", "aux_learning_rate", "beta_clone")

@@ -11,8 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from trimtab.config import Config
-from trimtab.libraries.common.library import Details, Library, LogFormat, Sources, agent_yaml, table_in
-from trimtab.libraries.common.options import (
+from trimtab.libraries.common.foreign_options import (
     ACTIVATION,
     CLIPS_VALUE,
     GROUPED,
@@ -26,6 +25,7 @@ from trimtab.libraries.common.options import (
     same,
     switch,
 )
+from trimtab.libraries.common.library import Details, Library, LogFormat, Sources, agent_yaml, table_in
 from trimtab.libraries.common.settings_text import in_tables
 
 RATE = "info/last_lr"

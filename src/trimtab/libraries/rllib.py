@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trimtab.config import ConfigError, nearest_divisors
+from trimtab.libraries.common.foreign_options import GROUPED, Option, Translated, Values
 from trimtab.libraries.common.library import Library
-from trimtab.libraries.common.options import GROUPED, Option, Translated, Values
 
 
 def _sizes(values: Values, to: Translated) -> None:

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from trimtab.config import Config
-from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources, agent_yaml
-from trimtab.libraries.common.options import (
+from trimtab.libraries.common.foreign_options import (
     ACTIVATION,
     CLIPS_VALUE,
     GRADIENT_NORM,
@@ -27,6 +26,7 @@ from trimtab.libraries.common.options import (
     same,
     switch,
 )
+from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources, agent_yaml
 from trimtab.libraries.common.settings_text import in_tables
 
 COLLECTING = ("Perf/collection_time", "Perf/collection time")

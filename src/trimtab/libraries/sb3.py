@@ -16,8 +16,7 @@ from trimtab.advise.evidence import NO_NUMBERS, Action, Numbers
 from trimtab.config import Config
 from trimtab.core import reading
 from trimtab.core.errors import UnreadableFile
-from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources
-from trimtab.libraries.common.options import (
+from trimtab.libraries.common.foreign_options import (
     CLIPS_VALUE_ALONE,
     GRADIENT_NORM,
     NOT_SET,
@@ -28,6 +27,7 @@ from trimtab.libraries.common.options import (
     same,
     tidy,
 )
+from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources
 from trimtab.libraries.common.settings_text import dump
 
 SAME = ("approx_kl", "clip_fraction", "entropy_loss", "explained_variance", "learning_rate", "policy_gradient_loss")

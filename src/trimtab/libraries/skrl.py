@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from trimtab.config import Config
-from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources, agent_yaml, table_in
-from trimtab.libraries.common.options import (
+from trimtab.libraries.common.foreign_options import (
     ACTIVATION,
     CLIPS_VALUE_ALONE,
     GROUPED,
@@ -30,6 +29,7 @@ from trimtab.libraries.common.options import (
     same,
     switch,
 )
+from trimtab.libraries.common.library import Details, Library, LogFormat, NetworkNames, Sources, agent_yaml, table_in
 from trimtab.libraries.common.settings_text import in_tables
 
 KL_THRESHOLD = 0.008  # KLAdaptiveLR's own

@@ -18,8 +18,8 @@ from trimtab.core.options import Options
 from trimtab.libraries import LIBRARIES
 from trimtab.libraries.common import translation as translating
 from trimtab.libraries.common.export_settings import Exported, export
+from trimtab.libraries.common.foreign_options import Translated
 from trimtab.libraries.common.library import Library
-from trimtab.libraries.common.options import Translated
 from trimtab.operations.declaration import Call, operation
 from trimtab.operations.sources import Source, configure
 from trimtab.training.run import Run

@@ -16,7 +16,7 @@ import yaml
 
 from trimtab.config import Config
 from trimtab.libraries import LIBRARIES
-from trimtab.libraries.common.options import NOT_SET
+from trimtab.libraries.common.foreign_options import NOT_SET
 from trimtab.training.records import MetricsRow
 from trimtab.training.run import Run
 

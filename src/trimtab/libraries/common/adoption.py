@@ -16,8 +16,8 @@ from trimtab.config import Config, ConfigError
 from trimtab.core import reading
 from trimtab.core.errors import MissingPackage, UnreadableFile
 from trimtab.envs.own_environments import Constructor
+from trimtab.libraries.common.foreign_options import NoCounterpart, Translated, Values, activation_here
 from trimtab.libraries.common.library import Library
-from trimtab.libraries.common.options import NoCounterpart, Translated, Values, activation_here
 from trimtab.libraries.common.policy_networks import Networks, Observed, networks_of, observed_by
 from trimtab.libraries.common.translation import fit_minibatches, into_range, translate
 from trimtab.training.run import Run

@@ -11,8 +11,8 @@ from typing import Any
 from trimtab.config import Config, ConfigError
 from trimtab.core.fields import declared_of, part_of
 from trimtab.core.wording import nearest, plain
+from trimtab.libraries.common.foreign_options import NOT_SET, Values, effective, tidy
 from trimtab.libraries.common.library import Library
-from trimtab.libraries.common.options import NOT_SET, Values, effective, tidy
 from trimtab.libraries.common.translation import fit_minibatches, library_named, translate
 
 # Fields that no update depends on, or that others below stand for.

@@ -21,8 +21,8 @@ from trimtab.core.estimate import Estimate
 from trimtab.envs.base import kind_of, outputs_of
 from trimtab.gradient.meter_report import MeterReport, read_reports
 from trimtab.libraries import LIBRARIES
+from trimtab.libraries.common.foreign_options import Values
 from trimtab.libraries.common.library import Details, Library, LogFormat, Sources
-from trimtab.libraries.common.options import Values
 from trimtab.libraries.common.tensorboard_events import read_events
 from trimtab.libraries.common.translation import fit_minibatches, into_range, translate
 from trimtab.training.records import LARGEST_COUNT, MetricsRow

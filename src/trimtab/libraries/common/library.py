@@ -15,7 +15,7 @@ from trimtab.advise.evidence import NO_NUMBERS, Action, Numbers
 from trimtab.config import Config, ConfigError
 from trimtab.core import reading
 from trimtab.core.wording import nearest
-from trimtab.libraries.common.options import NOT_SET, Option, Translated, Values
+from trimtab.libraries.common.foreign_options import NOT_SET, Option, Translated, Values
 from trimtab.libraries.common.settings_text import Writer
 from trimtab.math.optimizers import ADAPTIVE_RATES
 

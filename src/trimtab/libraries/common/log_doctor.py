@@ -19,7 +19,7 @@ from trimtab.core.errors import RunError, UserError
 from trimtab.core.finding import Finding, ordered
 from trimtab.core.wording import plain
 from trimtab.libraries.common.foreign_log import Log, is_log, read_log
-from trimtab.libraries.common.options import Values
+from trimtab.libraries.common.foreign_options import Values
 from trimtab.libraries.common.translation import dictionary_of
 from trimtab.training.run import load
 from trimtab.training.run_dir import RunDir

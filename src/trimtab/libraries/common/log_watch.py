@@ -10,8 +10,8 @@ from pathlib import Path
 
 from trimtab.advise.diagnosis import Diagnosis, FolderDiagnosis
 from trimtab.core.errors import UserError
+from trimtab.libraries.common.foreign_options import Values
 from trimtab.libraries.common.log_doctor import DEPTH, diagnose_place
-from trimtab.libraries.common.options import Values
 
 SHARE = 0.1  # of the time that is spent on looking, at most
 MOST_FILES = 10_000  # whose sizes are compared; more are ignored

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from trimtab.config import ConfigError
 from trimtab.libraries import LIBRARIES
+from trimtab.libraries.common.foreign_options import Values
 from trimtab.libraries.common.library import Library, NetworkNames
-from trimtab.libraries.common.options import Values
 
 Array = NDArray[Any]
 Arrays = dict[str, Array]

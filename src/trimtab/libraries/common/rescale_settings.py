@@ -11,8 +11,8 @@ from trimtab.config import Config, ConfigError
 from trimtab.core import reading
 from trimtab.core.wording import plain
 from trimtab.libraries.common.export_settings import differences, per_rank_counts, values_there
+from trimtab.libraries.common.foreign_options import NOT_SET, Values, effective
 from trimtab.libraries.common.library import Library, environment_in, table_in
-from trimtab.libraries.common.options import NOT_SET, Values, effective
 from trimtab.libraries.common.translation import fit_minibatches, into_range, recognize, spelled, translate
 from trimtab.libraries.common.yaml_edit import YamlFile
 

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from trimtab.config import Config
-from trimtab.libraries.common.options import Option, Values
+from trimtab.libraries.common.foreign_options import Option, Values
 
 Writer = Callable[[Values, Config], str]
 

@@ -18,8 +18,8 @@ from trimtab.core import reading
 from trimtab.core.fields import base_of, declared_of, nearest_divisors, types_of
 from trimtab.core.wording import nearest
 from trimtab.libraries import LIBRARIES
+from trimtab.libraries.common.foreign_options import NOT_SET, NoCounterpart, Option, Translated, Values
 from trimtab.libraries.common.library import Library
-from trimtab.libraries.common.options import NOT_SET, NoCounterpart, Option, Translated, Values
 
 FIELDS = {item.name for item in dataclasses.fields(Config)}
 # Names of options, by field, that no library above has.

@@ -15,7 +15,7 @@ import yaml
 
 from trimtab.config import ConfigError
 from trimtab.core import reading
-from trimtab.libraries.common.options import tidy
+from trimtab.libraries.common.foreign_options import tidy
 
 Path = tuple[str | int, ...]
 _PREFIX = re.compile(r"(?:&\S+\s+)?(?:!\S+\s+)?")  # an anchor and a tag before a value
