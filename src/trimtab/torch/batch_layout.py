@@ -19,7 +19,7 @@ class Layout:
         rows: N.
         steps: T.
         by_time: whether sample (t, n) of a flat batch is at t N + n, else at n T + t.
-        in_sequence: whether a sample depends on other samples of its row; then only rows are told apart, T is 1 and
+        in_sequence: whether a sample depends on other samples of its row; then only rows are distinguished, T is 1 and
             what belongs to one row is its many applications.
         chosen: the rows to measure; None: all.
     """

@@ -189,7 +189,7 @@ def sums_of_outer_products(x: Tensor, d: Tensor, rows_only: bool = False) -> Lay
     Args:
         x: inputs of the layer, L of them for each sample.
         d: derivatives of its outputs.
-        rows_only: whether samples of a row are not told apart (T is 1), so that only its sum counts.
+        rows_only: whether samples of a row are not distinguished (T is 1), so that only its sum counts.
 
     Returns:
         Outer products where L is 1 or only rows count, else vectors.

@@ -24,7 +24,7 @@ MOST_LOOSE = 512  # numbers in parameters outside of layers, for each of which t
 class Iteration:
     """Inner products of one iteration, and its mean gradient.
 
-    `inner` is `Inner`; where samples of a row are not told apart its `positions` is an estimate from some steps, and
+    `inner` is `Inner`; where samples of a row are not distinguished its `positions` is an estimate from some steps, and
     it has no squares, lags nor products with the mean.
     """
 
@@ -52,7 +52,7 @@ def measure(
         logprob: of every sample, with its graph.
         advantages: of every sample; constants.
         lags: of products within rows.
-        positions: steps whose gradients estimate Σ_t where samples of a row are not told apart.
+        positions: steps whose gradients estimate Σ_t where samples of a row are not distinguished.
         budget: numbers to hold at once.
 
     Returns:
